@@ -1,0 +1,51 @@
+# The project's commands; the work is done by scripts/. `make` lists them.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+.PHONY: help env java check format test demo bench sim lock clean
+
+PYTEST_ARGS ?=
+SEEDS ?= 100
+RUN := scripts/run
+STAMP := .venv/.up-to-date
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## make .venv as the lock file says
+
+$(STAMP): pyproject.toml requirements.lock scripts/env scripts/find-python scripts/uv
+	@scripts/env
+	@touch $@
+
+java: ## find a Java 17 or newer; root on Debian gets one installed
+	@scripts/java --install
+
+check: env ## lint, format, types and the import contract
+	@$(RUN) ruff check
+	@$(RUN) ruff format --check
+	@$(RUN) mypy
+	@$(RUN) lint-imports --no-logo
+
+format: env ## write what the linter and the formatter can mend
+	@$(RUN) ruff check --fix-only
+	@$(RUN) ruff format
+
+test: check java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
+	@$(RUN) pytest $(PYTEST_ARGS)
+
+demo: env java ## a real job on Spark that loses a worker and still comes out right
+	@$(RUN) penstock demo
+
+bench: env java ## throughput beside a bare Python loop
+	@$(RUN) python -m benchmarks
+
+sim: env ## simulated clusters, one a seed (SEEDS=1000)
+	@$(RUN) penstock-sim --seeds $(SEEDS)
+
+lock: ## write requirements.lock anew (LOCK_ARGS=--upgrade moves every pin)
+	@scripts/lock $(LOCK_ARGS)
+
+clean: ## remove the environment, its tools and every cache
+	rm -rf .venv .tools .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,119 @@
+"""Every error Penstock raises on purpose, in one small tree.
+
+The rule: whoever catches `PenstockError` catches everything that Penstock itself decided was wrong. An error that is
+also a plain Python mistake (a bad value, a missing key) inherits from that Python class too, so that ordinary
+`except ValueError` keeps working. All of them survive pickling with their attributes, because they travel from workers
+to the driver.
+"""
+
+from __future__ import annotations
+
+RECORD_TEXT_CHARS_MAX = 200
+
+
+class PenstockError(Exception):
+    """Base of every error raised by Penstock on purpose."""
+
+
+class ConfigurationError(PenstockError, ValueError):
+    """A configuration option is missing, has the wrong type, or does not fit with another one."""
+
+
+class FormatError(PenstockError, ValueError):
+    """Bytes could not be read as, or a value could not be written in, the declared format."""
+
+
+class UnknownFieldError(PenstockError, KeyError, ValueError):
+    """A row was asked for a field name that it does not have.
+
+    It is a `KeyError`, as Python readers expect, and a `ValueError`, as PyFlink programs expect.
+    """
+
+    __str__ = Exception.__str__
+
+
+class CheckpointError(PenstockError):
+    """A checkpoint or savepoint could not be taken, read, or removed."""
+
+
+class ProtocolError(PenstockError):
+    """A peer broke the wire protocol, or a message arrived that no rule allows in the present state."""
+
+
+class JobExecutionError(PenstockError):
+    """A job failed for good: no restart is left.
+
+    Attributes:
+        job_name: the name of the job, as given to `execute`.
+        cause_text: why it failed, as text; the original exception may live in another process.
+    """
+
+    def __init__(self, job_name: str, cause_text: str) -> None:
+        super().__init__(job_name, cause_text)
+        self.job_name = job_name
+        self.cause_text = cause_text
+
+    def __str__(self) -> str:
+        return f"job {self.job_name!r} failed: {self.cause_text}"
+
+
+class UserFunctionError(JobExecutionError):
+    """A function of the user's program raised while it worked on a record.
+
+    Attributes:
+        operator_name: the operator, as the user named it.
+        subtask_index: which subtask, counted from 0.
+        parallelism: how many subtasks the operator has.
+        record_text: the record's repr, cut to `RECORD_TEXT_CHARS_MAX` characters; empty when no record was at hand.
+        traceback_text: the user's traceback, as text.
+    """
+
+    def __init__(
+        self,
+        job_name: str,
+        operator_name: str,
+        subtask_index: int,
+        parallelism: int,
+        record_text: str,
+        traceback_text: str,
+    ) -> None:
+        lines = traceback_text.strip().splitlines()
+        super().__init__(job_name, lines[-1] if lines else "unknown cause")
+        self.operator_name = operator_name
+        self.subtask_index = subtask_index
+        self.parallelism = parallelism
+        self.record_text = shorten(record_text)
+        self.traceback_text = traceback_text
+
+    def __str__(self) -> str:
+        place = f"operator {self.operator_name!r}, subtask {self.subtask_index + 1}/{self.parallelism}"
+        record = f"\nrecord: {self.record_text}" if self.record_text else ""
+        return f"{place}{record}\n{self.traceback_text.rstrip()}"
+
+    def __reduce__(self) -> tuple[type[UserFunctionError], tuple[str, str, int, int, str, str]]:
+        place = (self.job_name, self.operator_name, self.subtask_index, self.parallelism)
+        return type(self), (*place, self.record_text, self.traceback_text)
+
+
+class SlotsUnavailableError(JobExecutionError):
+    """The cluster did not give the job as many slots as it needs within the time allowed.
+
+    Attributes:
+        wanted: slots the job needs.
+        got: slots that came.
+    """
+
+    def __init__(self, job_name: str, wanted: int, got: int) -> None:
+        super().__init__(job_name, f"wanted {wanted} slots, got {got}")
+        self.wanted = wanted
+        self.got = got
+
+    def __reduce__(self) -> tuple[type[SlotsUnavailableError], tuple[str, int, int]]:
+        return type(self), (self.job_name, self.wanted, self.got)
+
+
+def shorten(text: str, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
+    """Returns `text` in at most `chars_max` characters, ending in `...` when something was cut."""
+    if len(text) <= chars_max:
+        return text
+    return text[: chars_max - 3] + "..."

@@ -1,0 +1,67 @@
+"""What a program can do with a job it has submitted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from typing import Any
+
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+
+__all__ = ["JobClient"]
+
+
+class JobClient(ABC):
+    """The handle of a running job; each driver has its own.
+
+    Every call but `get_job_id` returns at once with a future; ask it for `.result()`, with a timeout in seconds if
+    wanted.
+    """
+
+    @abstractmethod
+    def get_job_id(self) -> JobID:
+        """The job."""
+
+    @abstractmethod
+    def get_job_status(self) -> Future[JobStatus]:
+        """Where the job is in its life."""
+
+    @abstractmethod
+    def cancel(self) -> Future[None]:
+        """Cancels the job; the future is done when the request is accepted."""
+
+    @abstractmethod
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> Future[str]:
+        """Takes a savepoint, commits all it covers, and ends the job.
+
+        Args:
+            advance_to_end_of_event_time: whether to send the last watermark first, so that all timers and windows fire;
+                for jobs that will not be resumed.
+            savepoint_directory: where to write; None for the configured directory.
+
+        Returns:
+            A future of the savepoint's path. It raises CheckpointError if the savepoint fails; the job then goes on.
+        """
+
+    @abstractmethod
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Takes a savepoint while the job goes on.
+
+        Args:
+            savepoint_directory: where to write; None for the configured directory.
+
+        Returns:
+            A future of the savepoint's path, which raises CheckpointError if the savepoint fails.
+        """
+
+    @abstractmethod
+    def get_accumulators(self) -> Future[dict[str, Any]]:
+        """The present values of the job's accumulators, by name."""
+
+    @abstractmethod
+    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+        """The outcome of the job, once it has finished; raises JobExecutionError if it failed."""

@@ -1,0 +1,282 @@
+"""Every configuration option that Penstock reads: its key, type, default and purpose.
+
+Read one with `configuration.read(PARALLELISM)`. Names end in the unit of the value they give: `_MS` milliseconds,
+`_BYTES` bytes. An option without a default gives None when it is not set. Keys are Flink's where Flink has the option.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from penstock.common import value_types
+from penstock.common.config_options import ConfigOption
+from penstock.common.value_types import BOOLEAN, DURATION_MS, FLOAT, INTEGER, MAPPING, STRING, ValueType, choice
+
+__all__ = ["REGISTRY", "Option"]
+
+T = TypeVar("T")
+
+Option = ConfigOption
+
+REGISTRY: dict[str, Option[Any]] = {}
+"""All options by key, in the order of this file."""
+
+
+def _option(key: str, value_type: ValueType[T], default: T, description: str) -> Option[T]:
+    option = Option(key, value_type, value_type.convert(default), description)
+    REGISTRY[key] = option
+    return option
+
+
+def _unset(key: str, value_type: ValueType[T], description: str) -> Option[T | None]:
+    option: Option[T | None] = Option(key, value_type, None, description)
+    REGISTRY[key] = option
+    return option
+
+
+def _at_least(low: float, value_type: ValueType[T]) -> ValueType[T]:
+    """The same type without values under `low`."""
+
+    def convert(value: object) -> T:
+        converted: Any = value_type.convert(value)
+        if not converted >= low:  # also refuses nan
+            raise ValueError(f"must be at least {low}")
+        result: T = converted
+        return result
+
+    return ValueType(value_type.name, convert)
+
+
+_COUNT = _at_least(0, INTEGER)
+_POSITIVE = _at_least(1, INTEGER)
+_TIME_MS = _at_least(0, DURATION_MS)
+_POSITIVE_TIME_MS = _at_least(1, DURATION_MS)
+_SIZE_BYTES = _at_least(0, value_types.BYTES_COUNT)
+
+
+def _to_max_parallelism(value: object) -> int:
+    converted = INTEGER.convert(value)
+    if not 1 <= converted <= 32768:
+        raise ValueError("must be between 1 and 32768")
+    return converted
+
+
+def _to_fraction(value: object) -> float:
+    converted = FLOAT.convert(value)
+    if not 0.0 <= converted <= 1.0:
+        raise ValueError("must be between 0 and 1")
+    return converted
+
+
+# The program ---------------------------------------------------------------------------------------------------------
+
+PARALLELISM = _option("parallelism.default", _POSITIVE, 1, "How many subtasks an operator has that names no number.")
+PIPELINE_NAME = _unset("pipeline.name", STRING, "The name of the job in lists, logs and Spark's pages.")
+MAX_PARALLELISM = _option(
+    "pipeline.max-parallelism",
+    ValueType("integer", _to_max_parallelism),
+    128,
+    "Into how many key groups keyed state is cut, which bounds parallelism; fixed for the life of a job's state.",
+)
+OPERATOR_CHAINING_ENABLED = _option(
+    "pipeline.operator-chaining.enabled", BOOLEAN, True, "Whether operators that can run in one task do so."
+)
+AUTO_WATERMARK_INTERVAL_MS = _option(
+    "pipeline.auto-watermark-interval", _TIME_MS, 200, "How often watermark generators are asked for a watermark."
+)
+AUTO_GENERATE_UIDS = _option(
+    "pipeline.auto-generate-uids", BOOLEAN, True, "Whether operators without a uid get one; if not, they are an error."
+)
+GLOBAL_JOB_PARAMETERS = _option(
+    "pipeline.global-job-parameters", MAPPING, {}, "The user's own settings, readable in every function."
+)
+
+# Where and how it runs -----------------------------------------------------------------------------------------------
+
+RUNTIME_MODE = _option(
+    "execution.runtime-mode",
+    choice("STREAMING", "BATCH", "AUTOMATIC"),
+    "STREAMING",
+    "Whether the job streams, runs as a batch, or as a batch if all its sources are bounded.",
+)
+EXECUTION_TARGET = _option(
+    "execution.target",
+    choice("spark", "local"),
+    "spark",
+    "The driver that runs the job: on Spark, or in this process on one thread.",
+)
+EXECUTION_ATTACHED = _option("execution.attached", BOOLEAN, True, "Whether `execute` waits for the job to end.")
+BUFFER_TIMEOUT_MS = _option(
+    "execution.buffer-timeout.interval",
+    _at_least(-1, DURATION_MS),
+    100,
+    "The age at which a network buffer is sent though not full; 0 sends at once.",
+)
+SPARK_MASTER = _unset("spark.master", STRING, "The Spark master to connect to, when no Spark session is given.")
+SPARK_APP_NAME = _option("spark.app.name", STRING, "penstock", "The name of the Spark application Penstock starts.")
+
+# Checkpoints ---------------------------------------------------------------------------------------------------------
+
+CHECKPOINTING_INTERVAL_MS = _unset(
+    "execution.checkpointing.interval", _POSITIVE_TIME_MS, "How often a checkpoint starts; unset takes none."
+)
+CHECKPOINTING_MODE = _option(
+    "execution.checkpointing.mode",
+    choice("EXACTLY_ONCE", "AT_LEAST_ONCE"),
+    "EXACTLY_ONCE",
+    "How often a record may count in state after a failure: once, or at least once.",
+)
+CHECKPOINTING_TIMEOUT_MS = _option(
+    "execution.checkpointing.timeout",
+    _POSITIVE_TIME_MS,
+    600_000,
+    "The age at which an unfinished checkpoint is given up.",
+)
+CHECKPOINTING_MIN_PAUSE_MS = _option(
+    "execution.checkpointing.min-pause",
+    _TIME_MS,
+    0,
+    "The least time between the end of a checkpoint and the next start.",
+)
+CHECKPOINTING_MAX_CONCURRENT = _option(
+    "execution.checkpointing.max-concurrent-checkpoints", _POSITIVE, 1, "How many checkpoints may be under way at once."
+)
+CHECKPOINTING_TOLERABLE_FAILURES = _option(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    _COUNT,
+    0,
+    "How many checkpoints may fail in a row before the job fails.",
+)
+CHECKPOINTING_DIR = _unset(
+    "execution.checkpointing.dir", STRING, "The directory, of any fsspec file system, for checkpoints."
+)
+SAVEPOINT_DIR = _unset("execution.checkpointing.savepoint-dir", STRING, "The directory for savepoints that name none.")
+CHECKPOINTING_NUM_RETAINED = _option(
+    "execution.checkpointing.num-retained", _POSITIVE, 1, "How many completed checkpoints are kept."
+)
+CHECKPOINT_RETENTION = _option(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    choice("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"),
+    "DELETE_ON_CANCELLATION",
+    "Whether checkpoints outlive a job: never, unless it is cancelled or finishes, or also when it is cancelled.",
+)
+CHECKPOINTING_INLINE_BYTES = _option(
+    "execution.checkpointing.data-inline-threshold",
+    _SIZE_BYTES,
+    20 * 1024,
+    "State up to this size is stored inside the checkpoint's metadata instead of a file of its own.",
+)
+UNALIGNED_ENABLED = _option(
+    "execution.checkpointing.unaligned.enabled",
+    BOOLEAN,
+    False,
+    "Whether barriers overtake records, which then become part of the checkpoint.",
+)
+ALIGNED_TIMEOUT_MS = _option(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    _TIME_MS,
+    0,
+    "How long an unaligned checkpoint first tries to align; 0 does not try.",
+)
+RECOVERY_PATH = _unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint the job starts from.")
+RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
+    "execution.state-recovery.ignore-unclaimed-state",
+    BOOLEAN,
+    False,
+    "Whether state that no operator of the program claims is dropped instead of being an error.",
+)
+STATE_BACKEND = _option(
+    "state.backend.type", choice("hashmap", "rocksdb"), "hashmap", "Where keyed state lives: in memory, or in RocksDB."
+)
+
+# Restarts ------------------------------------------------------------------------------------------------------------
+
+RESTART_STRATEGY = _unset(
+    "restart-strategy.type",
+    choice(
+        "none",
+        "fixed-delay",
+        "failure-rate",
+        "exponential-delay",
+        aliases={
+            "off": "none",
+            "disable": "none",
+            "fixeddelay": "fixed-delay",
+            "failurerate": "failure-rate",
+            "exponentialdelay": "exponential-delay",
+        },
+    ),
+    "How a failed job restarts; unset means exponential-delay with checkpointing and none without.",
+)
+FIXED_DELAY_ATTEMPTS = _option(
+    "restart-strategy.fixed-delay.attempts", _COUNT, 1, "How often the job restarts before it fails for good."
+)
+FIXED_DELAY_MS = _option("restart-strategy.fixed-delay.delay", _TIME_MS, 1_000, "The wait before each restart.")
+FAILURE_RATE_MAX_FAILURES = _option(
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    _POSITIVE,
+    1,
+    "How many failures within the interval are restarted; one more fails the job for good.",
+)
+FAILURE_RATE_INTERVAL_MS = _option(
+    "restart-strategy.failure-rate.failure-rate-interval",
+    _POSITIVE_TIME_MS,
+    60_000,
+    "The interval in which failures are counted.",
+)
+FAILURE_RATE_DELAY_MS = _option("restart-strategy.failure-rate.delay", _TIME_MS, 1_000, "The wait before each restart.")
+EXPONENTIAL_INITIAL_BACKOFF_MS = _option(
+    "restart-strategy.exponential-delay.initial-backoff", _POSITIVE_TIME_MS, 1_000, "The wait before the first restart."
+)
+EXPONENTIAL_MAX_BACKOFF_MS = _option(
+    "restart-strategy.exponential-delay.max-backoff", _POSITIVE_TIME_MS, 60_000, "The longest wait before a restart."
+)
+EXPONENTIAL_MULTIPLIER = _option(
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    _at_least(1.0, FLOAT),
+    1.5,
+    "By what factor the wait grows from one restart to the next.",
+)
+EXPONENTIAL_RESET_THRESHOLD_MS = _option(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    _POSITIVE_TIME_MS,
+    3_600_000,
+    "How long a job must run well for the wait to fall back to the first.",
+)
+EXPONENTIAL_JITTER_FACTOR = _option(
+    "restart-strategy.exponential-delay.jitter-factor",
+    ValueType("number", _to_fraction),
+    0.1,
+    "By what share of itself the wait varies at random.",
+)
+EXPONENTIAL_ATTEMPTS_MAX = _option(
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    _POSITIVE,
+    2**31 - 1,
+    "How many restarts in a row before the job fails for good; by default no limit that matters.",
+)
+
+# Workers and the network between them --------------------------------------------------------------------------------
+
+HEARTBEAT_INTERVAL_MS = _option("heartbeat.interval", _POSITIVE_TIME_MS, 10_000, "How often workers say they live.")
+HEARTBEAT_TIMEOUT_MS = _option(
+    "heartbeat.timeout", _POSITIVE_TIME_MS, 50_000, "The silence after which a worker is lost."
+)
+SLOT_REQUEST_TIMEOUT_MS = _option(
+    "slot.request.timeout", _POSITIVE_TIME_MS, 300_000, "How long a job waits for the slots it needs."
+)
+BUFFERS_PER_CHANNEL = _option(
+    "taskmanager.network.memory.buffers-per-channel", _POSITIVE, 2, "How many buffers a channel may have under way."
+)
+NETWORK_BUFFER_RECORDS = _option(
+    "penstock.network.buffer-records", _POSITIVE, 4096, "How many records a network buffer holds at most."
+)
+NETWORK_FRAME_BYTES_MAX = _option(
+    "penstock.network.max-frame-bytes",
+    _at_least(1024, value_types.BYTES_COUNT),
+    64 << 20,
+    "The largest message between workers; a larger one is a broken protocol.",
+)
+SOURCE_BATCH_RECORDS = _option(
+    "penstock.source.batch-records", _POSITIVE, 4096, "How many records a source hands over at a time at most."
+)

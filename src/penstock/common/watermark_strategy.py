@@ -1,0 +1,230 @@
+"""How a stream gets its event time: `WatermarkStrategy`, a frozen description that the runtime carries out.
+
+A watermark `w` says that no record with a timestamp of `w` or less is expected any more. The bounded strategy, after
+the largest timestamp seen `max_ts`, is at `max_ts - out_of_orderness_ms - 1`; monotonous timestamps are the bounded
+strategy with 0. All times are milliseconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from penstock.common.time import Duration, Time, to_millis
+
+__all__ = [
+    "NO_TIMESTAMP",
+    "TimestampAssigner",
+    "WatermarkAlignment",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+]
+
+NO_TIMESTAMP = -(2**63)
+"""What a timestamp assigner is given as the record's present timestamp when there is none."""
+
+_DEFAULT_ALIGNMENT_INTERVAL_MS = 1_000
+
+
+class TimestampAssigner(ABC):
+    """Gives each record its event time."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Returns the event time of a record, in milliseconds since the epoch.
+
+        Args:
+            value: the record.
+            record_timestamp: the timestamp the record has so far, such as Kafka's; `NO_TIMESTAMP` if it has none.
+        """
+
+
+class WatermarkGenerator(ABC):
+    """Decides on watermarks by rules of its own; each source split has its own generator."""
+
+    @abstractmethod
+    def on_event(self, value: Any, timestamp_ms: int) -> int | None:
+        """Sees a record and its event time; returns a watermark in milliseconds to emit at once, or None."""
+
+    @abstractmethod
+    def on_periodic_emit(self) -> int | None:
+        """Called every `pipeline.auto-watermark-interval`; returns a watermark in milliseconds to emit, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """Holds sources back that run ahead of the slowest in their group.
+
+    Attributes:
+        group: sources with the same group name are aligned.
+        max_drift_ms: how far, in milliseconds, a source may be ahead of the group's least watermark.
+        update_interval_ms: how often sources report and are told, in milliseconds.
+    """
+
+    group: str
+    max_drift_ms: int
+    update_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """Where timestamps come from and how watermarks follow them; immutable, each `with_` method returns a new one.
+
+    Attributes:
+        kind: "none" for no watermarks at all, "bounded" for the largest timestamp minus a bound, "custom" for a
+            generator.
+        out_of_orderness_ms: by how much records may be late against each other, for "bounded".
+        timestamp_assigner: a function of record and present timestamp (or None) that gives the event time in
+            milliseconds; None to keep the timestamps the source sets.
+        idleness_ms: after how long without records a split is idle and no longer holds the watermark back; None for
+            never.
+        alignment: which group of sources to stay close to; None for none.
+        generator_factory: makes the generator of a "custom" strategy.
+    """
+
+    kind: Literal["none", "bounded", "custom"]
+    out_of_orderness_ms: int = 0
+    timestamp_assigner: Callable[[Any, int | None], int] | None = None
+    idleness_ms: int | None = None
+    alignment: WatermarkAlignment | None = None
+    generator_factory: Callable[[], WatermarkGenerator] | None = None
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """For timestamps that never fall within a split."""
+        return WatermarkStrategy("bounded")
+
+    @staticmethod
+    def for_bounded_out_of_orderness(
+        max_out_of_orderness: Duration | Time | datetime.timedelta | int,
+    ) -> WatermarkStrategy:
+        """For records that come at most so much later than the latest one; an int counts milliseconds.
+
+        Raises:
+            TypeError: if the bound is no length of time.
+            ValueError: if it is negative.
+        """
+        return WatermarkStrategy("bounded", _at_least(0, max_out_of_orderness, "out-of-orderness"))
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """For programs without event time."""
+        return WatermarkStrategy("none")
+
+    @staticmethod
+    def for_generator(generator_factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """For watermarks by rules of the user's own; the factory is called once for each source split.
+
+        Raises:
+            TypeError: if the factory cannot be called.
+        """
+        if not callable(generator_factory):
+            raise TypeError(f"a generator factory must be callable, not {generator_factory!r}")
+        return WatermarkStrategy("custom", generator_factory=generator_factory)
+
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any], int] | Callable[[Any, int], int]
+    ) -> WatermarkStrategy:
+        """The same strategy with timestamps from the given assigner.
+
+        Args:
+            timestamp_assigner: a `TimestampAssigner`, or a function of the record, or of the record and its present
+                timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` is of one.
+
+        Raises:
+            TypeError: if it is none of these.
+        """
+        return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
+
+    def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
+        """The same strategy with splits idle after so long without records; an int counts milliseconds.
+
+        Raises:
+            TypeError: if the timeout is no length of time.
+            ValueError: if it is not positive.
+        """
+        return replace(self, idleness_ms=_at_least(1, idle_timeout, "idle timeout"))
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration | Time | datetime.timedelta | int,
+        update_interval: Duration | Time | datetime.timedelta | int | None = None,
+    ) -> WatermarkStrategy:
+        """The same strategy, aligned with the other sources of a group; ints count milliseconds.
+
+        Args:
+            watermark_group: the group's name.
+            max_allowed_watermark_drift: how far a source may run ahead of the slowest.
+            update_interval: how often sources report and are told; None for one second.
+
+        Raises:
+            TypeError: if a length of time is none.
+            ValueError: if the drift is negative, the interval not positive, or the group's name empty.
+        """
+        if not watermark_group:
+            raise ValueError("the name of a watermark group must not be empty")
+        interval = _DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else update_interval
+        alignment = WatermarkAlignment(
+            watermark_group,
+            _at_least(0, max_allowed_watermark_drift, "watermark drift"),
+            _at_least(1, interval, "update interval"),
+        )
+        return replace(self, alignment=alignment)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneArgument:
+    """Calls a function of the record alone."""
+
+    function: Callable[[Any], int]
+
+    def __call__(self, value: Any, record_timestamp: int | None) -> int:
+        return self.function(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _TwoArguments:
+    """Calls a function of record and timestamp, with `NO_TIMESTAMP` for none."""
+
+    function: Callable[[Any, int], int]
+
+    def __call__(self, value: Any, record_timestamp: int | None) -> int:
+        return self.function(value, NO_TIMESTAMP if record_timestamp is None else record_timestamp)
+
+
+def _normalised(assigner: Any) -> Callable[[Any, int | None], int]:
+    extract = getattr(assigner, "extract_timestamp", None)
+    if callable(extract):
+        return _TwoArguments(extract)
+    if not callable(assigner):
+        raise TypeError(
+            f"a timestamp assigner must have extract_timestamp(value, timestamp) or be callable: {assigner!r}"
+        )
+    wanted = _required_arguments(assigner)
+    if wanted > 2:
+        raise TypeError(
+            f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} wants {wanted}"
+        )
+    return _TwoArguments(assigner) if wanted == 2 else _OneArgument(assigner)
+
+
+def _required_arguments(function: Callable[..., Any]) -> int:
+    """How many positional arguments a function cannot do without; 1 for built-ins that do not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+
+
+def _at_least(low_ms: int, value: Duration | Time | datetime.timedelta | int, what: str) -> int:
+    value_ms = to_millis(value)
+    if value_ms < low_ms:
+        raise ValueError(f"the {what} must be at least {low_ms} ms, not {value_ms} ms")
+    return value_ms

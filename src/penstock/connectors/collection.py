@@ -1,0 +1,78 @@
+"""A source of values that the program holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from penstock.common.errors import ConfigurationError
+from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_reader import PositionedReader
+from penstock.core.connector import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSplit:
+    """The whole collection, read up to `position`."""
+
+    position: int = 0
+
+
+class CollectionSource(Source[T, CollectionSplit]):
+    """Yields the values of a collection in order, in one subtask (G8: the position is an index).
+
+    Args:
+        values: the values; they travel with the job, so they must be picklable, and should not be many millions.
+        timestamps: an event time (ms) for each value; None for none.
+
+    Raises:
+        ConfigurationError: if there are not as many timestamps as values.
+    """
+
+    def __init__(self, values: Iterable[T], timestamps: Iterable[int] | None = None) -> None:
+        self._values = list(values)
+        self._timestamps = None if timestamps is None else list(timestamps)
+        if self._timestamps is not None and len(self._timestamps) != len(self._values):
+            raise ConfigurationError(f"{len(self._timestamps)} timestamps for {len(self._values)} values")
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Bounded."""
+        return Boundedness.BOUNDED
+
+    def max_parallelism(self) -> int | None:
+        """One subtask reads it."""
+        return 1
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[CollectionSplit], restored: Any | None
+    ) -> SplitEnumerator[CollectionSplit]:
+        """Hands out the one split."""
+        return SplitQueue(context, [CollectionSplit()], restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, CollectionSplit]:
+        """A new reader."""
+        return _CollectionReader(context, self._values, self._timestamps)
+
+
+class _CollectionReader(PositionedReader[CollectionSplit]):
+    def __init__(self, context: SourceReaderContext, values: list[Any], timestamps: list[int] | None) -> None:
+        super().__init__(context)
+        self._records = Batch(values, timestamps)
+
+    def read(self, split: CollectionSplit, max_records: int) -> tuple[Batch, CollectionSplit] | None:
+        stop = min(split.position + max_records, len(self._records))
+        if stop <= split.position:
+            return None
+        return self._records.slice(split.position, stop), replace(split, position=stop)

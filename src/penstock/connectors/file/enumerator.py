@@ -1,0 +1,121 @@
+"""Finds the files of a file source and hands out their splits.
+
+Splits go out in order of path and offset, each to the reader that asks next. So when files are named by time, readers
+stay close together in time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TypedDict
+
+from penstock.connectors.file.filesystem import FileInfo, list_files
+from penstock.connectors.file.split import FileSplit, plan_splits
+from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
+
+_LOG = logging.getLogger(__name__)
+
+
+class FileEnumeratorState(TypedDict):
+    """What an enumerator needs in order to go on: splits not yet assigned, and every file seen with its time (ms)."""
+
+    pending: list[FileSplit]
+    seen: dict[str, int | None]
+    listed: bool
+
+
+class FileEnumerator(SplitEnumerator[FileSplit]):
+    """Hands out the splits of a fixed set of files, or of all files that turn up in watched places (G8).
+
+    Args:
+        context: what hosts the enumerator.
+        paths: files, directories and glob patterns.
+        splittable: whether the format lets a file be read from the middle.
+        split_bytes: bytes a split; None for a size that gives each reader one.
+        interval_ms: how long to wait between two looks; None to look once.
+        restored: the state from which to go on.
+
+    A failing look fails the job, since it raises in the job master's turn. In a bounded source a path that names
+    nothing is such a failure; a watched one may stay empty for now.
+    """
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[FileSplit],
+        paths: Sequence[str],
+        splittable: bool,
+        split_bytes: int | None,
+        interval_ms: int | None,
+        restored: FileEnumeratorState | None = None,
+    ) -> None:
+        self._context = context
+        self._paths = tuple(paths)
+        self._splittable = splittable
+        self._split_bytes = split_bytes
+        self._interval_ms = interval_ms
+        self._pending: deque[FileSplit] = deque(restored["pending"] if restored else ())
+        self._seen: dict[str, int | None] = dict(restored["seen"]) if restored else {}
+        self._listed = restored is not None and restored["listed"]
+        self._waiting: dict[int, None] = {}  # an ordered set of subtasks
+
+    def start(self) -> None:
+        """Looks for files."""
+        if not self._listed or self._interval_ms is not None:
+            self._context.call_async(self._look, self._found)
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assigns the next split, as soon as there is one."""
+        self._waiting[subtask_index] = None
+        self._assign()
+
+    def add_splits_back(self, splits: Sequence[FileSplit], subtask_index: int) -> None:
+        """Puts splits back, to be handed out first."""
+        self._pending.extendleft(sorted(splits, key=lambda split: split.order, reverse=True))
+        self._assign()
+
+    def snapshot_state(self, checkpoint_id: int) -> FileEnumeratorState:
+        """What is pending and what was seen."""
+        return FileEnumeratorState(pending=list(self._pending), seen=dict(self._seen), listed=self._listed)
+
+    def _look(self) -> list[FileInfo]:
+        """Lists all files; runs in the background, so it touches nothing that changes."""
+        watching = self._interval_ms is not None
+        files: dict[str, FileInfo] = {}
+        for path in self._paths:
+            try:
+                files.update((file.path, file) for file in list_files(path, refresh=watching))
+            except FileNotFoundError:
+                if not watching:
+                    raise
+        return [files[path] for path in sorted(files)]
+
+    def _found(self, files: list[FileInfo] | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        for file in files or ():
+            self._take(file)
+        self._listed = True
+        self._assign()
+        if self._interval_ms is not None:
+            self._context.call_async(self._look, self._found, self._interval_ms)
+
+    def _take(self, file: FileInfo) -> None:
+        if file.path in self._seen:
+            if self._seen[file.path] != file.modified_ms:
+                _LOG.warning("%s changed after it was found; what was added to it is not read", file.path)
+                self._seen[file.path] = file.modified_ms
+            return
+        self._seen[file.path] = file.modified_ms
+        self._pending.extend(plan_splits(file, self._splittable, self._split_bytes, self._context.parallelism))
+
+    def _assign(self) -> None:
+        while self._pending and self._waiting:
+            subtask_index = next(iter(self._waiting))
+            del self._waiting[subtask_index]
+            self._context.assign_split(self._pending.popleft(), subtask_index)
+        if self._listed and self._interval_ms is None and not self._pending:
+            for subtask_index in self._waiting:
+                self._context.signal_no_more_splits(subtask_index)
+            self._waiting.clear()

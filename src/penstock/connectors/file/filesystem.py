@@ -1,0 +1,188 @@
+"""The few things that the file connectors ask of a file system; the only importer of fsspec among them.
+
+A path is one of the local file system or an fsspec URL (`s3://bucket/key`, `memory://x`). Renaming is atomic in local
+file systems and HDFS. In object stores, which have no renaming, fsspec copies and then deletes: the target appears
+whole, and for a moment both exist.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import fsspec
+from fsspec.core import url_to_fs
+from fsspec.utils import infer_compression
+
+from penstock.common.errors import FormatError
+
+
+class FileInfo(NamedTuple):
+    """A file that was found: its path, its length in bytes, and when it last changed (ms), if that is known."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int | None
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """The path as every machine understands it: local ones absolute, others as URLs."""
+    text = os.fspath(path)
+    return text if "::" in text else _public(*url_to_fs(text))
+
+
+def join(directory: str, name: str) -> str:
+    """The path of `name` in a directory."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def list_files(path: str, refresh: bool = False) -> list[FileInfo]:
+    """All files that a path names, in order of their paths.
+
+    The path is a file, a directory (taken with all below it) or a glob pattern. What begins with `.` or `_` below the
+    path's fixed part is hidden and left out. `refresh` asks the file system anew where it caches listings.
+
+    Raises:
+        FileNotFoundError: if nothing is there, or nothing matches.
+    """
+    fs, root = url_to_fs(path)
+    if refresh:
+        fs.invalidate_cache()
+    if any(character in root for character in "*?["):
+        fixed = root[: min(root.find(c) for c in "*?[" if c in root)].rpartition("/")[0]
+        found = {match: info for match, info in fs.glob(root, detail=True).items() if not _hidden(match, fixed)}
+        if not found:
+            raise FileNotFoundError(f"no file matches {path}")
+    else:
+        found = {root: fs.info(root)}
+    files: dict[str, Any] = {}
+    for name, info in found.items():
+        if info["type"] == "directory":
+            below = fs.find(name, detail=True)
+            files.update((file, details) for file, details in below.items() if not _hidden(file, name))
+        else:
+            files[name] = info
+    return [FileInfo(_public(fs, name), int(files[name]["size"]), _modified_ms(files[name])) for name in sorted(files)]
+
+
+def list_all(directory: str) -> list[str]:
+    """The paths of all files below a directory, hidden ones too; none when it does not exist."""
+    fs, root = url_to_fs(directory)
+    fs.invalidate_cache()
+    return [_public(fs, name) for name in fs.find(root)]
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the path's ending says that the file is compressed: `.gz`, `.bz2`, `.xz`, `.zip`, and so on."""
+    return infer_compression(path) is not None
+
+
+def open_input(path: str, decompress: bool = True) -> BinaryIO:
+    """Opens a file for reading, from its start; a compressed one yields what it was made from.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        FormatError: if a zip file does not hold exactly one file.
+    """
+    compression = infer_compression(path) if decompress else None
+    if compression == "zip":
+        return _open_zip(path)
+    opened = fsspec.open(path, "rb", compression=compression)
+    file = opened.open()
+    return cast(BinaryIO, _Layered(file, opened) if compression else file)
+
+
+def size_or_none(path: str) -> int | None:
+    """The length of a file in bytes; None when there is none."""
+    fs, root = url_to_fs(path)
+    fs.invalidate_cache(fs._parent(root))
+    try:
+        return int(fs.info(root)["size"])
+    except FileNotFoundError:
+        return None
+
+
+def create(path: str) -> BinaryIO:
+    """Creates an empty file for writing, and the directories above it."""
+    fs, root = url_to_fs(path)
+    fs.makedirs(fs._parent(root), exist_ok=True)
+    return cast(BinaryIO, fs.open(root, "wb"))
+
+
+def close_durably(file: BinaryIO) -> None:
+    """Closes a file that was written, after its bytes have reached the disk where that can be asked for."""
+    file.flush()
+    try:
+        descriptor = file.fileno()
+    except (AttributeError, OSError):
+        descriptor = None
+    if descriptor is not None:
+        os.fsync(descriptor)
+    file.close()
+
+
+def rename(source: str, target: str) -> None:
+    """Moves a file within one file system, in place of what was at the target."""
+    fs, root = url_to_fs(source)
+    fs.mv(root, url_to_fs(target)[1])
+
+
+def remove(paths: Iterable[str]) -> None:
+    """Removes files; one that is gone already is not an error."""
+    for path in paths:
+        fs, root = url_to_fs(path)
+        try:
+            fs.rm_file(root)
+        except FileNotFoundError:
+            continue
+
+
+def _open_zip(path: str) -> BinaryIO:
+    file = fsspec.open(path, "rb").open()
+    try:
+        archive = zipfile.ZipFile(file)
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        if len(names) != 1:
+            raise FormatError(f"{path} must hold one file, not {len(names)}")
+        return cast(BinaryIO, _Layered(archive.open(names[0]), file))
+    except zipfile.BadZipFile as error:
+        file.close()
+        raise FormatError(f"{path} cannot be read: {error}") from error
+    except BaseException:
+        file.close()
+        raise
+
+
+class _Layered:
+    """A decompressed file that closes the compressed one with itself."""
+
+    def __init__(self, file: Any, compressed: Any) -> None:
+        self.read = file.read
+        self.seek = file.seek
+        self.tell = file.tell
+        self._files = (file, compressed)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def _public(fs: Any, name: str) -> str:
+    return name if "file" in fs.protocol else cast(str, fs.unstrip_protocol(name))
+
+
+def _hidden(name: str, below: str) -> bool:
+    return any(part.startswith((".", "_")) for part in name[len(below) :].split("/"))
+
+
+def _modified_ms(info: dict[str, Any]) -> int | None:
+    for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
+        moment = info.get(key)
+        if isinstance(moment, datetime):
+            return int(moment.timestamp() * 1000)
+        if isinstance(moment, int | float):
+            return int(moment * 1000)
+    return None

@@ -1,0 +1,184 @@
+"""Reads one split of a file made of lines, block by block.
+
+A line belongs to the split in which its first byte lies. So a reader that begins in the middle of a file goes one byte
+back and looks for the end of that line, and every reader finishes the line on which its range ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+from penstock.connectors.file.filesystem import open_input
+from penstock.connectors.file.split import NOT_BEGUN, Block, FileSplit
+from penstock.formats.errors import MalformedRecordError
+from penstock.formats.stream_format import BAD_RECORD, DecodedBlock, LineDecoder, StreamFormat, reason_of
+
+BLOCK_BYTES = 256 << 10
+RECORD_BYTES_MAX = 64 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class LineSplitReader:
+    """Yields the blocks of a split of lines.
+
+    Args:
+        split: the split and the position from which to go on.
+        stream_format: the format of the file.
+        block_bytes: how much to read at a time.
+
+    Raises:
+        MalformedRecordError: if the file's header does not fit; also later, for a record that exceeds 64 MiB.
+    """
+
+    def __init__(self, split: FileSplit, stream_format: StreamFormat[Any], block_bytes: int = BLOCK_BYTES) -> None:
+        self._split = split
+        self._block_bytes = block_bytes
+        self._file: BinaryIO = open_input(split.path)
+        self._buffer = b""
+        self._at_end = False
+        # Where counting lines can start: so many line feeds lie before that offset.
+        self._counted = (0, 0)
+        self._skip_records = split.skip_records
+        self._skip_malformed = split.skip_malformed
+        try:
+            header = self._read_header(stream_format.header_lines)
+            self._decoder = self._make_decoder(stream_format, header)
+            self._position = split.offset if split.offset != NOT_BEGUN else self._find_start(len(header))
+            self._file.seek(self._position)
+        except BaseException:
+            self.close()
+            raise
+
+    def next_block(self) -> Block | None:
+        """The next block with records or with news of malformed ones; None at the end of the split."""
+        while True:
+            offset = self._position
+            decoded = self._next_decoded()
+            if decoded is None:
+                return None
+            skipped = min(self._skip_records, len(decoded.values))
+            known = min(self._skip_malformed, len(decoded.malformed))
+            self._skip_records -= skipped
+            self._skip_malformed -= known
+            values = decoded.values[skipped:] if skipped else decoded.values
+            malformed = decoded.malformed[known:]
+            if values or malformed:
+                return Block(values, offset, skipped, malformed, len(decoded.malformed))
+
+    def line_number(self, block: Block, line: int) -> int:
+        """The number in the file, from 1, of a line of the block just read; reads the file again to count."""
+        offset, lines = self._counted
+        file = open_input(self._split.path)
+        try:
+            file.seek(offset)
+            while offset < block.offset:
+                data = file.read(min(block.offset - offset, self._block_bytes))
+                if not data:
+                    break
+                offset += len(data)
+                lines += data.count(b"\n")
+        finally:
+            file.close()
+        self._counted = (offset, lines)
+        return lines + line + 1
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _make_decoder(self, stream_format: StreamFormat[Any], header: bytes) -> LineDecoder[Any] | None:
+        """A decoder that knows the header; None for a file that is empty though the format wants a header."""
+        if stream_format.header_lines and not header:
+            return None
+        try:
+            return stream_format.create_decoder(header.removeprefix(_BYTE_ORDER_MARK))
+        except BAD_RECORD as error:
+            text = header.decode("utf-8", "replace").rstrip("\r\n")
+            raise MalformedRecordError(self._split.path, 1, reason_of(error), text) from error
+
+    def _next_decoded(self) -> DecodedBlock | None:
+        """Decodes whole lines from the position on, and moves it behind them."""
+        if self._decoder is None:
+            return None
+        want = self._block_bytes
+        while True:
+            cut = self._cut(want)
+            if cut == 0:
+                return None
+            last = self._at_end and cut == len(self._buffer)
+            block = self._buffer[:cut]
+            if self._position == 0:
+                mark = len(_BYTE_ORDER_MARK) if block.startswith(_BYTE_ORDER_MARK) else 0
+                decoded = self._decoder.decode(block[mark:], last)
+                decoded = decoded._replace(consumed_bytes=decoded.consumed_bytes + mark)
+            else:
+                decoded = self._decoder.decode(block, last)
+            if decoded.consumed_bytes or last:
+                break
+            want = 2 * cut
+            self._check_record(cut)
+        consumed = len(block) if last else decoded.consumed_bytes
+        self._buffer = self._buffer[consumed:]
+        self._position += consumed
+        return decoded
+
+    def _cut(self, want: int) -> int:
+        """Fills the buffer up to `want` bytes and a whole line; how many bytes of it are lines of this split."""
+        end = self._split.end
+        limit = None if end is None else end - self._position
+        if limit is not None and limit <= 0:
+            return 0
+        while True:
+            while len(self._buffer) < want and not self._at_end:
+                self._fill(want - len(self._buffer))
+            if limit is not None and len(self._buffer) >= limit:
+                cut = self._buffer.find(b"\n", limit - 1) + 1
+            else:
+                cut = self._buffer.rfind(b"\n") + 1
+            if cut and not (self._at_end and limit is None):
+                return cut
+            if self._at_end:
+                return cut if cut and limit is not None and len(self._buffer) >= limit else len(self._buffer)
+            self._check_record(len(self._buffer))
+            want = 2 * len(self._buffer)
+
+    def _fill(self, size: int) -> None:
+        data = self._file.read(size)
+        self._at_end = not data
+        self._buffer += data
+
+    def _check_record(self, size: int) -> None:
+        if size > RECORD_BYTES_MAX:
+            line = self.line_number(Block([], self._position, 0), 0)
+            excerpt = self._buffer[:200].decode("utf-8", "replace")
+            raise MalformedRecordError(self._split.path, line, f"record of more than {RECORD_BYTES_MAX} bytes", excerpt)
+
+    def _read_header(self, lines: int) -> bytes:
+        """The first lines of the file with their ends."""
+        header = b""
+        while lines and header.count(b"\n") < lines and len(header) <= RECORD_BYTES_MAX:
+            data = self._file.read(4096)
+            if not data:
+                return header
+            header += data
+        end = 0
+        for _ in range(lines):
+            end = header.find(b"\n", end) + 1 or len(header)
+        return header[:end]
+
+    def _find_start(self, header_bytes: int) -> int:
+        """The offset of the first line that begins in the split, or one behind its end."""
+        start, end = self._split.start, self._split.end
+        if start == 0:
+            return header_bytes
+        position = start - 1
+        self._file.seek(position)
+        while end is None or position < end:
+            data = self._file.read(min(self._block_bytes, 8192))
+            found = data.find(b"\n")
+            if found >= 0:
+                return max(position + found + 1, header_bytes)
+            if not data:
+                break
+            position += len(data)
+        return position if end is None else max(position, end)

@@ -1,0 +1,155 @@
+"""The reader of a file source: takes splits one after the other and hands out their records in batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from penstock.connectors.file.bulk_reader import BulkSplitReader
+from penstock.connectors.file.line_reader import BLOCK_BYTES, LineSplitReader
+from penstock.connectors.file.split import Block, FileSplit
+from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.core.records import Batch
+from penstock.formats.bulk_format import BulkFormat
+from penstock.formats.errors import MalformedRecordError
+from penstock.formats.stream_format import StreamFormat
+
+MALFORMED_COUNTER = "malformed_records"
+# Splits and blocks that may be passed within one call without finding a record.
+_STEPS_MAX = 16
+
+
+class SplitReader(Protocol):
+    """Reads one split."""
+
+    def next_block(self) -> Block | None:
+        """The next block; None at the end of the split."""
+        ...
+
+    def line_number(self, block: Block, line: int) -> int:
+        """The number in the file, from 1, of a line of the block just read."""
+        ...
+
+    def close(self) -> None:
+        """Closes the file."""
+        ...
+
+
+class FileSourceReader(SourceReader[Any, FileSplit]):
+    """Reads file splits in one subtask (G8: a snapshot stands just behind the last record handed out).
+
+    Args:
+        context: what hosts the reader.
+        file_format: the format of the files.
+        block_bytes: how much of a file of lines to decode at a time; it bounds the time of one `poll_next`.
+    """
+
+    def __init__(
+        self,
+        context: SourceReaderContext,
+        file_format: StreamFormat[Any] | BulkFormat[Any],
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._context = context
+        self._format = file_format
+        self._block_bytes = block_bytes
+        self._splits: deque[FileSplit] = deque()
+        self._reader: SplitReader | None = None  # reads the first of the splits
+        self._block: Block | None = None
+        self._index = 0  # records of the block that were handed out
+        self._requested = False
+        self._no_more = False
+        self._more_at_once = False
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """At most `max_records` records, or why there are none."""
+        self._more_at_once = False
+        for _ in range(_STEPS_MAX):
+            block = self._block
+            if block is not None and self._index < len(block.values):
+                start, self._index = self._index, self._index + max_records
+                if start == 0 and len(block.values) <= max_records:
+                    return Batch(block.values)
+                return Batch(block.values[start : self._index])
+            if not self._splits:
+                return self._without_splits()
+            self._advance()
+        self._more_at_once = True
+        return InputStatus.NOTHING_AVAILABLE
+
+    def retry_after_ms(self) -> int:
+        """Nothing to wait for when only the steps of one call were used up."""
+        return 0 if self._more_at_once else 10
+
+    def add_splits(self, splits: Sequence[FileSplit]) -> None:
+        """Splits to read from now on, after those at hand."""
+        self._splits.extend(splits)
+        self._requested = False
+
+    def no_more_splits(self) -> None:
+        """No further split will come."""
+        self._no_more = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[FileSplit]:
+        """The splits not fully read, with their positions."""
+        splits = list(self._splits)
+        block = self._block
+        if block is not None:
+            handed_out = min(self._index, len(block.values))
+            splits[0] = replace(
+                splits[0],
+                offset=block.offset,
+                skip_records=block.records_before + handed_out,
+                skip_malformed=block.malformed_total,
+            )
+        return splits
+
+    def close(self) -> None:
+        """Closes the open file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _without_splits(self) -> InputStatus:
+        if self._no_more:
+            return InputStatus.END_OF_INPUT
+        if not self._requested:
+            self._requested = True
+            self._context.request_split()
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _advance(self) -> None:
+        """Reads the next block of the first split, or leaves that split when there is none."""
+        if self._reader is None:
+            self._reader = self._open(self._splits[0])
+        block = self._reader.next_block()
+        if block is None:
+            self.close()
+            self._block = None
+            self._splits.popleft()
+            return
+        if block.malformed:
+            self._report(block, self._reader)
+        self._block = block
+        self._index = 0
+
+    def _open(self, split: FileSplit) -> SplitReader:
+        if isinstance(self._format, BulkFormat):
+            return BulkSplitReader(split, self._format)
+        return LineSplitReader(split, self._format, self._block_bytes)
+
+    def _report(self, block: Block, reader: SplitReader) -> None:
+        """Fails for the first malformed record of the block, or counts all and sends them aside."""
+        assert isinstance(self._format, StreamFormat)
+        path = self._splits[0].path
+        if self._format.on_error == "fail":
+            first = block.malformed[0]
+            raise MalformedRecordError(path, reader.line_number(block, first.line), first.reason, first.text)
+        self._context.count(MALFORMED_COUNTER, len(block.malformed))
+        tag = self._format.malformed_output
+        if tag is not None:
+            lines_before = reader.line_number(block, 0)
+            rows = [(path, lines_before + found.line, found.reason, found.text) for found in block.malformed]
+            self._context.collect_side(tag.tag_id, Batch(rows))

@@ -1,0 +1,114 @@
+"""When a part file of a file sink ends, and what part files are called."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.time import Duration, Time, to_millis
+
+PART_BYTES = 128 << 20
+ROLLOVER_MS = 60_000
+INACTIVITY_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class RollingPolicy:
+    """When a part file is closed between two checkpoints. At a checkpoint every part file is closed in any case.
+
+    Make one with `default_rolling_policy` or `on_checkpoint_rolling_policy`. Limits are looked at once a batch,
+    before and after it is written, so a file may exceed its size by one batch.
+
+    Attributes:
+        part_bytes: close a file that has so many bytes; None for no such limit.
+        rollover_interval_ms: close a file that was begun so long ago; None for no such limit.
+        inactivity_interval_ms: close a file to which nothing was written for so long; None for no such limit.
+    """
+
+    part_bytes: int | None = None
+    rollover_interval_ms: int | None = None
+    inactivity_interval_ms: int | None = None
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = PART_BYTES,
+        rollover_interval: Duration | Time | datetime.timedelta | int = ROLLOVER_MS,
+        inactivity_interval: Duration | Time | datetime.timedelta | int = INACTIVITY_MS,
+    ) -> RollingPolicy:
+        """Closes files by size (bytes), by age, and when nothing came for a while (ints count ms).
+
+        Raises:
+            ConfigurationError: if a limit is not positive.
+        """
+        limits = (part_size, to_millis(rollover_interval), to_millis(inactivity_interval))
+        if min(limits) <= 0:
+            raise ConfigurationError(f"the limits of a rolling policy must be positive, not {limits}")
+        return RollingPolicy(*limits)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> RollingPolicy:
+        """Closes files at checkpoints only."""
+        return RollingPolicy()
+
+    def should_roll(self, size_bytes: int, begun_ms: int, written_ms: int, now_ms: int) -> bool:
+        """Whether a file of that size, begun and last written to at those times, ends now."""
+        return (
+            (self.part_bytes is not None and size_bytes >= self.part_bytes)
+            or (self.rollover_interval_ms is not None and now_ms - begun_ms >= self.rollover_interval_ms)
+            or (self.inactivity_interval_ms is not None and now_ms - written_ms >= self.inactivity_interval_ms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """How part files are called: `{prefix}-{subtask}-{counter}-{run}{suffix}`."""
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    @staticmethod
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
+        """Starts a configuration."""
+        return OutputFileConfig.OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        """What the names begin with."""
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        """What the names end with."""
+        return self.part_suffix
+
+    class OutputFileConfigBuilder:
+        """Collects the settings of an `OutputFileConfig`."""
+
+        def __init__(self) -> None:
+            self._prefix = "part"
+            self._suffix = ""
+
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """Sets what the names begin with.
+
+            Raises:
+                ConfigurationError: if it is empty, holds a `/`, or begins with `.` or `_`, which would hide the files.
+            """
+            if not prefix or "/" in prefix or prefix[0] in "._":
+                raise ConfigurationError(f"a part prefix must not be empty, hold / or begin with . or _: {prefix!r}")
+            self._prefix = prefix
+            return self
+
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """Sets what the names end with, such as `.csv`.
+
+            Raises:
+                ConfigurationError: if it holds a `/`.
+            """
+            if "/" in suffix:
+                raise ConfigurationError(f"a part suffix must not hold /: {suffix!r}")
+            self._suffix = suffix
+            return self
+
+        def build(self) -> OutputFileConfig:
+            """The configuration."""
+            return OutputFileConfig(self._prefix, self._suffix)

@@ -1,0 +1,135 @@
+"""`FileSource`: reads files in any file system that fsspec knows, bounded or watching."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any, Generic, TypeVar
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.time import Duration, Time, to_millis
+from penstock.connectors.file.enumerator import FileEnumerator
+from penstock.connectors.file.filesystem import absolute_path
+from penstock.connectors.file.reader import FileSourceReader
+from penstock.connectors.file.split import FileSplit
+from penstock.core.connector import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.formats.bulk_format import BulkFormat
+from penstock.formats.stream_format import StreamFormat
+
+T = TypeVar("T")
+
+
+class FileSource(Source[T, FileSplit]):
+    """Reads files (G8). Make one with `for_record_stream_format` or `for_bulk_file_format`.
+
+    A path is a file, a directory (with all below it) or a glob pattern; files and directories whose names begin with
+    `.` or `_` are left out. Files whose ending names a compression (`.gz`, `.bz2`, `.xz`, `.zip` with one file in it)
+    are decompressed and read by one reader each.
+
+    Files must not change once they are there: a source that watches finds new files, not new lines, so a file should
+    be written under a hidden name and then renamed, as `FileSink` does.
+    """
+
+    def __init__(
+        self,
+        file_format: StreamFormat[T] | BulkFormat[T],
+        paths: tuple[str, ...],
+        interval_ms: int | None,
+        split_bytes: int | None,
+    ) -> None:
+        self._format = file_format
+        self._paths = paths
+        self._interval_ms = interval_ms
+        self._split_bytes = split_bytes
+
+    @staticmethod
+    def for_record_stream_format(
+        stream_format: StreamFormat[T], *paths: str | os.PathLike[str]
+    ) -> FileSourceBuilder[T]:
+        """Starts a source of files made of lines: text, CSV, JSON lines.
+
+        Raises:
+            ConfigurationError: if the format is of another kind or there is no path.
+        """
+        if not isinstance(stream_format, StreamFormat):
+            raise ConfigurationError(f"for_record_stream_format takes a StreamFormat, not {stream_format!r}")
+        return FileSourceBuilder(stream_format, *paths)
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat[T], *paths: str | os.PathLike[str]) -> FileSourceBuilder[T]:
+        """Starts a source of files made of large units: Parquet.
+
+        Raises:
+            ConfigurationError: if the format is of another kind or there is no path.
+        """
+        if not isinstance(bulk_format, BulkFormat):
+            raise ConfigurationError(f"for_bulk_file_format takes a BulkFormat, not {bulk_format!r}")
+        return FileSourceBuilder(bulk_format, *paths)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Unbounded when it watches."""
+        return Boundedness.BOUNDED if self._interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
+    ) -> SplitEnumerator[FileSplit]:
+        """A new enumerator, or one that goes on from a value that `snapshot_state` gave."""
+        splittable = not isinstance(self._format, StreamFormat) or self._format.splittable
+        return FileEnumerator(context, self._paths, splittable, self._split_bytes, self._interval_ms, restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, FileSplit]:
+        """A new reader for one subtask."""
+        return FileSourceReader(context, self._format)
+
+
+class FileSourceBuilder(Generic[T]):
+    """Collects the settings of a `FileSource`."""
+
+    def __init__(self, file_format: StreamFormat[T] | BulkFormat[T], *paths: str | os.PathLike[str]) -> None:
+        if not paths:
+            raise ConfigurationError("a FileSource needs at least one path")
+        self._format = file_format
+        self._paths = tuple(map(absolute_path, paths))
+        self._interval_ms: int | None = None
+        self._split_bytes: int | None = None
+
+    def monitor_continuously(
+        self, discovery_interval: Duration | Time | datetime.timedelta | int
+    ) -> FileSourceBuilder[T]:
+        """Looks for new files again and again, at this interval (an int counts ms); the source never ends.
+
+        Raises:
+            ConfigurationError: if the interval is not positive.
+        """
+        self._interval_ms = to_millis(discovery_interval)
+        if self._interval_ms <= 0:
+            raise ConfigurationError(f"the discovery interval must be positive, not {self._interval_ms} ms")
+        return self
+
+    def process_static_file_set(self) -> FileSourceBuilder[T]:
+        """Looks once and ends when all files found are read; the default."""
+        self._interval_ms = None
+        return self
+
+    def set_split_size(self, split_bytes: int) -> FileSourceBuilder[T]:
+        """Cuts large files into parts of so many bytes; the default gives each reader one, of 1 to 16 MiB.
+
+        Raises:
+            ConfigurationError: if the size is not positive.
+        """
+        if split_bytes <= 0:
+            raise ConfigurationError(f"the split size must be positive, not {split_bytes}")
+        self._split_bytes = split_bytes
+        return self
+
+    def build(self) -> FileSource[T]:
+        """The source."""
+        return FileSource(self._format, self._paths, self._interval_ms, self._split_bytes)

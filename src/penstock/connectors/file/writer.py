@@ -1,0 +1,213 @@
+"""Writes part files that nobody sees: the first phase of a file sink's commit (G9).
+
+The order that whoever hosts the sink must keep: after a recovery, first commit the committables restored from the
+checkpoint, then create the writers. A new writer removes hidden files that earlier attempts left; the restored
+committables' files are among those, unless they were renamed before.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Protocol
+
+from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
+from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
+from penstock.connectors.file.committer import FileCommittable
+from penstock.connectors.file.filesystem import close_durably, create, join, list_all, remove
+from penstock.connectors.file.part_names import PartNames
+from penstock.connectors.file.rolling import RollingPolicy
+from penstock.core.connector import SinkWriter, SinkWriterContext
+from penstock.formats.bulk_format import BatchWriter
+
+
+class PartFormat(Protocol):
+    """Writes records into one part file."""
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Writes records in order."""
+        ...
+
+    def finish(self) -> None:
+        """Writes the end of the file."""
+        ...
+
+    def discard(self) -> None:
+        """Lets go of what is held; the file will be removed."""
+        ...
+
+
+class RowPartFormat:
+    """Writes records one after the other by an encoder, or by a schema with a line feed behind each."""
+
+    def __init__(self, encoder: Encoder[Any] | SerializationSchema[Any], stream: BinaryIO) -> None:
+        self._encoder = encoder
+        self._stream = stream
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Writes records in order, with one write to the file."""
+        encoder = self._encoder
+        encode_batch = getattr(encoder, "encode_batch", None)
+        if encode_batch is not None:
+            self._stream.write(encode_batch(values))
+        elif isinstance(encoder, SerializationSchema):
+            self._stream.write(b"".join([encoder.serialize(value) + b"\n" for value in values]))
+        else:
+            buffer = io.BytesIO()
+            for value in values:
+                encoder.encode(value, buffer)
+            self._stream.write(buffer.getbuffer())
+
+    def finish(self) -> None:
+        """Nothing is left to write."""
+
+    def discard(self) -> None:
+        """Nothing is held."""
+
+
+class BulkPartFormat:
+    """Writes records by a bulk writer."""
+
+    def __init__(self, factory: BulkWriterFactory[Any], stream: BinaryIO) -> None:
+        self._writer = factory.create(stream)
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Hands records on, all at once where the writer can take them."""
+        if isinstance(self._writer, BatchWriter):
+            self._writer.add_elements(values)
+        else:
+            for value in values:
+                self._writer.add_element(value)
+
+    def finish(self) -> None:
+        """Writes the end of the file."""
+        self._writer.finish()
+
+    def discard(self) -> None:
+        """Lets go of what the writer holds."""
+        if isinstance(self._writer, BatchWriter):
+            self._writer.discard()
+
+
+class _Part:
+    """An open part file."""
+
+    def __init__(self, hidden_path: str, final_path: str, now_ms: int) -> None:
+        self.hidden_path = hidden_path
+        self.final_path = final_path
+        self.begun_ms = now_ms
+        self.written_ms = now_ms
+        self.stream = create(hidden_path)
+        self.format: PartFormat | None = None
+
+
+class FileWriter(SinkWriter[Any, FileCommittable]):
+    """Writes the records of one subtask into hidden part files, one open for each bucket.
+
+    Args:
+        context: what hosts the writer.
+        base_path: the directory below which the files go.
+        encoding: an encoder or schema for rows, or a factory of bulk writers.
+        buckets: which record goes where.
+        rolling_policy: when a part file ends before the next checkpoint.
+        names: how the files are called.
+        counter: the first number to use in names.
+    """
+
+    def __init__(
+        self,
+        context: SinkWriterContext,
+        base_path: str,
+        encoding: Encoder[Any] | SerializationSchema[Any] | BulkWriterFactory[Any],
+        buckets: BucketAssigner,
+        rolling_policy: RollingPolicy,
+        names: PartNames,
+        counter: int = 0,
+    ) -> None:
+        self._context = context
+        self._base_path = base_path
+        self._encoding = encoding
+        self._buckets = buckets
+        self._rolling_policy = rolling_policy
+        self._names = names
+        self._counter = counter
+        self._open: dict[str, _Part] = {}
+        self._closed: list[FileCommittable] = []  # not handed out by prepare_commit yet
+        if context.attempt > 0:
+            remove(path for path in list_all(base_path) if names.is_stale(path.rpartition("/")[2]))
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Writes records in order into the part files of their buckets."""
+        now_ms = self._context.now_ms()
+        self._roll_by_policy(now_ms)
+        if self._buckets.is_constant:
+            self._write("", values, now_ms)
+        else:
+            for bucket_id, members in self._group(values, timestamps, now_ms).items():
+                self._write(bucket_id, members, now_ms)
+        self._roll_by_policy(now_ms)
+
+    def prepare_commit(self) -> list[FileCommittable]:
+        """Closes every part file; they stay hidden until they are committed."""
+        for bucket_id in list(self._open):
+            self._close_part(bucket_id)
+        committables, self._closed = self._closed, []
+        return committables
+
+    def snapshot_state(self, checkpoint_id: int) -> list[int]:
+        """The next number to use in names."""
+        return [self._counter]
+
+    def close(self) -> None:
+        """Removes the files that were not prepared."""
+        leftover = [committable.hidden_path for committable in self._closed]
+        for part in self._open.values():
+            if part.format is not None:
+                part.format.discard()
+            part.stream.close()
+            leftover.append(part.hidden_path)
+        self._open = {}
+        self._closed = []
+        remove(leftover)
+
+    def _group(self, values: list[Any], timestamps: list[int] | None, now_ms: int) -> dict[str, list[Any]]:
+        groups: dict[str, list[Any]] = {}
+        bucket_id = self._buckets.bucket_id
+        for i, value in enumerate(values):
+            key = bucket_id(value, now_ms if timestamps is None else timestamps[i])
+            groups.setdefault(key, []).append(value)
+        return groups
+
+    def _write(self, bucket_id: str, values: list[Any], now_ms: int) -> None:
+        if not values:
+            return
+        part = self._open.get(bucket_id) or self._begin_part(bucket_id, now_ms)
+        assert part.format is not None
+        part.format.write(values)
+        part.written_ms = now_ms
+
+    def _begin_part(self, bucket_id: str, now_ms: int) -> _Part:
+        directory = join(self._base_path, check_bucket_id(bucket_id)) if bucket_id else self._base_path
+        counter, self._counter = self._counter, self._counter + 1
+        hidden, final = self._names.hidden(counter), self._names.final(counter)
+        part = self._open[bucket_id] = _Part(join(directory, hidden), join(directory, final), now_ms)
+        if isinstance(self._encoding, BulkWriterFactory):
+            part.format = BulkPartFormat(self._encoding, part.stream)
+        else:
+            part.format = RowPartFormat(self._encoding, part.stream)
+        return part
+
+    def _roll_by_policy(self, now_ms: int) -> None:
+        should_roll = self._rolling_policy.should_roll
+        for bucket_id, part in list(self._open.items()):
+            if should_roll(part.stream.tell(), part.begun_ms, part.written_ms, now_ms):
+                self._close_part(bucket_id)
+
+    def _close_part(self, bucket_id: str) -> None:
+        part = self._open[bucket_id]
+        assert part.format is not None
+        part.format.finish()
+        size_bytes = part.stream.tell()
+        close_durably(part.stream)
+        del self._open[bucket_id]
+        self._closed.append(FileCommittable(part.hidden_path, part.final_path, size_bytes))

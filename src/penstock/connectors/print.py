@@ -1,0 +1,61 @@
+"""Sinks for people: printing at the client, and nothing at all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
+
+
+class PrintSink(Sink[Any]):
+    """Prints `str(record)` at the client, a line each; at least once, since what is printed cannot be taken back.
+
+    With a parallelism above 1 a line begins with the number of the subtask, counted from 1: `3> hello`.
+
+    Args:
+        sink_identifier: goes in front of that: `words:3> hello`.
+    """
+
+    def __init__(self, sink_identifier: str | None = None) -> None:
+        self._sink_identifier = sink_identifier or ""
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
+        """A writer for one subtask."""
+        subtask = str(context.subtask_index + 1) if context.parallelism > 1 else ""
+        prefix = ":".join(filter(None, (self._sink_identifier, subtask)))
+        return _PrintWriter(context, f"{prefix}> " if prefix else "")
+
+    def client_handler(self) -> Callable[[int, bytes], None]:
+        """Writes to the standard output of the program."""
+        return _write_to_stdout
+
+
+def _write_to_stdout(subtask_index: int, lines: bytes) -> None:
+    sys.stdout.write(lines.decode("utf-8"))
+    sys.stdout.flush()
+
+
+class _PrintWriter(SinkWriter[Any, Any]):
+    def __init__(self, context: SinkWriterContext, prefix: str) -> None:
+        self._emit = context.emit_to_client
+        self._prefix = prefix
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        prefix = self._prefix
+        if values:
+            self._emit("".join([f"{prefix}{value}\n" for value in values]).encode("utf-8", "replace"))
+
+
+class DiscardingSink(Sink[Any]):
+    """Takes records and does nothing with them."""
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
+        """A writer for one subtask."""
+        return _DiscardingWriter()
+
+
+class _DiscardingWriter(SinkWriter[Any, Any]):
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Drops all."""

@@ -1,0 +1,246 @@
+"""The checkpoint coordinator: triggers checkpoints, collects acknowledgements, completes and notifies (G6).
+
+Theory. A checkpoint exists from the moment when its metadata is visible in the store, and not before. Tasks are told
+of it only after that, so whatever they then commit is covered by a checkpoint that a recovery will find. Ids only grow.
+A checkpoint that completes subsumes all older ones still in the making.
+
+The coordinator is driven by the job master: it never runs by itself, and takes time from `on_time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.job.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.job.states import ExecutionState
+from penstock.core.ports import Background, CheckpointStore, Clock
+from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
+    DeclineCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    ToWorker,
+    TriggerCheckpoint,
+)
+from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
+
+
+@dataclass
+class CheckpointStatistics:
+    """Counts since the job began, and the last completed checkpoint's figures."""
+
+    triggered: int = 0
+    completed: int = 0
+    failed: int = 0
+    last_id: int = 0
+    last_duration_ms: int = 0
+    last_bytes: int = 0
+
+
+class CheckpointCoordinator:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        settings: CheckpointSettings,
+        graph: ExecutionGraph,
+        job_id: str,
+        sources: list[SourceCoordinator],
+        clock: Clock,
+        background: Background,
+        store: CheckpointStore,
+        send: Callable[[Execution, ToWorker], None],
+        fail_job: Callable[[str], None],
+    ) -> None:
+        self.settings = settings
+        self.statistics = CheckpointStatistics()
+        #: Completed checkpoints that are kept, oldest first.
+        self.completed: list[CheckpointMetadata] = []
+        self._graph = graph
+        self._job_id = job_id
+        self._sources = sources
+        self._clock = clock
+        self._background = background
+        self._store = store
+        self._send = send
+        self._fail_job = fail_job
+        self._pending: dict[int, PendingCheckpoint] = {}
+        self._last_id = 0
+        self._running = False
+        self._next_ms: int | None = None
+        self._last_end_ms: int | None = None
+        self._failures_in_a_row = 0
+
+    # --- driven by the job master ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """All tasks have been deployed: begin to trigger."""
+        self._running = True
+        self._failures_in_a_row = 0
+        if self.settings.interval_ms is not None:
+            self._next_ms = self._clock.now_ms() + self.settings.interval_ms
+
+    def stop(self, reason: str) -> None:
+        """Abort all that is in the making; trigger nothing until `start`."""
+        self._running = False
+        self._next_ms = None
+        for checkpoint_id in list(self._pending):
+            self._abort(checkpoint_id, reason, counts=False)
+
+    def next_deadline(self) -> int | None:
+        """When (ms) `on_time` has something to do."""
+        times = [p.timestamp_ms + self.settings.timeout_ms for p in self._pending.values() if not p.is_completing]
+        if self._next_ms is not None and len(self._pending) < self.settings.concurrent_max:
+            times.append(self._next_ms)
+        return min(times) if times else None
+
+    def on_time(self, now_ms: int) -> None:
+        """Give up what is over time; trigger what is due."""
+        for pending in list(self._pending.values()):
+            if not pending.is_completing and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
+                self._abort(pending.checkpoint_id, f"not complete within {self.settings.timeout_ms} ms")
+        if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
+            self._schedule_next(now_ms)
+            if self._all_ready():
+                self._trigger(now_ms)
+
+    def trigger_soon(self) -> None:
+        """Do not wait for the interval: all data was processed, and only a checkpoint is missing (F6)."""
+        if self._running and self._next_ms is not None:
+            self._next_ms = self._clock.now_ms()
+
+    def on_acknowledge(self, ack: AcknowledgeCheckpoint) -> None:
+        """A task's part is stored."""
+        pending = self._pending.get(ack.checkpoint_id)
+        if pending is not None and not pending.is_completing and pending.acknowledge(ack):
+            self._complete(pending)
+
+    def on_decline(self, decline: DeclineCheckpoint) -> None:
+        """A task cannot take part."""
+        pending = self._pending.get(decline.checkpoint_id)
+        if pending is not None and not pending.is_completing:
+            reason = f"declined by task {decline.execution}: {decline.reason}"
+            self._abort(decline.checkpoint_id, reason, counts=decline.is_failure)
+
+    @property
+    def latest(self) -> CheckpointMetadata | None:
+        """The checkpoint to recover from."""
+        return self.completed[-1] if self.completed else None
+
+    def drop_latest(self) -> None:
+        """The latest checkpoint turned out to be damaged: forget it, and recover from the one before (G11)."""
+        self.completed.pop()
+
+    def discard_all(self) -> None:
+        """Delete what is kept; the job needs no recovery any more."""
+        for metadata in self.completed:
+            self._discard(metadata.checkpoint_id)
+        self.completed.clear()
+
+    # --- triggering ------------------------------------------------------------------------------------------------
+
+    def _admits(self) -> bool:
+        return self._running and len(self._pending) < self.settings.concurrent_max
+
+    def _schedule_next(self, now_ms: int) -> None:
+        assert self.settings.interval_ms is not None
+        self._next_ms = now_ms + self.settings.interval_ms
+
+    def _all_ready(self) -> bool:
+        ready = (ExecutionState.RUNNING, ExecutionState.FINISHED)
+        return all(e.state in ready for e in self._graph.executions())
+
+    def _trigger(self, now_ms: int) -> None:
+        points = self._graph.injection_points()
+        if not points:
+            return
+        self._last_id += 1
+        pending = PendingCheckpoint(self._last_id, now_ms, self._graph)
+        try:
+            for source in self._sources:
+                state = source.snapshot(pending.checkpoint_id)
+                pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
+        except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
+            self._count_failure(f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}")
+            return
+        self._pending[pending.checkpoint_id] = pending
+        self.statistics.triggered += 1
+        for execution in points:
+            self._send(execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms))
+
+    # --- completing ------------------------------------------------------------------------------------------------
+
+    def _complete(self, pending: PendingCheckpoint) -> None:
+        pending.is_completing = True
+        metadata = pending.metadata(self._job_id)
+        store = self._store
+
+        def done(path: str | None, error: BaseException | None) -> None:
+            if self._pending.get(pending.checkpoint_id) is not pending:
+                # The job began to recover while the metadata was being written: that recovery does not count on it.
+                self._discard(pending.checkpoint_id)
+            elif error is not None:
+                self._abort(pending.checkpoint_id, f"its metadata could not be written: {error}")
+            else:
+                self._on_visible(pending, metadata)
+
+        self._background.submit(lambda: store.complete(metadata), done)
+
+    def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
+        del self._pending[pending.checkpoint_id]
+        now = self._clock.now_ms()
+        self._last_end_ms = now
+        self._failures_in_a_row = 0
+        statistics = self.statistics
+        statistics.completed += 1
+        statistics.last_id = pending.checkpoint_id
+        statistics.last_duration_ms = now - pending.timestamp_ms
+        statistics.last_bytes = metadata.state_bytes
+        self.completed.append(metadata)
+        for older in [i for i in self._pending if i < pending.checkpoint_id]:
+            self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", counts=False)
+        while len(self.completed) > self.settings.retained:
+            self._discard(self.completed.pop(0).checkpoint_id)
+        if self._next_ms is not None:
+            self._next_ms = max(self._next_ms, now + self.settings.min_pause_ms)
+        self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+
+    def _abort(self, checkpoint_id: int, reason: str, counts: bool = True) -> None:
+        del self._pending[checkpoint_id]
+        now = self._clock.now_ms()
+        self._last_end_ms = now
+        self._discard(checkpoint_id)
+        if self._running:
+            self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
+        if counts:
+            self._count_failure(f"checkpoint {checkpoint_id}: {reason}")
+
+    def _count_failure(self, reason: str) -> None:
+        self.statistics.failed += 1
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row > self.settings.tolerable_failures:
+            self._fail_job(
+                f"{reason} (execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures})"
+            )
+
+    def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
+        for execution in self._graph.executions():
+            if not execution.state.is_terminal:
+                self._send(execution, message(execution))
+
+    def _discard(self, checkpoint_id: int) -> None:
+        store = self._store
+        self._background.submit(lambda: store.discard(checkpoint_id), lambda result, error: None)
+
+
+def require_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:
+    """The enumerator's state of a source in a checkpoint; raises `CheckpointError` when the operator is not in it."""
+    for operator in metadata.operators:
+        if operator.operator_id == operator_id:
+            return operator.coordinator
+    raise CheckpointError(f"checkpoint {metadata.checkpoint_id} has no operator {operator_id}")

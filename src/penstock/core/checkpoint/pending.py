@@ -1,0 +1,61 @@
+"""A checkpoint in the making: who must acknowledge, and what has been acknowledged."""
+
+from __future__ import annotations
+
+from penstock.core.job.execution_graph import ExecutionGraph
+from penstock.core.job.states import ExecutionState
+from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState, StateFile
+
+
+class PendingCheckpoint:
+    """Collects acknowledgements; `metadata()` is what it becomes once all are there."""
+
+    def __init__(self, checkpoint_id: int, timestamp_ms: int, graph: ExecutionGraph) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.timestamp_ms = timestamp_ms
+        self._graph = graph
+        executions = graph.executions()
+        self.missing = {e.id for e in executions if e.state is not ExecutionState.FINISHED}
+        self._finished = {e.id for e in executions if e.state is ExecutionState.FINISHED}
+        self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
+        self.coordinators: dict[str, StateFile] = {}
+        self.is_completing = False
+
+    def acknowledge(self, ack: AcknowledgeCheckpoint) -> bool:
+        """Take an acknowledgement; True when it was the last one missing. Repeated ones change nothing."""
+        if ack.execution not in self.missing:
+            return False
+        self.missing.remove(ack.execution)
+        self._states[ack.execution] = ack.operators
+        if ack.finished:
+            self._finished.add(ack.execution)
+        return not self.missing
+
+    def metadata(self, job_id: str) -> CheckpointMetadata:
+        """What is written."""
+        assert not self.missing, f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} acknowledgements"
+        operators = []
+        for job_vertex in self._graph.vertices:
+            vertex = job_vertex.vertex
+            for operator in vertex.operators:
+                subtasks = {}
+                for subtask in job_vertex.subtasks:
+                    state = self._states.get(subtask.current.id, {}).get(operator.operator_id)
+                    if state is not None and (state.keyed or state.operator):
+                        subtasks[subtask.subtask] = state
+                operators.append(
+                    OperatorState(
+                        operator.operator_id,
+                        operator.uid,
+                        operator.name,
+                        vertex.parallelism,
+                        vertex.max_parallelism,
+                        subtasks,
+                        tuple(s.subtask for s in job_vertex.subtasks if s.current.id in self._finished),
+                        self.coordinators.get(operator.operator_id),
+                    )
+                )
+        return CheckpointMetadata(
+            self.checkpoint_id, job_id, self._graph.job_graph.name, self.timestamp_ms, False, tuple(operators)
+        )

@@ -1,0 +1,246 @@
+"""The protocols of sources and sinks: what a connector implements, and what it is handed.
+
+A *source* has two halves (Flink's FLIP-27). The `SplitEnumerator` runs beside the job master, finds the splits and
+hands them to readers that ask. The `SourceReader` runs in a task and reads its splits; its snapshot is its splits with
+their positions, so that a restored reader goes on exactly where the snapshot stood.
+
+A *sink* has two halves (FLIP-143). The `SinkWriter` runs in a task and writes what nobody may see yet; when a barrier
+passes, `prepare_commit` hands out *committables*. The `Committer` makes them visible once the checkpoint has
+completed. It may be asked to commit the same committable again after a recovery, so committing is idempotent.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.core.records import Batch
+
+T = TypeVar("T")
+SplitT = TypeVar("SplitT")
+SplitT_contra = TypeVar("SplitT_contra", contravariant=True)
+CommT = TypeVar("CommT")
+
+
+class Boundedness(enum.Enum):
+    """Whether a source ends by itself."""
+
+    BOUNDED = "BOUNDED"
+    CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
+
+
+class InputStatus(enum.Enum):
+    """What a reader answers when it has no records at hand."""
+
+    NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
+    END_OF_INPUT = "END_OF_INPUT"
+
+
+class SourceReaderContext(Protocol):
+    """What a reader may ask of the task that hosts it."""
+
+    @property
+    def subtask_index(self) -> int: ...
+
+    @property
+    def parallelism(self) -> int: ...
+
+    def now_ms(self) -> int:
+        """Processing time in ms; the only clock that a reader may use."""
+        ...
+
+    def request_split(self) -> None:
+        """Ask the enumerator for a split; it answers with `add_splits` or `no_more_splits`."""
+        ...
+
+    def count(self, name: str, increment: int = 1) -> None:
+        """Add to a counter of this operator's metrics (for example records skipped)."""
+        ...
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        """Emit records to the side output of that tag."""
+        ...
+
+
+class SourceReader(ABC, Generic[T, SplitT]):
+    """Reads splits in one subtask. Called by one thread only; may do IO, but should return within tens of ms."""
+
+    def start(self) -> None:
+        """Called once, after restored splits were added. Without splits, ask for one here or in `poll_next`."""
+
+    @abstractmethod
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        """At most `max_records` records, or why there are none. A batch may carry the source's own timestamps (ms)."""
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[SplitT]) -> None:
+        """Splits to read from now on: assigned by the enumerator, or restored with their positions."""
+
+    @abstractmethod
+    def no_more_splits(self) -> None:
+        """The enumerator has no further split for this reader: end when those at hand are read."""
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
+        """The splits not fully read, with positions just behind the last record that `poll_next` handed out."""
+
+    def retry_after_ms(self) -> int:
+        """How long (ms) to wait after NOTHING_AVAILABLE before polling again, when nothing else happens."""
+        return 10
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint completed: what it covers will never be read again."""
+
+    def close(self) -> None:
+        """Release what the reader holds; called on every path."""
+
+
+class SplitEnumeratorContext(Protocol[SplitT_contra]):
+    """What an enumerator may ask of the job master that hosts it."""
+
+    @property
+    def parallelism(self) -> int: ...
+
+    def assign_split(self, split: SplitT_contra, subtask_index: int) -> None:
+        """Hand a split to a reader. The split must be picklable."""
+        ...
+
+    def signal_no_more_splits(self, subtask_index: int) -> None:
+        """Tell a reader that none will follow."""
+        ...
+
+    def call_async(
+        self, work: Callable[[], T], handler: Callable[[T | None, BaseException | None], None], delay_ms: int = 0
+    ) -> None:
+        """Run `work` in the background after `delay_ms`; then `handler(result, error)` in the job master's own turn."""
+        ...
+
+
+class SplitEnumerator(ABC, Generic[SplitT]):
+    """Finds splits and hands them out. Called by one thread only; IO belongs into `call_async`."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Called once, before any reader registers."""
+
+    @abstractmethod
+    def handle_split_request(self, subtask_index: int) -> None:
+        """A reader asks for a split."""
+
+    @abstractmethod
+    def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:
+        """Splits of a failed reader, assigned since the last completed checkpoint, come back."""
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """A picklable value from which `Source.create_enumerator` can go on: all that has not been assigned yet."""
+
+    def close(self) -> None:
+        """Release what the enumerator holds."""
+
+
+class Source(ABC, Generic[T, SplitT]):
+    """A stream of records from outside. Instances are pickled into the job, so they hold descriptions, not handles."""
+
+    #: Whether recorded positions can be read again (J): the basis of exactly-once state.
+    replayable: bool = True
+
+    @property
+    @abstractmethod
+    def boundedness(self) -> Boundedness: ...
+
+    @abstractmethod
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[SplitT], restored: Any | None
+    ) -> SplitEnumerator[SplitT]:
+        """A new enumerator, or one that goes on from a value that `snapshot_state` gave."""
+
+    @abstractmethod
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
+        """A new reader for one subtask."""
+
+    def max_parallelism(self) -> int | None:
+        """1 for a source that cannot be split; None when any parallelism serves."""
+        return None
+
+
+class SinkWriterContext(Protocol):
+    """What a writer may ask of the task that hosts it."""
+
+    @property
+    def subtask_index(self) -> int: ...
+
+    @property
+    def parallelism(self) -> int: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def operator_id(self) -> str: ...
+
+    def now_ms(self) -> int: ...
+
+    def emit_to_client(self, payload: bytes) -> None:
+        """Send bytes to the client of the job, in order; delivered even when the job fails later."""
+        ...
+
+
+class SinkWriter(ABC, Generic[T, CommT]):
+    """Writes records of one subtask so that nobody sees them before they are committed."""
+
+    @abstractmethod
+    def write_batch(self, values: list[T], timestamps: list[int] | None) -> None:
+        """Write records in order; the lists are read-only."""
+
+    def flush(self, end_of_input: bool) -> None:
+        """Hand over what is buffered; called before `prepare_commit`, and with True when no record will follow."""
+
+    def prepare_commit(self) -> list[CommT]:
+        """What must be committed for the records written so far; picklable. Nothing of it may be lost or seen yet."""
+        return []
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """Picklable items of writer state; handed to `Sink.restore_writer` of any subtask after a recovery."""
+        return []
+
+    def close(self) -> None:
+        """Release what the writer holds, and throw away what was not prepared; called on every path."""
+
+
+class Committer(ABC, Generic[CommT]):
+    """Makes committables visible. Raising fails the task, and the commit is tried again after the restart."""
+
+    @abstractmethod
+    def commit(self, committables: Sequence[CommT]) -> None:
+        """Commit all; a committable that was committed before is not an error (G9)."""
+
+    def close(self) -> None:
+        """Release what the committer holds."""
+
+
+class Sink(ABC, Generic[T]):
+    """Where records leave the job. Instances are pickled into the job, so they hold descriptions, not handles."""
+
+    @abstractmethod
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]: ...
+
+    def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[T, Any]:
+        """A writer after a recovery; `state` are the items that fell to this subtask."""
+        return self.create_writer(context)
+
+    def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
+        """The committer, or None for a sink that writes straight through (at least once)."""
+        return None
+
+    def client_handler(self) -> Callable[[int, bytes], None] | None:
+        """What the client does with the bytes of `emit_to_client`; None for a sink that emits none.
+
+        Called with (subtask index, payload) in the job master's turn, in order.
+        """
+        return None

@@ -1,0 +1,1 @@
+"""The job master: execution graph, scheduling, failover."""

@@ -1,0 +1,115 @@
+"""The execution graph: the parallel form of the job graph, with the state of every subtask's attempts (E4, E6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.job.states import EXECUTION_MOVES, ExecutionState
+from penstock.core.protocol import ExecutionId, Failure
+
+
+class Execution:
+    """One attempt of one subtask."""
+
+    def __init__(self, execution_id: ExecutionId) -> None:
+        self.id = execution_id
+        self.state = ExecutionState.CREATED
+        self.worker_id: str | None = None
+        self.failure: Failure | None = None
+        #: All its data was processed and finished; only its last checkpoint is missing.
+        self.end_of_data = False
+
+    def move(self, state: ExecutionState) -> None:
+        """Change state; raises when the table does not allow it."""
+        if state not in EXECUTION_MOVES[self.state]:
+            raise AssertionError(f"execution {self.id}: {self.state.value} cannot become {state.value}")
+        self.state = state
+
+
+class ExecutionVertex:
+    """One subtask: its current attempt and the former ones."""
+
+    def __init__(self, vertex: JobVertex, subtask: int) -> None:
+        self.vertex = vertex
+        self.subtask = subtask
+        self.current = Execution(ExecutionId(vertex.index, subtask, 0))
+        self.prior: list[Execution] = []
+
+    def reset(self, attempt: int) -> None:
+        """Begin a new attempt."""
+        self.prior.append(self.current)
+        self.current = Execution(ExecutionId(self.vertex.index, self.subtask, attempt))
+
+    @property
+    def name(self) -> str:
+        """As in `Map -> Filter (2/4)`."""
+        return f"{self.vertex.name} ({self.subtask + 1}/{self.vertex.parallelism})"
+
+
+class ExecutionJobVertex:
+    """All subtasks of a vertex."""
+
+    def __init__(self, vertex: JobVertex) -> None:
+        self.vertex = vertex
+        self.subtasks = [ExecutionVertex(vertex, i) for i in range(vertex.parallelism)]
+
+
+class ExecutionGraph:
+    """All subtasks of a job, upstream before downstream."""
+
+    def __init__(self, job_graph: JobGraph) -> None:
+        self.job_graph = job_graph
+        self.vertices = [ExecutionJobVertex(v) for v in job_graph.vertices]
+        self.attempt = 0
+
+    def __iter__(self) -> Iterator[ExecutionVertex]:
+        for vertex in self.vertices:
+            yield from vertex.subtasks
+
+    def find(self, execution_id: ExecutionId) -> Execution | None:
+        """The current execution of that id; None when it belongs to a former attempt or to nothing."""
+        if not 0 <= execution_id.vertex < len(self.vertices):
+            return None
+        subtasks = self.vertices[execution_id.vertex].subtasks
+        if not 0 <= execution_id.subtask < len(subtasks):
+            return None
+        current = subtasks[execution_id.subtask].current
+        return current if current.id == execution_id else None
+
+    def executions(self) -> list[Execution]:
+        """The current execution of every subtask."""
+        return [v.current for v in self]
+
+    def reset(self) -> None:
+        """Begin a new attempt of everything."""
+        self.attempt += 1
+        for vertex in self:
+            vertex.reset(self.attempt)
+
+    @property
+    def all_terminal(self) -> bool:
+        return all(e.state.is_terminal for e in self.executions())
+
+    @property
+    def all_finished(self) -> bool:
+        return all(e.state is ExecutionState.FINISHED for e in self.executions())
+
+    def injection_points(self) -> list[Execution]:
+        """Where a checkpoint's barriers begin: unfinished subtasks all of whose predecessors have finished (G10)."""
+        finished = ExecutionState.FINISHED
+        points = []
+        for job_vertex in self.vertices:
+            edges = self.job_graph.inputs_of(job_vertex.vertex.index)
+            for subtask in job_vertex.subtasks:
+                if subtask.current.state is finished:
+                    continue
+                upstream = [
+                    producer.current
+                    for edge in edges
+                    for producer in self.vertices[edge.source].subtasks
+                    if not edge.is_pointwise or producer.subtask == subtask.subtask
+                ]
+                if all(e.state is finished for e in upstream):
+                    points.append(subtask.current)
+        return points

@@ -1,0 +1,23 @@
+"""Which delivery guarantee a job gives, said plainly when it starts (J)."""
+
+from __future__ import annotations
+
+from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.job.job_graph import JobGraph
+
+
+def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
+    """Lines for the user."""
+    lines = []
+    if settings.interval_ms is None:
+        lines.append("checkpointing is off: after a failure the job can only start over from the beginning")
+    else:
+        lines.append(f"checkpoints every {settings.interval_ms} ms; state is exactly once, and so is two-phase output")
+    for vertex in job_graph.vertices:
+        for operator_id, source in vertex.sources.items():
+            if not source.replayable:
+                name = next(o.name for o in vertex.operators if o.operator_id == operator_id)
+                lines.append(
+                    f"source {name!r} cannot be replayed: records that were under way when a failure happens are lost"
+                )
+    return lines

@@ -1,0 +1,509 @@
+"""The job master: runs one job from start to end, through failures. Events in, commands out.
+
+Theory. The job's life is the table in `states`; every event is handled in one turn, and what it leads to goes out
+through ports. After a failure all tasks are cancelled, and only when each of them has ended (or its worker has) does
+the next attempt begin, so two attempts never run at once; whatever a former attempt still says carries its attempt
+number and is not heard. The next attempt starts from the last completed checkpoint, or from the beginning (G8).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import JobExecutionError, PenstockError, SlotsUnavailableError, UserFunctionError
+from penstock.common.job_status import JobStatus
+from penstock.common.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator, require_state
+from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.job.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.guarantees import guarantees
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.progress import JobProgress, VertexProgress
+from penstock.core.job.restart import make_restart_strategy
+from penstock.core.job.scheduler import assign_slots, deployments, task_settings
+from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.job.states import JOB_MOVES, ExecutionState
+from penstock.core.ports import Background, CheckpointStore, Clock, Cluster, JobListener
+from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
+    AssignSplits,
+    CancelTask,
+    ClientOutput,
+    DeclineCheckpoint,
+    EndOfDataReached,
+    Failure,
+    Heartbeat,
+    RegisterWorker,
+    RequestSplit,
+    TaskMetrics,
+    TaskStateChanged,
+    ToMaster,
+    ToWorker,
+    WorkerLost,
+    WorkerRequestFailed,
+)
+from penstock.core.records import MIN_TIMESTAMP
+from penstock.storage.metadata import CheckpointMetadata
+
+_S = JobStatus
+#: How long a cancelled task may take before its worker is ended by force.
+CANCELLATION_TIMEOUT_MS = 30_000
+
+
+@dataclass
+class _Worker:
+    registration: RegisterWorker
+    heard_ms: int
+
+
+class JobMaster:
+    """Call `start`, then feed it `on_message` and `on_time` until `is_done`."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        job_id: str,
+        configuration: Configuration,
+        *,
+        clock: Clock,
+        cluster: Cluster,
+        background: Background,
+        store: CheckpointStore,
+        listener: JobListener,
+    ) -> None:
+        self.job_graph = job_graph
+        self.job_id = job_id
+        self.status = _S.CREATED
+        self.failure: PenstockError | None = None
+        self.restarts = 0
+        self._configuration = configuration
+        self._clock = clock
+        self._cluster = cluster
+        self._background = background
+        self._store = store
+        self._listener = listener
+        self._graph = ExecutionGraph(job_graph)
+        self._restart = make_restart_strategy(configuration)
+        self._settings = task_settings(configuration)
+        self._workers: dict[str, _Worker] = {}
+        self._requested = 0
+        self._waiting_for_slots = False
+        self._slots_deadline_ms: int | None = None
+        self._cancel_deadline_ms: int | None = None
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timer_count = 0
+        self._metrics: dict[tuple[int, int], TaskMetrics] = {}
+        self._sources = {
+            operator_id: SourceCoordinator(
+                operator_id,
+                source,
+                vertex.parallelism,
+                background,
+                partial(self._assign_splits, vertex.index),
+                self._call_later,
+                lambda error: self._fail(Failure(f"a source's split enumerator: {type(error).__name__}: {error}")),
+            )
+            for vertex in job_graph.vertices
+            for operator_id, source in vertex.sources.items()
+        }
+        self.checkpoints = CheckpointCoordinator(
+            CheckpointSettings.of(configuration),
+            self._graph,
+            job_id,
+            list(self._sources.values()),
+            clock,
+            background,
+            store,
+            self._send_to,
+            lambda reason: self._fail(Failure(reason)),
+        )
+
+    # --- driving ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Say what the job promises, and ask for its workers."""
+        for line in guarantees(self.job_graph, self.checkpoints.settings):
+            self._listener.on_log(line)
+        self._listener.on_job_status(self.status.name, None)
+        self._acquire_slots()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the job has ended and its workers have been released."""
+        return self.status.is_terminal_state()
+
+    def next_deadline(self) -> int | None:
+        """When (ms) `on_time` has something to do."""
+        times = [self._slots_deadline_ms, self._cancel_deadline_ms, self.checkpoints.next_deadline()]
+        times.append(self._timers[0][0] if self._timers else None)
+        if self._workers:
+            heard = min(w.heard_ms for w in self._workers.values())
+            times.append(heard + self._configuration.read(HEARTBEAT_TIMEOUT_MS))
+        known = [t for t in times if t is not None]
+        return min(known) if known else None
+
+    def on_time(self) -> None:
+        """Do what is due."""
+        now = self._clock.now_ms()
+        if self.is_done:
+            return
+        self._check_heartbeats(now)
+        if self._slots_deadline_ms is not None and now >= self._slots_deadline_ms:
+            self._on_slots_timeout()
+        if self._cancel_deadline_ms is not None and now >= self._cancel_deadline_ms:
+            self._end_stuck_workers()
+        while self._timers and self._timers[0][0] <= now and not self.is_done:
+            heapq.heappop(self._timers)[2]()
+        if not self.is_done:
+            self.checkpoints.on_time(now)
+
+    def cancel(self) -> None:
+        """Cancel the job; it is done when all its tasks have ended."""
+        if self.is_done or self.status is _S.CANCELLING:
+            return
+        self.checkpoints.stop("the job is cancelled")
+        self._move(_S.CANCELLING, None)
+        self._waiting_for_slots = False
+        self._slots_deadline_ms = None
+        self._cancel_tasks()
+        self._after_tasks_ended()
+
+    def progress(self) -> JobProgress:
+        """Figures as of now."""
+        vertices, counters = [], dict[str, int]()
+        for vertex in self.job_graph.vertices:
+            metrics = [m for (v, _), m in self._metrics.items() if v == vertex.index]
+            complete = len(metrics) == vertex.parallelism
+            vertices.append(
+                VertexProgress(
+                    vertex.name,
+                    bool(vertex.sources),
+                    sum(m.records_in for m in metrics),
+                    sum(m.records_out for m in metrics),
+                    min(m.watermark_ms for m in metrics) if complete else MIN_TIMESTAMP,
+                )
+            )
+            for m in metrics:
+                for name, value in m.counters.items():
+                    counters[name] = counters.get(name, 0) + value
+        statistics = self.checkpoints.statistics
+        return JobProgress(
+            self.status.name,
+            tuple(vertices),
+            statistics.completed,
+            statistics.last_id,
+            statistics.last_duration_ms,
+            statistics.last_bytes,
+            self.restarts,
+            tuple(
+                (w.registration.worker_id, w.registration.host, w.registration.process_id)
+                for w in self._workers.values()
+            ),
+            counters,
+        )
+
+    def on_message(self, message: ToMaster) -> None:
+        """An event from a worker, or from the driver about one."""
+        if self.is_done:
+            return
+        if isinstance(message, TaskMetrics):
+            if self._graph.find(message.execution) is not None:
+                self._metrics[(message.execution.vertex, message.execution.subtask)] = message
+        elif isinstance(message, Heartbeat):
+            worker = self._workers.get(message.worker_id)
+            if worker is not None:
+                worker.heard_ms = self._clock.now_ms()
+        elif isinstance(message, AcknowledgeCheckpoint):
+            if self._graph.find(message.execution) is not None:
+                self.checkpoints.on_acknowledge(message)
+        elif isinstance(message, DeclineCheckpoint):
+            if self._graph.find(message.execution) is not None:
+                self.checkpoints.on_decline(message)
+        elif isinstance(message, TaskStateChanged):
+            self._on_task_state(message)
+        elif isinstance(message, EndOfDataReached):
+            self._on_end_of_data(message)
+        elif isinstance(message, RequestSplit):
+            if self._graph.find(message.execution) is not None and message.operator_id in self._sources:
+                self._sources[message.operator_id].handle_request(message.execution.subtask)
+        elif isinstance(message, ClientOutput):
+            if self._graph.find(message.execution) is not None:
+                self._listener.on_client_output(message.operator_id, message.execution.subtask, message.payload)
+        elif isinstance(message, RegisterWorker):
+            self._on_register(message)
+        elif isinstance(message, WorkerLost):
+            self._on_worker_lost(message.worker_id, message.reason)
+        elif isinstance(message, WorkerRequestFailed):
+            self._requested = max(0, self._requested - 1)
+            if self._waiting_for_slots:
+                self._give_up(
+                    JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}")
+                )
+
+    # --- slots -----------------------------------------------------------------------------------------------------
+
+    def _acquire_slots(self) -> None:
+        wanted = self.job_graph.slots_required
+        self._waiting_for_slots = True
+        self._slots_deadline_ms = self._clock.now_ms() + self._configuration.read(SLOT_REQUEST_TIMEOUT_MS)
+        missing = wanted - len(self._workers) - self._requested
+        if missing > 0:
+            self._requested += missing
+            self._cluster.request_workers(missing)
+        self._deploy_when_ready()
+
+    def _on_register(self, registration: RegisterWorker) -> None:
+        self._requested = max(0, self._requested - 1)
+        self._workers[registration.worker_id] = _Worker(registration, self._clock.now_ms())
+        self._deploy_when_ready()
+
+    def _deploy_when_ready(self) -> None:
+        if not self._waiting_for_slots or len(self._workers) < self.job_graph.slots_required:
+            return
+        self._waiting_for_slots = False
+        self._slots_deadline_ms = None
+        self._prepare_recovery()
+
+    def _on_slots_timeout(self) -> None:
+        self._give_up(SlotsUnavailableError(self.job_graph.name, self.job_graph.slots_required, len(self._workers)))
+
+    def _give_up(self, error: PenstockError) -> None:
+        """No restart can help."""
+        self.failure = error
+        self._waiting_for_slots = False
+        self._slots_deadline_ms = None
+        if self.status is not _S.FAILING:
+            self._move(_S.FAILING, str(error))
+        self._end(_S.FAILED)
+
+    # --- deployment ------------------------------------------------------------------------------------------------
+
+    def _prepare_recovery(self) -> None:
+        """Read the checkpoint to restore once through: a damaged one is passed over for the one before (G11)."""
+        metadata = self.checkpoints.latest
+        if metadata is None:
+            self._deploy(None)
+            return
+        attempt, store = self._graph.attempt, self._store
+
+        def verified(result: None, error: BaseException | None) -> None:
+            if attempt != self._graph.attempt or self.status is not _S.CREATED:
+                return
+            if error is None:
+                self._deploy(metadata)
+                return
+            self._listener.on_log(f"checkpoint {metadata.checkpoint_id} cannot be restored: {error}")
+            self.checkpoints.drop_latest()
+            if self.checkpoints.latest is None:
+                self._give_up(
+                    JobExecutionError(
+                        self.job_graph.name,
+                        f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
+                        "keep more than one with execution.checkpointing.num-retained",
+                    )
+                )
+                return
+            self._prepare_recovery()
+
+        self._background.submit(lambda: store.verify(metadata), verified)
+
+    def _deploy(self, restored: CheckpointMetadata | None) -> None:
+        if len(self._workers) < self.job_graph.slots_required:
+            self._acquire_slots()  # one was lost while the checkpoint was being read
+            return
+        self._metrics.clear()
+        try:
+            for operator_id, source in self._sources.items():
+                file = None if restored is None else require_state(restored, operator_id)
+                source.reset(None if file is None else file.data)
+        except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
+            self._give_up(
+                JobExecutionError(self.job_graph.name, f"a source's split enumerator could not start: {error}")
+            )
+            return
+        addresses = {w: worker.registration.data_address for w, worker in self._workers.items()}
+        slots = assign_slots(self._graph, list(self._workers))
+        for worker_id, message in deployments(self._graph, self.job_id, slots, addresses, self._settings, restored):
+            execution = self._graph.find(message.execution)
+            assert execution is not None
+            execution.worker_id = worker_id
+            execution.move(ExecutionState.SCHEDULED)
+            execution.move(ExecutionState.DEPLOYING)
+            self._cluster.send(worker_id, message)
+        self._move(_S.RUNNING, None)
+        self.checkpoints.start()
+
+    # --- tasks -----------------------------------------------------------------------------------------------------
+
+    def _on_task_state(self, message: TaskStateChanged) -> None:
+        execution = self._graph.find(message.execution)
+        if execution is None or execution.state.is_terminal:
+            return
+        state = ExecutionState(message.state)
+        if execution.state is ExecutionState.CANCELING and not state.is_terminal:
+            return
+        if state is ExecutionState.FINISHED and execution.state is not ExecutionState.CANCELING:
+            execution.move(ExecutionState.FINISHED)
+            if self._graph.all_finished:
+                self._end(_S.FINISHED)
+            return
+        execution.move(state)
+        if state is ExecutionState.FAILED:
+            execution.failure = message.failure
+            self._fail(message.failure or Failure("a task failed without saying why"), execution)
+        elif state.is_terminal:
+            self._after_tasks_ended()
+
+    def _on_end_of_data(self, message: EndOfDataReached) -> None:
+        execution = self._graph.find(message.execution)
+        if execution is None:
+            return
+        execution.end_of_data = True
+        if all(e.end_of_data or e.state is ExecutionState.FINISHED for e in self._graph.executions()):
+            self.checkpoints.trigger_soon()
+
+    def _send_to(self, execution: Execution, message: ToWorker) -> None:
+        if execution.worker_id is not None:
+            self._cluster.send(execution.worker_id, message)
+
+    def _assign_splits(
+        self, vertex: int, subtask: int, operator_id: str, splits: tuple[bytes, ...], no_more: bool
+    ) -> None:
+        execution = self._graph.vertices[vertex].subtasks[subtask].current
+        if not execution.state.is_terminal:
+            self._send_to(execution, AssignSplits(execution.id, operator_id, splits, no_more))
+
+    def _cancel_tasks(self) -> None:
+        for execution in self._graph.executions():
+            if execution.state.is_terminal or execution.state is ExecutionState.CANCELING:
+                continue
+            if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
+                execution.move(ExecutionState.CANCELED)
+            else:
+                execution.move(ExecutionState.CANCELING)
+                self._send_to(execution, CancelTask(execution.id))
+        self._cancel_deadline_ms = self._clock.now_ms() + CANCELLATION_TIMEOUT_MS
+
+    def _end_stuck_workers(self) -> None:
+        self._cancel_deadline_ms = None
+        stuck = {e.worker_id for e in self._graph.executions() if not e.state.is_terminal}
+        for worker_id in sorted(w for w in stuck if w is not None):
+            self._cluster.release(worker_id)
+            self._on_worker_lost(
+                worker_id, f"its tasks did not end within {CANCELLATION_TIMEOUT_MS} ms of being cancelled"
+            )
+
+    # --- failures --------------------------------------------------------------------------------------------------
+
+    def _check_heartbeats(self, now: int) -> None:
+        timeout = self._configuration.read(HEARTBEAT_TIMEOUT_MS)
+        for worker_id, worker in list(self._workers.items()):
+            if now - worker.heard_ms >= timeout:
+                self._cluster.release(worker_id)
+                self._on_worker_lost(worker_id, f"it was silent for {timeout} ms (heartbeat.timeout)")
+
+    def _on_worker_lost(self, worker_id: str, reason: str) -> None:
+        worker = self._workers.pop(worker_id, None)
+        if worker is None:
+            self._requested = max(0, self._requested - 1)
+            if self._waiting_for_slots:
+                self._acquire_slots()
+            return
+        registration = worker.registration
+        where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
+        affected = False
+        for execution in self._graph.executions():
+            if execution.worker_id == worker_id and not execution.state.is_terminal:
+                execution.move(ExecutionState.FAILED)
+                affected = True
+        if self._waiting_for_slots:
+            self._acquire_slots()
+        elif affected:
+            self._fail(Failure(where))
+
+    def _fail(self, failure: Failure, execution: Execution | None = None) -> None:
+        """Something failed: cancel everything, then restart or fail."""
+        if self.status is _S.RUNNING or self.status is _S.CREATED:
+            self.failure = self._error_of(failure, execution)
+            self.checkpoints.stop("the job is recovering from a failure")
+            self._move(_S.FAILING, failure.reason)
+            self._cancel_tasks()
+        self._after_tasks_ended()
+
+    def _error_of(self, failure: Failure, execution: Execution | None) -> PenstockError:
+        name = self.job_graph.name
+        if failure.user_code and execution is not None and failure.operator_name is not None:
+            vertex = self.job_graph.vertices[execution.id.vertex]
+            return UserFunctionError(
+                name,
+                failure.operator_name,
+                execution.id.subtask,
+                vertex.parallelism,
+                failure.record or "",
+                failure.traceback or failure.reason,
+            )
+        where = "" if execution is None else f"task {self._name_of(execution)}: "
+        details = f"\n{failure.traceback}" if failure.traceback else ""
+        return JobExecutionError(name, f"{where}{failure.reason}{details}")
+
+    def _name_of(self, execution: Execution) -> str:
+        return self._graph.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
+
+    def _after_tasks_ended(self) -> None:
+        """All tasks of this attempt have ended: what comes next?"""
+        if self.status not in (_S.FAILING, _S.CANCELLING) or not self._graph.all_terminal:
+            return
+        self._cancel_deadline_ms = None
+        for source in self._sources.values():
+            source.close()
+        if self.status is _S.CANCELLING:
+            self._end(_S.CANCELED)
+            return
+        delay_ms = self._restart.on_failure(self._clock.now_ms())
+        if delay_ms is None:
+            self._end(_S.FAILED)
+            return
+        self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery_point()}")
+        self._call_later(delay_ms, self._begin_attempt)
+
+    def _recovery_point(self) -> str:
+        latest = self.checkpoints.latest
+        return "the beginning" if latest is None else f"checkpoint {latest.checkpoint_id}"
+
+    def _begin_attempt(self) -> None:
+        if self.status is not _S.RESTARTING:
+            return
+        self.restarts += 1
+        self._graph.reset()
+        self._move(_S.CREATED, None)
+        self._acquire_slots()
+
+    def _end(self, status: JobStatus) -> None:
+        self.checkpoints.stop(f"the job is {status.name}")
+        for source in self._sources.values():
+            source.close()
+        if status is _S.FINISHED:
+            self.failure = None
+        keep = status is _S.FAILED or (status is _S.CANCELED and self.checkpoints.settings.retain_on_cancel)
+        if not keep:
+            self.checkpoints.discard_all()
+        self._move(status, None if self.failure is None else str(self.failure))
+        for worker_id in list(self._workers):
+            self._cluster.release(worker_id)
+        self._workers.clear()
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _move(self, status: JobStatus, reason: str | None) -> None:
+        if status not in JOB_MOVES[self.status]:
+            raise AssertionError(f"job {self.job_id}: {self.status.name} cannot become {status.name}")
+        self.status = status
+        self._listener.on_job_status(status.name, reason)
+
+    def _call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self._timer_count += 1
+        heapq.heappush(self._timers, (self._clock.now_ms() + delay_ms, self._timer_count, call))

@@ -1,0 +1,127 @@
+"""Where tasks go, and what each is told: slot sharing and deployment messages (E3). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.common.configuration import Configuration
+from penstock.common.options import (
+    BUFFER_TIMEOUT_MS,
+    BUFFERS_PER_CHANNEL,
+    CHECKPOINTING_INTERVAL_MS,
+    NETWORK_BUFFER_RECORDS,
+    SOURCE_BATCH_RECORDS,
+)
+from penstock.core.job.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.core.protocol import DeployTask, InputChannels, OutputChannels
+from penstock.state.key_groups import key_group_range
+from penstock.storage.metadata import (
+    CheckpointMetadata,
+    KeyedStateHandle,
+    OperatorState,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+)
+
+
+def assign_slots(graph: ExecutionGraph, worker_ids: Sequence[str]) -> dict[tuple[int, int], str]:
+    """(vertex, subtask) to worker: subtask i of every vertex shares slot i, so forward edges stay within a worker."""
+    return {(v.vertex.index, v.subtask): worker_ids[v.subtask] for v in graph}
+
+
+def task_settings(configuration: Configuration) -> dict[str, str]:
+    """The options that tasks read, as strings for the wire."""
+    return {
+        "checkpointing": "true" if configuration.read(CHECKPOINTING_INTERVAL_MS) is not None else "false",
+        "buffer-timeout-ms": str(configuration.read(BUFFER_TIMEOUT_MS)),
+        "buffers-per-channel": str(configuration.read(BUFFERS_PER_CHANNEL)),
+        "buffer-records": str(configuration.read(NETWORK_BUFFER_RECORDS)),
+        "source-batch-records": str(configuration.read(SOURCE_BATCH_RECORDS)),
+    }
+
+
+def deployments(
+    graph: ExecutionGraph,
+    job_id: str,
+    slots: Mapping[tuple[int, int], str],
+    addresses: Mapping[str, str],
+    settings: dict[str, str],
+    restored: CheckpointMetadata | None,
+) -> list[tuple[str, DeployTask]]:
+    """(worker id, message) for every subtask."""
+    states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
+    return [
+        (
+            slots[(v.vertex.index, v.subtask)],
+            _deployment(graph, v, job_id, slots, addresses, settings, restored, states),
+        )
+        for v in graph
+    ]
+
+
+def _deployment(
+    graph: ExecutionGraph,
+    subtask: ExecutionVertex,
+    job_id: str,
+    slots: Mapping[tuple[int, int], str],
+    addresses: Mapping[str, str],
+    settings: dict[str, str],
+    restored: CheckpointMetadata | None,
+    states: Mapping[str, OperatorState],
+) -> DeployTask:
+    vertex, job = subtask.vertex, graph.job_graph
+    inputs, outputs = [], []
+    for edge in job.inputs_of(vertex.index):
+        source = job.vertices[edge.source]
+        producers = [subtask.subtask] if edge.is_pointwise else range(source.parallelism)
+        channels = tuple((p, slots[(source.index, p)]) for p in producers)
+        inputs.append(InputChannels(edge.index, edge.input_index, channels))
+    for edge in job.outputs_of(vertex.index):
+        target = job.vertices[edge.target]
+        consumers = [subtask.subtask] if edge.is_pointwise else range(target.parallelism)
+        channels = tuple((c, slots[(target.index, c)]) for c in consumers)
+        outputs.append(OutputChannels(edge.index, channels, target.max_parallelism))
+    peers = {worker for group in (*inputs,) for _, worker in group.producers}
+    peers |= {worker for out in outputs for _, worker in out.consumers}
+    operators = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
+    return DeployTask(
+        execution=subtask.current.id,
+        job_id=job_id,
+        task_name=vertex.name,
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        program=vertex.program,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        peers={worker: addresses[worker] for worker in sorted(peers)},
+        settings=settings,
+        restored_checkpoint_id=None if restored is None else restored.checkpoint_id,
+        restored={
+            o.operator_id: state_of_subtask(o, subtask.subtask, vertex.parallelism, vertex.max_parallelism)
+            for o in operators
+        },
+        finished_on_restore=bool(operators) and all(o.fully_finished for o in operators),
+    )
+
+
+def state_of_subtask(
+    operator: OperatorState, subtask: int, parallelism: int, max_parallelism: int
+) -> OperatorSubtaskState:
+    """What of an operator's state falls to one subtask (D4).
+
+    Keyed state: every handle whose key groups meet the subtask's. Split lists: the handles are dealt out round robin
+    (when the parallelism is unchanged, each subtask gets its own). Union and broadcast lists: all handles.
+    """
+    first, last = key_group_range(subtask, max_parallelism, parallelism)
+    keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
+    lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
+    for old_subtask, state in sorted(operator.subtasks.items()):
+        for name, keyed_handles in state.keyed.items():
+            mine = tuple(h for h in keyed_handles if h.first_key_group <= last and h.last_key_group >= first)
+            if mine:
+                keyed[name] = keyed.get(name, ()) + mine
+        for name, handles in state.operator.items():
+            kept = tuple(h for h in handles if h.mode != "split" or old_subtask % parallelism == subtask)
+            if kept:
+                lists[name] = lists.get(name, ()) + kept
+    return OperatorSubtaskState(keyed, lists)

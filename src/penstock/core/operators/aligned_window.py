@@ -1,0 +1,142 @@
+"""Tumbling and sliding event-time windows.
+
+A window's contents lie in one dictionary a window, `(start, end) -> key -> contents`, so a record costs one dictionary
+access a window and firing a window is walking one dictionary; there are no timers a key.
+
+With allowed lateness a fired window moves, key by key intact, to a second table until it is cleaned up. A record for it
+fires it again at once for its key. After a recovery event time begins anew: a record may then come for a window that
+had fired but is not passed yet; its key moves back and fires with the others when the watermark passes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from penstock.core.operators.window_base import WindowOperatorBase
+from penstock.core.operators.window_contents import WindowContents, WindowResult
+from penstock.core.records import Batch
+from penstock.core.windowing import AlignedAssigner
+
+Window = tuple[int, int]
+_MISSING: Any = object()
+
+
+class AlignedWindowOperator(WindowOperatorBase):
+    """Windows whose bounds depend on the timestamp alone."""
+
+    def __init__(
+        self,
+        key_selector: Callable[[Any], Any],
+        assigner: AlignedAssigner,
+        contents: WindowContents,
+        result: WindowResult | None = None,
+        allowed_lateness_ms: int = 0,
+        late_tag: str | None = None,
+    ) -> None:
+        super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
+        self._assigner = assigner
+
+    def initialize_state(self) -> None:
+        """Find the windows, and when they are due."""
+        keyed = self.context.keyed
+        self._open_panes: dict[Window, dict[Any, Any]] = keyed.table("_penstock_window")
+        self._fired_panes: dict[Window, dict[Any, Any]] = keyed.table("_penstock_window_fired")
+        self._ends = [(end, start) for start, end in self._open_panes]
+        self._cleanups = [(end, start) for start, end in self._fired_panes]
+        heapify(self._ends)
+        heapify(self._cleanups)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add every record to its windows; emit what fires again and what is late."""
+        timestamps = self.require_timestamps(batch)
+        key_of, first, add = self._key_selector, self._contents.first, self._contents.add
+        low = high = 0
+        panes: list[dict[Any, Any]] = []
+        passed: list[Window] = []
+        is_late = False
+        value: Any = None
+        try:
+            for value, timestamp in zip(batch.values, timestamps, strict=True):
+                if not low <= timestamp < high:
+                    low, high, windows = self._assigner.assign(timestamp)
+                    live = [w for w in windows if not self.is_late(w[1])]
+                    is_late = not live
+                    passed = [w for w in live if w[1] - 1 <= self._watermark]
+                    panes = [self._pane(w) for w in live if w[1] - 1 > self._watermark]
+                if is_late:
+                    self.late_record(value, timestamp)
+                    continue
+                key = key_of(value)
+                for pane in panes:
+                    contents = pane.get(key, _MISSING)
+                    pane[key] = first(value) if contents is _MISSING else add(contents, value)
+                if passed:
+                    self._fire_again(key, value, passed)
+        except Exception as error:
+            raise self.failed(value) from error
+        if self._fired or self._late:
+            self.emit_collected()
+
+    def _pane(self, window: Window) -> dict[Any, Any]:
+        pane = self._open_panes.get(window)
+        if pane is None:
+            pane = self._open_panes[window] = {}
+            heappush(self._ends, (window[1], window[0]))
+        if self._fired_panes and window in self._fired_panes:
+            return _ReopeningPane(pane, self._fired_panes[window])
+        return pane
+
+    def _fire_again(self, key: Any, value: Any, windows: list[Window]) -> None:
+        for window in windows:
+            pane = self._fired_panes.get(window)
+            if pane is None:
+                pane = self._fired_panes[window] = {}
+                heappush(self._cleanups, (window[1], window[0]))
+            contents = pane.get(key, _MISSING)
+            pane[key] = self._contents.first(value) if contents is _MISSING else self._contents.add(contents, value)
+            self.fire(key, *window, pane[key])
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the windows that event time has passed, clean up, and pass the watermark on."""
+        self._watermark = timestamp
+        ends, open_panes = self._ends, self._open_panes
+        key: Any = None
+        try:
+            while ends and ends[0][0] - 1 <= timestamp:
+                end, start = heappop(ends)
+                pane = open_panes.pop((start, end))
+                for key, contents in pane.items():
+                    self.fire(key, start, end, contents)
+                if self._lateness_ms and not self.is_late(end) and pane:
+                    fired = self._fired_panes.get((start, end))
+                    if fired is None:
+                        self._fired_panes[(start, end)] = pane
+                        heappush(self._cleanups, (end, start))
+                    else:
+                        fired.update(pane)
+        except Exception as error:
+            raise self.failed(("window of key", key)) from error
+        while self._cleanups and self.is_late(self._cleanups[0][0]):
+            end, start = heappop(self._cleanups)
+            del self._fired_panes[(start, end)]
+        self.emit_collected()
+        self.output.emit_watermark(timestamp)
+
+
+class _ReopeningPane(dict[Any, Any]):
+    """An open pane that takes a key's contents out of the fired pane when a record for it comes; see the module."""
+
+    def __init__(self, pane: dict[Any, Any], fired: dict[Any, Any]) -> None:
+        super().__init__()
+        self._pane = pane
+        self._fired_pane = fired
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if key in self._fired_pane:
+            self._pane[key] = self._fired_pane.pop(key)
+        return self._pane.get(key, default)
+
+    def __setitem__(self, key: Any, contents: Any) -> None:
+        self._pane[key] = contents

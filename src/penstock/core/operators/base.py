@@ -1,0 +1,170 @@
+"""What every operator is: a state machine that takes batches and watermarks and emits them.
+
+Rules. An operator is driven by one thread. It touches nothing but its context, its output and its state. It may keep
+no record past a call but in state that its snapshot covers. Whatever it emitted belongs to the consumers.
+
+The order of calls is that of SPEC F1 to F4: `setup`, `initialize_state`, `open` (tail of the chain to its head), then
+batches, watermarks and snapshots; on a true end `end_input` and `finish` (head to tail); `close` on every path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.core.ports import Clock
+from penstock.core.records import Batch
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.snapshot import StateCapture
+
+
+class UserCodeError(Exception):
+    """A user's function raised. Carries the operator's name and the record that it was given."""
+
+    def __init__(self, operator_name: str, record: Any, what: str = "") -> None:
+        super().__init__(operator_name, record, what)
+        self.operator_name = operator_name
+        self.record = record
+        self.what = what
+
+
+class Output(Protocol):
+    """Where an operator emits: the next operators of the chain, result partitions, or both."""
+
+    def collect(self, batch: Batch) -> None: ...
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None: ...
+
+    def emit_watermark(self, timestamp: int) -> None: ...
+
+    def emit_status(self, idle: bool) -> None: ...
+
+
+@dataclass
+class OperatorContext:
+    """What the task hands to one of its operators."""
+
+    job_id: str
+    operator_id: str
+    operator_name: str
+    task_name: str
+    subtask_index: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    clock: Clock
+    checkpointing: bool
+    keyed: HeapKeyedStateBackend
+    operator_state: OperatorStateBackend
+    emit_to_client: Callable[[bytes], None]
+    request_split: Callable[[], None]
+    counters: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def now_ms(self) -> int:
+        """Processing time in ms."""
+        return self.clock.now_ms()
+
+    def count(self, name: str, increment: int = 1) -> None:
+        """Add to a named counter of this operator."""
+        self.counters[name] = self.counters.get(name, 0) + increment
+
+
+class StreamOperator:
+    """Base of all operators. Subclasses override what they need."""
+
+    context: OperatorContext
+    output: Output
+
+    def setup(self, context: OperatorContext, output: Output) -> None:
+        """Take the context and the output; nothing else is ready yet."""
+        self.context = context
+        self.output = output
+
+    def initialize_state(self) -> None:
+        """State is there now (empty, or restored): look up what is needed."""
+
+    def open(self) -> None:
+        """Get ready for the first record; everything downstream is."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Process records in order."""
+        raise NotImplementedError
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Event time has advanced (ms): fire what is due, then pass it on."""
+        self.output.emit_watermark(timestamp)
+
+    def process_status(self, idle: bool) -> None:
+        """All inputs became idle, or one became active again."""
+        self.output.emit_status(idle)
+
+    def next_timer_ms(self) -> int | None:
+        """When the earliest processing-time timer is due (ms), or None."""
+        return None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Fire the processing-time timers that are due."""
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Emit what must be ahead of the barrier."""
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture all state as of now; later changes must not reach what was captured (G7)."""
+        return self.context.keyed.capture() + self.context.operator_state.capture()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete and will be the one to recover from."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will not complete."""
+
+    def end_input(self, input_index: int = 0) -> None:
+        """No record will follow on that input."""
+
+    def finish(self) -> None:
+        """No data will ever come: emit what is held back (F4)."""
+
+    def close(self) -> None:
+        """Release resources; called on every path, perhaps before `open`."""
+
+
+class FunctionOperator(StreamOperator):
+    """An operator around one user function, whose `open` and `close` it calls with the operator's own."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self._opened = False
+
+    def open(self) -> None:
+        """Open the user's function with its runtime context."""
+        opener = getattr(self.function, "open", None)
+        self._opened = True
+        if opener is not None:
+            self.call_user(opener, self.runtime_context(), what="open()")
+
+    def runtime_context(self) -> Any:
+        """The user's view of this subtask."""
+        from penstock.core.operators.runtime_context import RuntimeContext
+
+        return RuntimeContext(self.context)
+
+    def close(self) -> None:
+        """Close the user's function, when it was opened."""
+        closer = getattr(self.function, "close", None)
+        if closer is not None and self._opened:
+            self._opened = False
+            self.call_user(closer, what="close()")
+
+    def call_user(self, function: Callable[..., Any], *args: Any, what: str = "") -> Any:
+        """Call user code; what it raises becomes a `UserCodeError` that names this operator."""
+        try:
+            return function(*args)
+        except Exception as error:
+            raise UserCodeError(self.context.operator_name, None, what) from error
+
+    def failed(self, record: Any) -> UserCodeError:
+        """The error to raise from what user code raised on a record."""
+        return UserCodeError(self.context.operator_name, record)

@@ -1,0 +1,243 @@
+"""Process functions: user code that sees timestamps, timers and side outputs (A1)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.operators.base import FunctionOperator, OperatorContext
+from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.task.timers import TimerQueue
+from penstock.state.states import NO_KEY
+
+EVENT_TIMERS = "_penstock_timers_event"
+PROCESSING_TIMERS = "_penstock_timers_processing"
+
+
+class TimeDomain(enum.Enum):
+    """Which time a timer goes by."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class TimerService:
+    """Times and timers of a process function; all times in ms since the epoch. Timers belong to the current key."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self._keyed = context.keyed
+        self.watermark = MIN_TIMESTAMP
+        self.event_timers = TimerQueue(context.keyed.table(EVENT_TIMERS))
+        self.processing_timers = TimerQueue(context.keyed.table(PROCESSING_TIMERS))
+
+    def current_processing_time(self) -> int:
+        """Processing time in ms."""
+        return self._context.clock.now_ms()
+
+    def current_watermark(self) -> int:
+        """The event time that this subtask has reached, ms."""
+        return self.watermark
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` for the current key when the watermark passes `timestamp`."""
+        self.event_timers.register(timestamp, self._keyed.current_key)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` for the current key when the clock passes `timestamp`."""
+        self.processing_timers.register(timestamp, self._keyed.current_key)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Forget the current key's timer at `timestamp`, when there is one."""
+        self.event_timers.delete(timestamp, self._keyed.current_key)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Forget the current key's timer at `timestamp`, when there is one."""
+        self.processing_timers.delete(timestamp, self._keyed.current_key)
+
+
+class UnkeyedTimerService(TimerService):
+    """Times of a process function on a stream without keys: it may read them, but has no key to set a timer for."""
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Raise: timers belong to a key."""
+        raise TypeError("timers can only be set on a keyed stream: call key_by first")
+
+    register_processing_time_timer = register_event_time_timer
+    delete_event_time_timer = register_event_time_timer
+    delete_processing_time_timer = register_event_time_timer
+
+
+class ProcessContext:
+    """What `process_element` is handed beside the record."""
+
+    __slots__ = ("_timers", "element_timestamp")
+
+    def __init__(self, timers: TimerService) -> None:
+        self._timers = timers
+        self.element_timestamp: int | None = None
+
+    def timestamp(self) -> int | None:
+        """The record's (or the timer's) event time in ms; None when the record carries none."""
+        return self.element_timestamp
+
+    def timer_service(self) -> TimerService:
+        """Times and timers."""
+        return self._timers
+
+
+class KeyedProcessContext(ProcessContext):
+    """What a keyed `process_element` is handed beside the record."""
+
+    __slots__ = ("_keyed",)
+
+    def __init__(self, timers: TimerService, keyed: Any) -> None:
+        super().__init__(timers)
+        self._keyed = keyed
+
+    def get_current_key(self) -> Any:
+        """The record's key."""
+        return self._keyed.current_key
+
+
+class OnTimerContext(KeyedProcessContext):
+    """What `on_timer` is handed beside the timer's time."""
+
+    __slots__ = ("domain",)
+
+    domain: TimeDomain
+
+    def time_domain(self) -> TimeDomain:
+        """Which time the timer went by."""
+        return self.domain
+
+
+class ProcessOperator(FunctionOperator):
+    """A `ProcessFunction` on a stream without keys."""
+
+    def open(self) -> None:
+        """Open the function."""
+        self._timers = UnkeyedTimerService(self.context)
+        self._ctx = ProcessContext(self._timers)
+        super().open()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function for every record."""
+        results: list[Any] = []
+        times: list[int] = []
+        process, ctx, timestamps = self.function.process_element, self._ctx, batch.timestamps
+        value: Any = None
+        try:
+            if timestamps is None:
+                ctx.element_timestamp = None
+                for value in batch.values:
+                    yielded = process(value, ctx)
+                    if yielded is not None:
+                        results.extend(yielded)
+            else:
+                for value, timestamp in zip(batch.values, timestamps, strict=True):
+                    ctx.element_timestamp = timestamp
+                    yielded = process(value, ctx)
+                    if yielded is not None:
+                        results.extend(yielded)
+                        while len(times) < len(results):
+                            times.append(timestamp)
+        except Exception as error:
+            raise self.failed(value) from error
+        out = split_side_outputs(self.output, results, None if timestamps is None else times)
+        if len(out):
+            self.output.collect(out)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Note event time."""
+        self._timers.watermark = timestamp
+        self.output.emit_watermark(timestamp)
+
+
+class KeyedProcessOperator(FunctionOperator):
+    """A `KeyedProcessFunction`: keyed state, timers of both kinds."""
+
+    def __init__(self, function: Any, key_selector: Callable[[Any], Any]) -> None:
+        super().__init__(function)
+        self._key_selector = key_selector
+
+    def open(self) -> None:
+        """Open the function."""
+        keyed = self.context.keyed
+        self._timers = TimerService(self.context)
+        self._ctx = KeyedProcessContext(self._timers, keyed)
+        self._timer_ctx = OnTimerContext(self._timers, keyed)
+        super().open()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function for every record, under the record's key."""
+        results: list[Any] = []
+        times: list[int] = []
+        process, ctx, keyed, key_of = self.function.process_element, self._ctx, self.context.keyed, self._key_selector
+        values, timestamps = batch.values, batch.timestamps
+        value: Any = None
+        try:
+            if timestamps is None:
+                ctx.element_timestamp = None
+                for value in values:
+                    keyed.current_key = key_of(value)
+                    yielded = process(value, ctx)
+                    if yielded is not None:
+                        results.extend(yielded)
+            else:
+                for value, timestamp in zip(values, timestamps, strict=True):
+                    keyed.current_key = key_of(value)
+                    ctx.element_timestamp = timestamp
+                    yielded = process(value, ctx)
+                    if yielded is not None:
+                        results.extend(yielded)
+                        while len(times) < len(results):
+                            times.append(timestamp)
+        except Exception as error:
+            raise self.failed(value) from error
+        finally:
+            keyed.current_key = NO_KEY
+        out = split_side_outputs(self.output, results, None if timestamps is None else times)
+        if len(out):
+            self.output.collect(out)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the event-time timers that are due, then pass the watermark on."""
+        self._timers.watermark = timestamp
+        self._fire(self._timers.event_timers, timestamp, TimeDomain.EVENT_TIME)
+        self.output.emit_watermark(timestamp)
+
+    def next_timer_ms(self) -> int | None:
+        """The earliest processing-time timer (ms)."""
+        return self._timers.processing_timers.next_timestamp()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Fire the processing-time timers that are due."""
+        self._fire(self._timers.processing_timers, now_ms, TimeDomain.PROCESSING_TIME)
+
+    def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
+        results: list[Any] = []
+        times: list[int] = []
+        keyed, ctx, on_timer = self.context.keyed, self._timer_ctx, self.function.on_timer
+        ctx.domain = domain
+
+        def fire(timestamp: int, key: Any) -> None:
+            keyed.current_key = key
+            ctx.element_timestamp = timestamp
+            yielded = on_timer(timestamp, ctx)
+            if yielded is not None:
+                results.extend(yielded)
+                while len(times) < len(results):
+                    times.append(timestamp)
+
+        try:
+            queue.fire(up_to, fire)
+        except Exception as error:
+            raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
+        finally:
+            keyed.current_key = NO_KEY
+        out = split_side_outputs(self.output, results, times)
+        if len(out):
+            self.output.collect(out)

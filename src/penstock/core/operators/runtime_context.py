@@ -1,0 +1,71 @@
+"""What a rich function sees of the subtask that runs it (PyFlink's RuntimeContext)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core.operators.base import OperatorContext
+from penstock.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+
+
+class RuntimeContext:
+    """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1)."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def get_task_name(self) -> str:
+        """The name of the task, for example `Map -> Filter`."""
+        return self._context.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """The parallelism of the operator."""
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """The maximum parallelism: the number of key groups."""
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """The index of this subtask, from 0."""
+        return self._context.subtask_index
+
+    def get_attempt_number(self) -> int:
+        """How often this subtask was started before."""
+        return self._context.attempt
+
+    def get_task_name_with_subtasks(self) -> str:
+        """The task's name with the subtask's number from 1, as in `Map (2/4)`."""
+        context = self._context
+        return f"{context.task_name} ({context.subtask_index + 1}/{context.parallelism})"
+
+    def get_job_id(self) -> str:
+        """The job's id, 32 hexadecimal digits."""
+        return self._context.job_id
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of the current key; raises `StateError` on a stream without keys."""
+        return self._context.keyed.value_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of the current key; raises `StateError` on a stream without keys."""
+        return self._context.keyed.list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of the current key; raises `StateError` on a stream without keys."""
+        return self._context.keyed.map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of the current key; raises `StateError` on a stream without keys."""
+        return self._context.keyed.reducing_state(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """The aggregating state of the current key; raises `StateError` on a stream without keys."""
+        return self._context.keyed.aggregating_state(state_descriptor)

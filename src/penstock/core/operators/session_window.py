@@ -1,0 +1,118 @@
+"""Session windows by event time: each key has a few windows that grow and merge as records come (C1).
+
+A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so a key never has
+two windows with one end, and a timer at the end of a window finds it again; a timer whose window has grown since finds
+none and does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.operators.window_base import WindowOperatorBase
+from penstock.core.operators.window_contents import WindowContents, WindowResult
+from penstock.core.records import Batch
+from penstock.core.task.timers import TimerQueue
+from penstock.core.windowing import EventTimeSessionWindows
+
+Session = list[Any]  # [start, end, contents, fired]
+
+
+class SessionWindowOperator(WindowOperatorBase):
+    """Windows that end when a key was silent for a gap."""
+
+    def __init__(
+        self,
+        key_selector: Callable[[Any], Any],
+        assigner: EventTimeSessionWindows,
+        contents: WindowContents,
+        result: WindowResult | None = None,
+        allowed_lateness_ms: int = 0,
+        late_tag: str | None = None,
+    ) -> None:
+        super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
+        self._gap_ms = assigner.gap_ms
+
+    def initialize_state(self) -> None:
+        """Find the sessions and their timers."""
+        keyed = self.context.keyed
+        self._sessions: dict[Any, list[Session]] = keyed.entries("_penstock_sessions")
+        self._ends = TimerQueue(keyed.table("_penstock_session_ends"))
+        self._cleanups = TimerQueue(keyed.table("_penstock_session_cleanups"))
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add every record to its key's session."""
+        timestamps = self.require_timestamps(batch)
+        key_of = self._key_selector
+        value: Any = None
+        try:
+            for value, timestamp in zip(batch.values, timestamps, strict=True):
+                self._add(key_of(value), value, timestamp)
+        except Exception as error:
+            raise self.failed(value) from error
+        if self._fired or self._late:
+            self.emit_collected()
+
+    def _add(self, key: Any, value: Any, timestamp: int) -> None:
+        start, end = timestamp, timestamp + self._gap_ms
+        sessions = self._sessions.get(key, [])
+        touched = [s for s in sessions if s[0] <= end and start <= s[1]]
+        for session in touched:
+            start, end = min(start, session[0]), max(end, session[1])
+        if self.is_late(end):
+            self.late_record(value, timestamp)
+            return
+        if touched:
+            merged = touched[0]
+            for other in touched[1:]:
+                merged[2] = self._contents.merge(merged[2], other[2])
+            sessions[:] = [s for s in sessions if s is merged or not any(s is t for t in touched)]
+            merged[2] = self._contents.add(merged[2], value)
+            if merged[1] != end or len(touched) > 1:
+                merged[3] = False
+            merged[0], merged[1] = start, end
+        else:
+            merged = [start, end, self._contents.first(value), False]
+            sessions.append(merged)
+            self._sessions[key] = sessions
+        if end - 1 <= self._watermark:
+            merged[3] = True
+            self._cleanups.register(end - 1 + self._lateness_ms, key)
+            self.fire(key, start, end, merged[2])
+        else:
+            merged[3] = False
+            self._ends.register(end - 1, key)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the sessions that event time has passed, clean up, and pass the watermark on."""
+        self._watermark = timestamp
+        try:
+            self._ends.fire(timestamp, self._on_end)
+            self._cleanups.fire(timestamp, self._on_cleanup)
+        except Exception as error:
+            raise self.failed(None) from error
+        self.emit_collected()
+        self.output.emit_watermark(timestamp)
+
+    def _on_end(self, timestamp: int, key: Any) -> None:
+        for session in list(self._sessions.get(key, ())):
+            if session[1] - 1 == timestamp and not session[3]:
+                session[3] = True
+                self.fire(key, session[0], session[1], session[2])
+                if self._lateness_ms:
+                    self._cleanups.register(timestamp + self._lateness_ms, key)
+                else:
+                    self._drop(key, session)
+
+    def _on_cleanup(self, timestamp: int, key: Any) -> None:
+        for session in list(self._sessions.get(key, ())):
+            if session[1] - 1 + self._lateness_ms == timestamp and session[3]:
+                self._drop(key, session)
+
+    def _drop(self, key: Any, session: Session) -> None:
+        remaining = [s for s in self._sessions[key] if s is not session]
+        if remaining:
+            self._sessions[key] = remaining
+        else:
+            del self._sessions[key]

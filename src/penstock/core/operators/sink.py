@@ -1,0 +1,95 @@
+"""The tail of a sink task: a writer, and a committer that makes its output visible (G9, F6).
+
+Exactly-once output. At a barrier the writer hands out committables, which go into the snapshot with all earlier ones
+not yet committed. When a checkpoint completes, what was prepared up to it is committed. After a recovery everything
+that the restored checkpoint holds is committed again before the writer starts: commits are idempotent, so whether the
+failed attempt had committed it does not matter. What was prepared after that checkpoint is never committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core.connector import Committer, Sink, SinkWriter
+from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.records import Batch
+from penstock.state.snapshot import StateCapture
+
+WRITER_STATE = "_penstock_writer"
+COMMITTABLES_STATE = "_penstock_committables"
+
+
+class SinkOperator(StreamOperator):
+    """Writes records through a `Sink`."""
+
+    def __init__(self, sink: Sink[Any]) -> None:
+        self._sink = sink
+        self._writer: SinkWriter[Any, Any] | None = None
+        self._committer: Committer[Any] | None = None
+        #: checkpoint id -> committables prepared for it, not yet committed
+        self._pending: dict[int, list[Any]] = {}
+
+    def initialize_state(self) -> None:
+        """Commit what the restored checkpoint had prepared, then make the writer."""
+        context: OperatorContext = self.context
+        self._writer_state = context.operator_state.list_state(WRITER_STATE)
+        self._committables = context.operator_state.list_state(COMMITTABLES_STATE)
+        self._committer = self._sink.create_committer(context)
+        restored = self._committables.get()
+        if restored and self._committer is not None:
+            self._committer.commit(restored)
+        self._committables.update([])
+        if context.operator_state.is_restored:
+            self._writer = self._sink.restore_writer(context, self._writer_state.get())
+        else:
+            self._writer = self._sink.create_writer(context)
+
+    @property
+    def writer(self) -> SinkWriter[Any, Any]:
+        """The writer; there is one from `initialize_state` on."""
+        if self._writer is None:
+            raise RuntimeError("the sink operator was used before initialize_state()")
+        return self._writer
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Hand the records to the writer."""
+        self.writer.write_batch(batch.values, batch.timestamps)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Prepare what was written, and capture it with the writer's state."""
+        writer = self.writer
+        writer.flush(False)
+        prepared = writer.prepare_commit()
+        if prepared:
+            self._pending[checkpoint_id] = list(prepared)
+        self._committables.update([c for committables in self._pending.values() for c in committables])
+        self._writer_state.update(writer.snapshot_state(checkpoint_id))
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit what was prepared up to this checkpoint."""
+        due = [i for i in self._pending if i <= checkpoint_id]
+        committables = [c for i in due for c in self._pending[i]]
+        if committables and self._committer is not None:
+            self._committer.commit(committables)
+        for i in due:
+            del self._pending[i]
+
+    def finish(self) -> None:
+        """No record will follow. Without checkpoints nothing later would commit, so commit now."""
+        self.writer.flush(True)
+        if not self.context.checkpointing:
+            prepared = self.writer.prepare_commit()
+            if prepared and self._committer is not None:
+                self._committer.commit(prepared)
+
+    def close(self) -> None:
+        """Close writer and committer."""
+        writer, committer = self._writer, self._committer
+        self._writer = self._committer = None
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            if committer is not None:
+                committer.close()

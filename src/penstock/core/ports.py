@@ -1,0 +1,110 @@
+"""What the runtime asks of the world. Drivers implement these protocols; the runtime never looks behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from penstock.core.records import Buffer
+from penstock.storage.metadata import CheckpointMetadata, StateFile
+
+if TYPE_CHECKING:
+    from penstock.core.protocol import ChannelId, ToMaster, ToWorker
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Processing time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch; never runs backwards within one process."""
+        ...
+
+
+class Background(Protocol):
+    """Work beside the owner's own turn, such as writing a snapshot."""
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `work` elsewhere; then call `done(result, error)` in the owner's turn."""
+        ...
+
+
+class Network(Protocol):
+    """Buffers and credits from this worker to others; each channel is first-in first-out."""
+
+    def connect(self, peers: Mapping[str, str]) -> None:
+        """Make these workers reachable: worker id to data address."""
+        ...
+
+    def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+        """Send; the runtime only does so while it holds credit, so this does not block."""
+        ...
+
+    def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        """Allow the producer of a channel to send so many more buffers."""
+        ...
+
+
+class MasterGateway(Protocol):
+    """Messages from a worker to the job master, first-in first-out."""
+
+    def send(self, message: ToMaster) -> None: ...
+
+
+class Cluster(Protocol):
+    """The workers, as the job master sees them."""
+
+    def request_workers(self, count: int) -> None:
+        """Ask for that many more workers; each registers by itself when it is up."""
+        ...
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        """Send to a worker, first-in first-out; to one that is gone, nothing happens."""
+        ...
+
+    def release(self, worker_id: str) -> None:
+        """End a worker, by force if it does not go."""
+        ...
+
+
+class StateStorage(Protocol):
+    """State files of checkpoints, seen from a worker."""
+
+    def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
+        """Store bytes durably (inline when small) and say where, with length and checksum."""
+        ...
+
+    def read(self, file: StateFile) -> bytes:
+        """The bytes of a state file; raises `CheckpointError` when length or checksum do not hold."""
+        ...
+
+
+class CheckpointStore(Protocol):
+    """Checkpoints as wholes, seen from the job master. All methods do IO and belong into `Background`."""
+
+    def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
+        """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory."""
+        ...
+
+    def discard(self, checkpoint_id: int) -> None:
+        """Delete a checkpoint, or what an aborted one left behind."""
+        ...
+
+    def load(self, path: str) -> CheckpointMetadata:
+        """Read a checkpoint or savepoint by its directory; raises `CheckpointError` when it is not whole."""
+        ...
+
+    def verify(self, metadata: CheckpointMetadata) -> None:
+        """Raise `CheckpointError` when a state file that the checkpoint names is missing or damaged (G11)."""
+        ...
+
+
+class JobListener(Protocol):
+    """What the job master tells whoever watches the job."""
+
+    def on_job_status(self, status: str, reason: str | None) -> None: ...
+
+    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None: ...
+
+    def on_log(self, line: str) -> None: ...

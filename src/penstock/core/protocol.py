@@ -1,0 +1,251 @@
+"""Every message between the job master and the workers, as frozen values.
+
+Messages carry plain data and opaque bytes only. What is in the opaque bytes (user functions, splits, records) is
+unpickled by its addressee, who knows by then that the sender belongs to the job.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.storage.metadata import OperatorSubtaskState
+
+
+class ExecutionId(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt of one subtask of one job vertex (E6)."""
+
+    vertex: int
+    subtask: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.vertex}.{self.subtask}#{self.attempt}"
+
+
+class ChannelId(msgspec.Struct, frozen=True, array_like=True):
+    """One logical channel: an edge of the job graph, a sending and a receiving subtask, and the attempt."""
+
+    edge: int
+    producer: int
+    consumer: int
+    attempt: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a task failed, in words for the user. `user_code` is True when a user's function raised it."""
+
+    reason: str
+    operator_name: str | None = None
+    record: str | None = None
+    traceback: str | None = None
+    user_code: bool = False
+
+
+class InputChannels(msgspec.Struct, frozen=True):
+    """The channels of one edge into a task: (producing subtask, worker id), in order."""
+
+    edge: int
+    input_index: int
+    producers: tuple[tuple[int, str], ...]
+
+
+class OutputChannels(msgspec.Struct, frozen=True):
+    """The channels of one edge out of a task: (consuming subtask, worker id), in order."""
+
+    edge: int
+    consumers: tuple[tuple[int, str], ...]
+    consumer_max_parallelism: int
+
+
+# --- to workers ----------------------------------------------------------------------------------------------------
+
+
+class DeployTask(msgspec.Struct, frozen=True, tag=True):
+    """Run a subtask. `program` is the pickled `VertexProgram` of its vertex."""
+
+    execution: ExecutionId
+    job_id: str
+    task_name: str
+    parallelism: int
+    max_parallelism: int
+    program: bytes
+    inputs: tuple[InputChannels, ...]
+    outputs: tuple[OutputChannels, ...]
+    peers: dict[str, str]
+    settings: dict[str, str]
+    restored_checkpoint_id: int | None
+    restored: dict[str, OperatorSubtaskState]
+    finished_on_restore: bool = False
+
+
+class CancelTask(msgspec.Struct, frozen=True, tag=True):
+    """Stop a subtask; the answer is a `TaskStateChanged` to CANCELED (or what it had become before)."""
+
+    execution: ExecutionId
+
+
+class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """Inject the barrier of this checkpoint at a task without running upstream tasks."""
+
+    execution: ExecutionId
+    checkpoint_id: int
+    timestamp_ms: int
+    is_savepoint: bool = False
+
+
+class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):
+    """The checkpoint completed: commit what was prepared for it (G9)."""
+
+    execution: ExecutionId
+    checkpoint_id: int
+
+
+class NotifyCheckpointAborted(msgspec.Struct, frozen=True, tag=True):
+    """The checkpoint will not complete."""
+
+    execution: ExecutionId
+    checkpoint_id: int
+
+
+class AssignSplits(msgspec.Struct, frozen=True, tag=True):
+    """Splits for a source reader, each pickled, and whether these are the last."""
+
+    execution: ExecutionId
+    operator_id: str
+    splits: tuple[bytes, ...]
+    no_more: bool
+
+
+class ShutDownWorker(msgspec.Struct, frozen=True, tag=True):
+    """Close all tasks and end."""
+
+    reason: str
+
+
+# --- to the job master ---------------------------------------------------------------------------------------------
+
+
+class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
+    """A worker is up, with one slot (E2). `data_address` is where its peers reach it."""
+
+    worker_id: str
+    data_address: str
+    host: str
+    process_id: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    """A worker's process lives."""
+
+    worker_id: str
+
+
+class WorkerLost(msgspec.Struct, frozen=True, tag=True):
+    """Said by the driver, not by the worker: its process is gone."""
+
+    worker_id: str
+    reason: str
+
+
+class WorkerRequestFailed(msgspec.Struct, frozen=True, tag=True):
+    """Said by the driver: a worker that was asked for could not be had."""
+
+    reason: str
+
+
+class TaskStateChanged(msgspec.Struct, frozen=True, tag=True):
+    """A subtask's execution moved: INITIALIZING, RUNNING, FINISHED, CANCELED or FAILED (E6)."""
+
+    execution: ExecutionId
+    state: str
+    failure: Failure | None = None
+
+
+class EndOfDataReached(msgspec.Struct, frozen=True, tag=True):
+    """A subtask has processed and finished all its data and waits for a checkpoint to commit it (F3, F6)."""
+
+    execution: ExecutionId
+
+
+class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """A subtask's part of a checkpoint is stored. `finished` when it was taken after `finish` (G10)."""
+
+    execution: ExecutionId
+    checkpoint_id: int
+    operators: dict[str, OperatorSubtaskState]
+    finished: bool = False
+    alignment_ms: int = 0
+    sync_ms: int = 0
+    async_ms: int = 0
+
+
+class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """A subtask cannot take part in a checkpoint; `is_failure` when it tried and failed, rather than was not ready."""
+
+    execution: ExecutionId
+    checkpoint_id: int
+    reason: str
+    is_failure: bool = False
+
+
+class RequestSplit(msgspec.Struct, frozen=True, tag=True):
+    """A source reader asks for a split."""
+
+    execution: ExecutionId
+    operator_id: str
+
+
+class ClientOutput(msgspec.Struct, frozen=True, tag=True):
+    """Bytes for the job's client: collected results, printed lines."""
+
+    execution: ExecutionId
+    operator_id: str
+    payload: bytes
+
+
+class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
+    """Progress of a subtask: records in and out, its watermark (ms), named counters; totals of this attempt."""
+
+    execution: ExecutionId
+    records_in: int
+    records_out: int
+    watermark_ms: int
+    counters: dict[str, int] = {}
+
+
+ToWorker: TypeAlias = (
+    DeployTask
+    | CancelTask
+    | TriggerCheckpoint
+    | NotifyCheckpointComplete
+    | NotifyCheckpointAborted
+    | AssignSplits
+    | ShutDownWorker
+)
+ToMaster: TypeAlias = (
+    RegisterWorker
+    | Heartbeat
+    | WorkerLost
+    | WorkerRequestFailed
+    | TaskStateChanged
+    | EndOfDataReached
+    | AcknowledgeCheckpoint
+    | DeclineCheckpoint
+    | RequestSplit
+    | ClientOutput
+    | TaskMetrics
+)
+#: What a worker may say over the wire: all but what only the driver itself may say.
+FromWorker: TypeAlias = (
+    RegisterWorker
+    | Heartbeat
+    | TaskStateChanged
+    | EndOfDataReached
+    | AcknowledgeCheckpoint
+    | DeclineCheckpoint
+    | RequestSplit
+    | ClientOutput
+    | TaskMetrics
+)

@@ -1,0 +1,86 @@
+"""What flows between operators: batches of records, and the control elements that travel in band with them.
+
+The unit of work is a `Batch`, the unit of meaning is a record: a batch is a list of values with a parallel list of
+event-time timestamps. Once emitted, a batch and its lists are never changed by anyone, so that one batch can be
+handed to many consumers by reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+MIN_TIMESTAMP: Final = -(2**63)
+MAX_TIMESTAMP: Final = 2**63 - 1
+MAX_WATERMARK: Final = MAX_TIMESTAMP
+
+
+class Batch:
+    """Records of one stream: `values`, and `timestamps` in ms (or None when no record carries one).
+
+    Both lists are of the same length and are read-only from the moment that the batch was emitted.
+    """
+
+    __slots__ = ("timestamps", "values")
+
+    def __init__(self, values: list[Any], timestamps: list[int] | None = None) -> None:
+        self.values = values
+        self.timestamps = timestamps
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and self.values == other.values and self.timestamps == other.timestamps
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Batch({self.values!r}, {self.timestamps!r})"
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The records from `start` up to and without `stop`, as a new batch."""
+        timestamps = self.timestamps
+        return Batch(self.values[start:stop], None if timestamps is None else timestamps[start:stop])
+
+
+class Watermark(msgspec.Struct, frozen=True, tag="watermark", array_like=True):
+    """No record with a timestamp (ms) at or below this one will follow on this channel, but late ones (C2)."""
+
+    timestamp: int
+
+
+class WatermarkStatus(msgspec.Struct, frozen=True, tag="status", array_like=True):
+    """Whether a channel is idle: an idle channel does not hold back the watermark of those who read it (C2)."""
+
+    idle: bool
+
+
+class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=True):
+    """Separates the records of one checkpoint from those of the next (G1)."""
+
+    checkpoint_id: int
+    timestamp_ms: int
+    is_savepoint: bool = False
+
+
+class CancelCheckpointMarker(msgspec.Struct, frozen=True, tag="cancel-checkpoint", array_like=True):
+    """The checkpoint will not complete: whoever is aligning on it stops doing so (G3)."""
+
+    checkpoint_id: int
+
+
+class EndOfData(msgspec.Struct, frozen=True, tag="end-of-data", array_like=True):
+    """No record will follow on this channel; `drain` tells whether the job ends for good (F3)."""
+
+    drain: bool
+
+
+class EndOfPartition(msgspec.Struct, frozen=True, tag="end-of-partition", array_like=True):
+    """Nothing at all will follow on this channel: its sender has closed (F3)."""
+
+
+Event: TypeAlias = Watermark | WatermarkStatus | CheckpointBarrier | CancelCheckpointMarker | EndOfData | EndOfPartition
+Element: TypeAlias = Batch | Event
+Buffer: TypeAlias = list[Element]

@@ -1,0 +1,202 @@
+"""A worker without its process: hosts the tasks of one slot and connects their channels (E2).
+
+Buffers between tasks of the same executor are handed over by reference; all others go to the network port. Credits and
+buffers are addressed by channel id, which carries the attempt, so that what a former attempt left behind is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.ports import Background, Clock, MasterGateway, Network, StateStorage
+from penstock.core.protocol import (
+    CancelTask,
+    ChannelId,
+    DeclineCheckpoint,
+    DeployTask,
+    ShutDownWorker,
+    TaskStateChanged,
+    ToWorker,
+    TriggerCheckpoint,
+)
+from penstock.core.records import Buffer
+from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.program import VertexProgram
+from penstock.core.task.result_partition import ResultPartition, Subpartition
+from penstock.core.task.stream_task import Phase, Step, StreamTask
+
+METRICS_INTERVAL_MS: Final = 500
+
+
+class TaskExecutor:
+    """Feed it messages, buffers and credits; call `step` while it returns True, or when `next_deadline` is due."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        *,
+        clock: Clock,
+        network: Network,
+        master: MasterGateway,
+        background: Background,
+        storage: StateStorage,
+        metrics_interval_ms: int | None = METRICS_INTERVAL_MS,
+    ) -> None:
+        self.worker_id = worker_id
+        self.shut_down = False
+        self._clock = clock
+        self._network = network
+        self._master = master
+        self._background = background
+        self._storage = storage
+        self._tasks: list[StreamTask] = []
+        self._consumers: dict[ChannelId, StreamTask] = {}
+        self._producers: dict[ChannelId, Subpartition] = {}
+        self._early_credit: dict[ChannelId, int] = {}
+        self._metrics_interval_ms = metrics_interval_ms
+        self._metrics_due_ms = 0
+
+    # --- events in -------------------------------------------------------------------------------------------------
+
+    def on_message(self, message: ToWorker) -> None:
+        """A message of the job master."""
+        if isinstance(message, DeployTask):
+            self._deploy(message)
+        elif isinstance(message, ShutDownWorker):
+            self.close()
+        else:
+            task = next((t for t in self._tasks if t.execution == message.execution), None)
+            if task is not None:
+                task.mail.append(message)
+            elif isinstance(message, CancelTask):
+                self._master.send(TaskStateChanged(message.execution, "CANCELED"))
+            elif isinstance(message, TriggerCheckpoint):
+                self._master.send(DeclineCheckpoint(message.execution, message.checkpoint_id, "the task is not here"))
+
+    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
+        """A buffer for one of the tasks; dropped when the task is gone."""
+        task = self._consumers.get(channel)
+        if task is not None:
+            task.gate.on_buffer(channel, buffer)
+
+    def on_credit(self, channel: ChannelId, credit: int) -> None:
+        """Credit for one of the tasks; kept for a task that is yet to be deployed."""
+        subpartition = self._producers.get(channel)
+        if subpartition is not None:
+            subpartition.grant(credit)
+        else:
+            self._early_credit[channel] = self._early_credit.get(channel, 0) + credit
+
+    def step(self) -> bool:
+        """One step of every task. True when any of them did something: call again."""
+        worked = ended = False
+        for task in self._tasks:
+            result = task.step()
+            if result is Step.WORKED:
+                worked = True
+            if task.phase is Phase.TERMINAL:
+                ended = True
+        if ended:
+            self._forget_ended()
+        self._report_metrics()
+        return worked
+
+    def next_deadline(self) -> int | None:
+        """When (ms) to step again if nothing arrives before."""
+        times = [t for task in self._tasks if (t := task.next_deadline()) is not None]
+        if self._tasks and self._metrics_interval_ms is not None:
+            times.append(self._metrics_due_ms)
+        return min(times) if times else None
+
+    def close(self) -> None:
+        """Close all tasks without a word to the job master."""
+        for task in self._tasks:
+            task.dispose()
+            task.phase = Phase.TERMINAL
+        self._forget_ended()
+        self.shut_down = True
+
+    @property
+    def tasks(self) -> list[StreamTask]:
+        """The tasks hosted now."""
+        return list(self._tasks)
+
+    # --- deployment ------------------------------------------------------------------------------------------------
+
+    def _deploy(self, deployment: DeployTask) -> None:
+        attempt = deployment.execution.attempt
+        self._early_credit = {c: n for c, n in self._early_credit.items() if c.attempt >= attempt}
+        self._network.connect({w: a for w, a in deployment.peers.items() if w != self.worker_id})
+        task = StreamTask(
+            deployment,
+            self._make_gate(deployment),
+            lambda program: self._make_partitions(deployment, program),
+            self._clock,
+            self._master,
+            self._background,
+            self._storage,
+        )
+        self._tasks.append(task)
+        credit = int(deployment.settings["buffers-per-channel"])
+        for channel in task.gate.channels:
+            self._consumers[channel.channel] = task
+            self._grant(channel.worker_id, channel.channel, credit)
+
+    def _make_gate(self, deployment: DeployTask) -> InputGate:
+        execution = deployment.execution
+        channels: list[InputChannel] = []
+        for edge in deployment.inputs:
+            for producer, worker_id in edge.producers:
+                channel_id = ChannelId(edge.edge, producer, execution.subtask, execution.attempt)
+                channels.append(InputChannel(len(channels), edge.input_index, channel_id, worker_id))
+        return InputGate(channels, lambda channel: self._grant(channel.worker_id, channel.channel, 1))
+
+    def _make_partitions(self, deployment: DeployTask, program: VertexProgram) -> dict[int, ResultPartition]:
+        execution = deployment.execution
+        buffer_records = int(deployment.settings["buffer-records"])
+        partitioners = {edge.edge: edge.partitioner for edge in program.out_edges}
+        partitions = {}
+        for edge in deployment.outputs:
+            subpartitions = []
+            for consumer, worker_id in edge.consumers:
+                channel = ChannelId(edge.edge, execution.subtask, consumer, execution.attempt)
+                subpartition = Subpartition(channel, worker_id, self._send, buffer_records)
+                subpartition.credit = self._early_credit.pop(channel, 0)
+                self._producers[channel] = subpartition
+                subpartitions.append(subpartition)
+            partitioner = partitioners[edge.edge]
+            partitioner.set_up(execution.subtask, len(subpartitions), edge.consumer_max_parallelism)
+            partitions[edge.edge] = ResultPartition(partitioner, subpartitions)
+        return partitions
+
+    def _send(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+        if worker_id == self.worker_id:
+            self.on_buffer(channel, buffer)
+        else:
+            self._network.send_buffer(worker_id, channel, buffer)
+
+    def _grant(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        if worker_id == self.worker_id:
+            self.on_credit(channel, credit)
+        else:
+            self._network.send_credit(worker_id, channel, credit)
+
+    def _forget_ended(self) -> None:
+        ended = [t for t in self._tasks if t.phase is Phase.TERMINAL]
+        self._tasks = [t for t in self._tasks if t.phase is not Phase.TERMINAL]
+        for task in ended:
+            for channel in task.gate.channels:
+                self._consumers.pop(channel.channel, None)
+            for partition in task.partitions.values():
+                for subpartition in partition.subpartitions:
+                    self._producers.pop(subpartition.channel, None)
+
+    def _report_metrics(self) -> None:
+        if self._metrics_interval_ms is None:
+            return
+        now = self._clock.now_ms()
+        if now >= self._metrics_due_ms and self._tasks:
+            self._metrics_due_ms = now + self._metrics_interval_ms
+            for task in self._tasks:
+                if task.phase is not Phase.CREATED:
+                    self._master.send(task.metrics())

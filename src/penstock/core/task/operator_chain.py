@@ -1,0 +1,117 @@
+"""The chain: operators that run as one task and hand batches over by plain calls (B4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.records import Batch, Watermark, WatermarkStatus
+from penstock.core.task.program import VertexProgram
+from penstock.core.task.result_partition import ResultPartition
+
+
+class ChainOutput:
+    """What one operator of a chain emits into: following operators and result partitions."""
+
+    def __init__(self) -> None:
+        self._batches: list[Callable[[Batch], None]] = []
+        self._sides: dict[str, list[Callable[[Batch], None]]] = {}
+        self._operators: list[StreamOperator] = []
+        self._partitions: list[ResultPartition] = []
+
+    def add_operator(self, operator: StreamOperator, side_tag: str | None) -> None:
+        """Feed an operator from the main output, or from a side output."""
+        self._consumers(side_tag).append(operator.process_batch)
+        self._operators.append(operator)
+
+    def add_partition(self, partition: ResultPartition, side_tag: str | None) -> None:
+        """Feed a result partition from the main output, or from a side output."""
+        self._consumers(side_tag).append(partition.collect)
+        self._partitions.append(partition)
+
+    def _consumers(self, side_tag: str | None) -> list[Callable[[Batch], None]]:
+        return self._batches if side_tag is None else self._sides.setdefault(side_tag, [])
+
+    def collect(self, batch: Batch) -> None:
+        """Emit records to the main output."""
+        for consume in self._batches:
+            consume(batch)
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        """Emit records to a side output; nothing happens when nobody reads it."""
+        for consume in self._sides.get(tag_id, ()):
+            consume(batch)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Pass a watermark to everything downstream."""
+        for operator in self._operators:
+            operator.process_watermark(timestamp)
+        for partition in self._partitions:
+            partition.broadcast(Watermark(timestamp))
+
+    def emit_status(self, idle: bool) -> None:
+        """Pass idleness to everything downstream."""
+        for operator in self._operators:
+            operator.process_status(idle)
+        for partition in self._partitions:
+            partition.broadcast(WatermarkStatus(idle))
+
+
+class OperatorChain:
+    """The operators of a task, head first, with their contexts. Life-cycle calls go through here, in order (F1, F3)."""
+
+    def __init__(self, program: VertexProgram, partitions: dict[int, ResultPartition]) -> None:
+        self.program = program
+        self.operators = [chained.factory() for chained in program.operators]
+        self.contexts: list[OperatorContext] = []
+        self._outputs = [ChainOutput() for _ in self.operators]
+        for index, chained in enumerate(program.operators):
+            if chained.parent >= 0:
+                self._outputs[chained.parent].add_operator(self.operators[index], chained.side_tag)
+        for edge in program.out_edges:
+            self._outputs[edge.operator].add_partition(partitions[edge.edge], edge.side_tag)
+
+    @property
+    def head(self) -> StreamOperator:
+        return self.operators[0]
+
+    def setup(self, contexts: list[OperatorContext]) -> None:
+        """Hand each operator its context and its output."""
+        self.contexts = contexts
+        for operator, context, output in zip(self.operators, contexts, self._outputs, strict=True):
+            operator.setup(context, output)
+
+    def initialize_and_open(self) -> None:
+        """Initialise the state of all operators, then open them, tail to head both times."""
+        for operator in reversed(self.operators):
+            operator.initialize_state()
+        for operator in reversed(self.operators):
+            operator.open()
+
+    def finish(self) -> None:
+        """End of input and finish, head to tail: what one emits the next one still processes."""
+        for operator in self.operators:
+            operator.end_input()
+            operator.finish()
+
+    def close(self) -> list[Exception]:
+        """Close all operators, also when some of them fail; returns what they raised."""
+        errors: list[Exception] = []
+        for operator in self.operators:
+            try:
+                operator.close()
+            except Exception as error:  # noqa: BLE001 - the others must be closed all the same
+                errors.append(error)
+        return errors
+
+    def next_timer_ms(self) -> int | None:
+        """The earliest processing-time timer of all operators (ms), or None."""
+        times = [t for operator in self.operators if (t := operator.next_timer_ms()) is not None]
+        return min(times) if times else None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Let every operator fire what is due."""
+        for operator in self.operators:
+            due = operator.next_timer_ms()
+            if due is not None and due <= now_ms:
+                operator.on_processing_time(now_ms)

@@ -1,0 +1,115 @@
+"""Partitioners: which records of a batch go to which channel of an edge (B3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.records import Batch
+from penstock.state.key_groups import key_group_of, subtask_of_key_group
+
+#: Routes remembered by the hash partitioner; past it they are forgotten and worked out anew.
+ROUTES_MAX = 1 << 18
+
+
+class Partitioner:
+    """Splits batches over channels. `name` appears in plans. Broadcasts go by `is_broadcast`, not by `split`."""
+
+    name = "FORWARD"
+    is_broadcast = False
+    #: Pointwise partitioners connect each producer to some consumers only.
+    is_pointwise = False
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int) -> None:
+        """Learn the number of channels before the first batch."""
+        self.channels = channels
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """(channel, records) for each channel that gets any; order within a channel is kept."""
+        return [(0, batch)]
+
+
+class ForwardPartitioner(Partitioner):
+    """Subtask i to subtask i."""
+
+    name = "FORWARD"
+    is_pointwise = True
+
+
+class GlobalPartitioner(Partitioner):
+    """Everything to the first subtask."""
+
+    name = "GLOBAL"
+
+
+class BroadcastPartitioner(Partitioner):
+    """Everything to every subtask."""
+
+    name = "BROADCAST"
+    is_broadcast = True
+
+
+class RebalancePartitioner(Partitioner):
+    """Round robin, in runs: a batch is cut into one run a channel, and the next batch goes on where it ended."""
+
+    name = "REBALANCE"
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int) -> None:
+        """Begin with a channel that differs between producers."""
+        super().set_up(subtask_index, channels, max_parallelism)
+        self._next = subtask_index % channels
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Deal the records out."""
+        size = len(batch)
+        run = -(-size // self.channels)
+        parts = []
+        for start in range(0, size, run):
+            parts.append((self._next, batch.slice(start, start + run)))
+            self._next = (self._next + 1) % self.channels
+        return parts
+
+
+class HashPartitioner(Partitioner):
+    """By key group of the record's key (D4)."""
+
+    name = "HASH"
+
+    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        self.key_selector = key_selector
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int) -> None:
+        """Learn how key groups map to channels."""
+        super().set_up(subtask_index, channels, max_parallelism)
+        self._max_parallelism = max_parallelism
+        self._routes: dict[Any, int] = {}
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Route each record; with a single channel no key is looked at."""
+        if self.channels == 1:
+            return [(0, batch)]
+        values: list[list[Any]] = [[] for _ in range(self.channels)]
+        if batch.timestamps is None:
+            for channel, value in zip(self._channels_of(batch.values), batch.values, strict=True):
+                values[channel].append(value)
+            return [(i, Batch(part)) for i, part in enumerate(values) if part]
+        times: list[list[int]] = [[] for _ in range(self.channels)]
+        for channel, value, timestamp in zip(
+            self._channels_of(batch.values), batch.values, batch.timestamps, strict=True
+        ):
+            values[channel].append(value)
+            times[channel].append(timestamp)
+        return [(i, Batch(part, times[i])) for i, part in enumerate(values) if part]
+
+    def _channels_of(self, values: list[Any]) -> list[int]:
+        routes = self._routes
+        result = []
+        for key in map(self.key_selector, values):
+            channel = routes.get(key)
+            if channel is None:
+                if len(routes) >= ROUTES_MAX:
+                    routes.clear()
+                group = key_group_of(key, self._max_parallelism)
+                channel = routes[key] = subtask_of_key_group(group, self._max_parallelism, self.channels)
+            result.append(channel)
+        return result

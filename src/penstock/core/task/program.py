@@ -1,0 +1,42 @@
+"""What a task runs: the operators of one job vertex, in the form that travels to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.core.operators.base import StreamOperator
+from penstock.core.task.partitioners import Partitioner
+
+
+@dataclass(frozen=True)
+class ChainedOperator:
+    """One operator of a chain. `parent` is the index of the one that feeds it, -1 at the head.
+
+    `side_tag` is the side output of the parent that it reads, or None for the main output.
+    """
+
+    operator_id: str
+    name: str
+    factory: Callable[[], StreamOperator]
+    parent: int = -1
+    side_tag: str | None = None
+    uid: str | None = None
+
+
+@dataclass(frozen=True)
+class OutEdge:
+    """One network edge out of a chain: the job graph's edge id, and which operator's output feeds it."""
+
+    edge: int
+    operator: int
+    partitioner: Partitioner
+    side_tag: str | None = None
+
+
+@dataclass(frozen=True)
+class VertexProgram:
+    """The operators of a vertex, head first, and its edges."""
+
+    operators: tuple[ChainedOperator, ...]
+    out_edges: tuple[OutEdge, ...]

@@ -1,0 +1,132 @@
+"""The sending end of an edge: buffers a channel, flushed by size or age, sent as credit allows.
+
+Records and control elements of one channel leave in the order in which they were added (G1). What cannot be sent for
+want of credit waits here; the task stops taking input while too much waits (`is_available`), so what waits is bounded
+by what one step of the task emits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from penstock.core.protocol import ChannelId
+from penstock.core.records import Batch, Buffer, Event
+from penstock.core.task.partitioners import Partitioner
+
+#: Full buffers that may wait for credit in one channel before the task is blocked.
+QUEUED_BUFFERS_MAX: Final = 2
+
+SendBuffer = Callable[[str, ChannelId, Buffer], None]
+
+
+class Subpartition:
+    """One channel out of a task."""
+
+    __slots__ = ("_open", "_open_records", "_queue", "_send", "_target_records", "channel", "credit", "worker_id")
+
+    def __init__(self, channel: ChannelId, worker_id: str, send: SendBuffer, buffer_records: int) -> None:
+        self.channel = channel
+        self.worker_id = worker_id
+        self.credit = 0
+        self._send = send
+        self._target_records = buffer_records
+        self._open: Buffer = []
+        self._open_records = 0
+        self._queue: deque[Buffer] = deque()
+
+    def add_batch(self, batch: Batch) -> None:
+        """Append records; batches larger than a buffer are cut."""
+        size = len(batch)
+        if size > self._target_records:
+            for start in range(0, size, self._target_records):
+                self.add_batch(batch.slice(start, start + self._target_records))
+            return
+        self._open.append(batch)
+        self._open_records += size
+        if self._open_records >= self._target_records:
+            self.flush()
+
+    def add_event(self, event: Event) -> None:
+        """Append a control element; it leaves with the next flush."""
+        self._open.append(event)
+
+    def flush(self) -> None:
+        """Close the open buffer and send what credit allows."""
+        if self._open:
+            self._queue.append(self._open)
+            self._open, self._open_records = [], 0
+        if self._queue and self.credit > 0:
+            self._drain()
+
+    def grant(self, credit: int) -> None:
+        """The consumer can take so many more buffers."""
+        self.credit += credit
+        self._drain()
+
+    def _drain(self) -> None:
+        queue = self._queue
+        while queue and self.credit > 0:
+            self.credit -= 1
+            self._send(self.worker_id, self.channel, queue.popleft())
+
+    @property
+    def has_open_data(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def is_blocked(self) -> bool:
+        return len(self._queue) >= QUEUED_BUFFERS_MAX
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was added has been sent."""
+        return not self._open and not self._queue
+
+
+class ResultPartition:
+    """All channels of one edge out of a task."""
+
+    def __init__(self, partitioner: Partitioner, subpartitions: list[Subpartition]) -> None:
+        self.subpartitions = subpartitions
+        self._partitioner = partitioner
+        self.records_out = 0
+
+    def collect(self, batch: Batch) -> None:
+        """Add records to the channels that the partitioner chooses."""
+        size = len(batch)
+        if not size:
+            return
+        self.records_out += size
+        subpartitions = self.subpartitions
+        if self._partitioner.is_broadcast:
+            for subpartition in subpartitions:
+                subpartition.add_batch(batch)
+        else:
+            for index, part in self._partitioner.split(batch):
+                subpartitions[index].add_batch(part)
+
+    def broadcast(self, event: Event, flush: bool = False) -> None:
+        """Add a control element to every channel."""
+        for subpartition in self.subpartitions:
+            subpartition.add_event(event)
+            if flush:
+                subpartition.flush()
+
+    def flush(self) -> None:
+        """Send what is there, as credit allows."""
+        for subpartition in self.subpartitions:
+            subpartition.flush()
+
+    @property
+    def is_available(self) -> bool:
+        return not any(s.is_blocked for s in self.subpartitions)
+
+    @property
+    def has_open_data(self) -> bool:
+        return any(s.has_open_data for s in self.subpartitions)
+
+    @property
+    def is_empty(self) -> bool:
+        return all(s.is_empty for s in self.subpartitions)

@@ -1,0 +1,484 @@
+"""One subtask: a chain of operators with its input gate and result partitions, driven by `step`.
+
+Rules. Everything that touches operators happens in `step`, on one thread. A step does one bounded piece of work: mail,
+due timers, or a batch, and says whether there is more. Nothing waits in here: a task that cannot go on says so.
+
+The end (F3). When its input is exhausted, a task sends MAX_WATERMARK through the chain, ends and finishes all operators
+head to tail, and sends EndOfData. It then only waits: for the end of its inputs, and, when checkpoints are on, for the
+completion of one that it took after finishing, which commits its last output. Then it closes the operators, sends
+EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import pickle
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.source import Emitted, SourceOperator
+from penstock.core.ports import Background, Clock, MasterGateway, StateStorage
+from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
+    AssignSplits,
+    CancelTask,
+    ClientOutput,
+    DeclineCheckpoint,
+    DeployTask,
+    EndOfDataReached,
+    Failure,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    RequestSplit,
+    TaskMetrics,
+    TaskStateChanged,
+    ToWorker,
+    TriggerCheckpoint,
+)
+from penstock.core.records import (
+    MAX_WATERMARK,
+    MIN_TIMESTAMP,
+    Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    Element,
+    EndOfData,
+    EndOfPartition,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.core.task.barriers import AlignedBarrierHandler, BarrierHandler
+from penstock.core.task.failures import failure_of
+from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.operator_chain import OperatorChain
+from penstock.core.task.program import VertexProgram
+from penstock.core.task.result_partition import ResultPartition
+from penstock.core.task.state_transfer import restore_operator, store_captures
+from penstock.core.task.watermarks import WatermarkValve
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.key_groups import key_group_range
+from penstock.state.operator_state import OperatorStateBackend
+
+#: Control elements that one step may take before it returns.
+EVENTS_PER_STEP_MAX: Final = 64
+
+
+class Step(enum.Enum):
+    """What a step found."""
+
+    WORKED = "WORKED"
+    IDLE = "IDLE"
+    BLOCKED = "BLOCKED"
+    TERMINAL = "TERMINAL"
+
+
+class Phase(enum.Enum):
+    """Where a task is in its life; see the module's text."""
+
+    CREATED = "CREATED"
+    PROCESSING = "PROCESSING"
+    DATA_FINISHED = "DATA_FINISHED"
+    CLOSING = "CLOSING"
+    TERMINAL = "TERMINAL"
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """The options that a task reads, from the deployment's strings."""
+
+    checkpointing: bool
+    buffer_timeout_ms: int
+    source_batch_records: int
+
+    @classmethod
+    def parse(cls, settings: dict[str, str]) -> TaskSettings:
+        """Read the strings that the job master wrote."""
+        return cls(
+            checkpointing=settings["checkpointing"] == "true",
+            buffer_timeout_ms=int(settings["buffer-timeout-ms"]),
+            source_batch_records=int(settings["source-batch-records"]),
+        )
+
+
+class StreamTask:
+    """See the module's text. `execution`, `phase` and `step` are what the executor uses."""
+
+    def __init__(
+        self,
+        deployment: DeployTask,
+        gate: InputGate,
+        partitions_factory: Callable[[VertexProgram], dict[int, ResultPartition]],
+        clock: Clock,
+        master: MasterGateway,
+        background: Background,
+        storage: StateStorage,
+    ) -> None:
+        self.deployment = deployment
+        self.execution = deployment.execution
+        self.settings = TaskSettings.parse(deployment.settings)
+        self.phase = Phase.CREATED
+        self.mail: deque[ToWorker] = deque()
+        self.gate = gate
+        self.partitions: dict[int, ResultPartition] = {}
+        self._partitions_factory = partitions_factory
+        self._clock = clock
+        self._master = master
+        self._background = background
+        self._storage = storage
+        self._chain: OperatorChain | None = None
+        self._source: SourceOperator | None = None
+        self._barriers: BarrierHandler | None = None
+        self._valve = WatermarkValve(len(self.gate.channels))
+        self._flush_at_ms: int | None = None
+        self._first_checkpoint_after_finish: int | None = None
+        self._final_checkpoint_completed = False
+        self._records_in = 0
+        self._watermark = MIN_TIMESTAMP
+
+    # --- what the executor calls -----------------------------------------------------------------------------------
+
+    def step(self) -> Step:
+        """Do one bounded piece of work. Whatever is raised fails the task."""
+        try:
+            return self._step()
+        except Exception as error:  # noqa: BLE001 - whatever it is fails the task, not the worker
+            self._fail(error)
+            return Step.WORKED
+
+    def next_deadline(self) -> int | None:
+        """When (ms) a step is needed even if nothing arrives."""
+        times = [self._flush_at_ms, self._chain.next_timer_ms() if self._chain and self._processes else None]
+        known = [t for t in times if t is not None]
+        return min(known) if known else None
+
+    def metrics(self) -> TaskMetrics:
+        """Progress so far."""
+        chain = self._chain
+        counters: dict[str, int] = {}
+        for context in chain.contexts if chain else ():
+            for name, value in context.counters.items():
+                counters[name] = counters.get(name, 0) + value
+        records_in = self._source.records_out if self._source else self._records_in
+        out = sum(p.records_out for p in self.partitions.values())
+        return TaskMetrics(self.execution, records_in, out, self._current_watermark(), counters)
+
+    def _current_watermark(self) -> int:
+        if self._source is not None and self._watermark == MIN_TIMESTAMP:
+            return self._source.emitted_watermark or MIN_TIMESTAMP
+        return self._watermark
+
+    # --- one step --------------------------------------------------------------------------------------------------
+
+    def _step(self) -> Step:
+        if self.phase is Phase.TERMINAL:
+            return Step.TERMINAL
+        if self.mail:
+            self._on_mail(self.mail.popleft())
+            return Step.WORKED
+        if self.phase is Phase.CREATED:
+            self._initialize()
+            return Step.WORKED
+        now = self._clock.now_ms()
+        if self._flush_at_ms is not None and now >= self._flush_at_ms:
+            self._flush()
+        if self.phase is Phase.CLOSING:
+            return self._try_finish()
+        if self._processes and not self._is_available():
+            return Step.BLOCKED
+        if self._processes and self._fire_timers(now):
+            return Step.WORKED
+        worked = self._emit_from_source() if self._source is not None and self._processes else self._process_input()
+        if worked:
+            if self._flush_at_ms is None and any(p.has_open_data for p in self.partitions.values()):
+                self._flush_at_ms = now + self.settings.buffer_timeout_ms
+            return Step.WORKED
+        # Nothing to do: what is waiting in open buffers gains nothing by waiting longer.
+        if self._flush_at_ms is not None:
+            self._flush()
+        return Step.IDLE
+
+    @property
+    def _processes(self) -> bool:
+        return self.phase is Phase.PROCESSING
+
+    def _is_available(self) -> bool:
+        return all(p.is_available for p in self.partitions.values())
+
+    def _flush(self) -> None:
+        self._flush_at_ms = None
+        for partition in self.partitions.values():
+            partition.flush()
+
+    def _fire_timers(self, now_ms: int) -> bool:
+        assert self._chain is not None
+        due = self._chain.next_timer_ms()
+        if due is None or due > now_ms:
+            return False
+        self._chain.on_processing_time(now_ms)
+        # A source's retry time is not a timer: polling it below is what it asks for.
+        return self._source is None
+
+    def _emit_from_source(self) -> bool:
+        assert self._source is not None
+        emitted = self._source.emit_next(self.settings.source_batch_records)
+        if emitted is Emitted.END:
+            self._source.output.emit_watermark(MAX_WATERMARK)
+            self._watermark = MAX_WATERMARK
+            self._finish_data(drain=True)
+            return True
+        return emitted is Emitted.RECORDS
+
+    def _process_input(self) -> bool:
+        for taken in range(EVENTS_PER_STEP_MAX):
+            polled = self.gate.poll()
+            if polled is None:
+                return taken > 0
+            channel, element = polled
+            if type(element) is Batch:
+                self._records_in += len(element)
+                assert self._chain is not None
+                self._chain.head.process_batch(element, channel.input_index)
+                return True
+            self._on_event(channel, element)
+            if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED):
+                return True
+        return True
+
+    def _on_event(self, channel: InputChannel, event: Element) -> None:
+        assert self._chain is not None
+        assert self._barriers is not None
+        kind = type(event)
+        if kind is Watermark:
+            self._advance(self._valve.on_watermark(channel.index, event.timestamp))  # type: ignore[union-attr]
+        elif kind is WatermarkStatus:
+            watermark, idle = self._valve.on_status(channel.index, event.idle)  # type: ignore[union-attr]
+            self._advance(watermark)
+            if idle is not None:
+                for head in self._chain.operators[:1]:
+                    head.process_status(idle)
+        elif isinstance(event, CheckpointBarrier):
+            self._barriers.on_barrier(channel, event)
+        elif isinstance(event, CancelCheckpointMarker):
+            self._barriers.on_cancel_marker(channel, event)
+        elif isinstance(event, EndOfData):
+            channel.end_of_data = True
+            if all(c.end_of_data for c in self.gate.channels):
+                self._finish_data(event.drain)
+        elif isinstance(event, EndOfPartition):
+            channel.ended = True
+            self._barriers.on_channel_ended(channel)
+            self._close_when_done()
+
+    def _advance(self, watermark: int | None) -> None:
+        if watermark is not None:
+            assert self._chain is not None
+            self._watermark = watermark
+            for head in self._chain.operators[:1]:
+                head.process_watermark(watermark)
+
+    # --- life cycle ------------------------------------------------------------------------------------------------
+
+    def _initialize(self) -> None:
+        self._tell(TaskStateChanged(self.execution, "INITIALIZING"))
+        program: VertexProgram = pickle.loads(self.deployment.program)
+        self.partitions = self._partitions_factory(program)
+        self._barriers = AlignedBarrierHandler(self.gate, self)
+        chain = self._chain = OperatorChain(program, self.partitions)
+        chain.setup([self._context_for(index) for index in range(len(program.operators))])
+        if isinstance(chain.head, SourceOperator):
+            self._source = chain.head
+        if self.deployment.finished_on_restore:
+            self._skip_finished()
+            return
+        first, last = key_group_range(
+            self.execution.subtask, self.deployment.max_parallelism, self.deployment.parallelism
+        )
+        for context in chain.contexts:
+            restored = self.deployment.restored.get(context.operator_id)
+            context.operator_state.is_restored = self.deployment.restored_checkpoint_id is not None
+            if restored is not None:
+                restore_operator(restored, context, self._storage, first, last)
+        chain.initialize_and_open()
+        self.phase = Phase.PROCESSING
+        self._tell(TaskStateChanged(self.execution, "RUNNING"))
+
+    def _skip_finished(self) -> None:
+        """All subtasks of these operators had finished before the checkpoint: say only that (G10)."""
+        self._chain = OperatorChain(VertexProgram((), ()), {})
+        self.phase = Phase.PROCESSING
+        self._source = None
+        self._tell(TaskStateChanged(self.execution, "RUNNING"))
+        for partition in self.partitions.values():
+            partition.broadcast(Watermark(MAX_WATERMARK))
+        if not self.gate.channels:
+            self._finish_data(drain=True)
+
+    def _context_for(self, index: int) -> OperatorContext:
+        deployment, execution = self.deployment, self.execution
+        program: VertexProgram = self._chain.program  # type: ignore[union-attr]
+        chained = program.operators[index]
+        return OperatorContext(
+            job_id=deployment.job_id,
+            operator_id=chained.operator_id,
+            operator_name=chained.name,
+            task_name=deployment.task_name,
+            subtask_index=execution.subtask,
+            parallelism=deployment.parallelism,
+            max_parallelism=deployment.max_parallelism,
+            attempt=execution.attempt,
+            clock=self._clock,
+            checkpointing=self.settings.checkpointing,
+            keyed=HeapKeyedStateBackend(deployment.max_parallelism, chained.name),
+            operator_state=OperatorStateBackend(),
+            emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
+            request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
+            settings=dict(deployment.settings),
+        )
+
+    def _finish_data(self, drain: bool) -> None:
+        assert self._chain is not None
+        if self.phase is not Phase.PROCESSING:
+            return
+        if drain:
+            self._chain.finish()
+        for partition in self.partitions.values():
+            partition.broadcast(EndOfData(drain), flush=True)
+        self.phase = Phase.DATA_FINISHED
+        self._tell(EndOfDataReached(self.execution))
+        self._close_when_done()
+
+    def _close_when_done(self) -> None:
+        if self.phase is not Phase.DATA_FINISHED or not self.gate.is_finished:
+            return
+        if self.settings.checkpointing and not self._final_checkpoint_completed:
+            return
+        assert self._chain is not None
+        errors = self._chain.close()
+        for partition in self.partitions.values():
+            partition.broadcast(EndOfPartition(), flush=True)
+        self.phase = Phase.CLOSING
+        if errors:
+            raise errors[0]
+
+    def _try_finish(self) -> Step:
+        if not all(p.is_empty for p in self.partitions.values()):
+            return Step.BLOCKED
+        self._end("FINISHED")
+        return Step.WORKED
+
+    def _end(self, state: str, failure: Failure | None = None) -> None:
+        self._tell(self.metrics())
+        self.phase = Phase.TERMINAL
+        self._tell(TaskStateChanged(self.execution, state, failure))
+
+    def _fail(self, error: BaseException) -> None:
+        names = [o.name for o in self._chain.program.operators] if self._chain else []
+        failure = failure_of(error, names[0] if len(names) == 1 else self.deployment.task_name)
+        self.dispose()
+        self._end("FAILED", failure)
+
+    def dispose(self) -> None:
+        """Close the operators on the way out of a task that did not finish."""
+        if self._chain is not None and self.phase not in (Phase.CLOSING, Phase.TERMINAL):
+            self._chain.close()
+
+    def _tell(self, message: Any) -> None:
+        self._master.send(message)
+
+    # --- mail ------------------------------------------------------------------------------------------------------
+
+    def _on_mail(self, message: ToWorker) -> None:
+        if isinstance(message, CancelTask):
+            self.dispose()
+            self._end("CANCELED")
+        elif self.phase is Phase.CREATED:
+            # Nothing else can be done before the operators are there; cancelling can.
+            self._initialize()
+            self.mail.appendleft(message)
+        elif isinstance(message, TriggerCheckpoint):
+            self._on_trigger(message)
+        elif isinstance(message, AssignSplits):
+            if self._source is not None:
+                self._source.add_splits(message.splits, message.no_more)
+        elif isinstance(message, NotifyCheckpointComplete):
+            self._on_complete(message.checkpoint_id)
+        elif isinstance(message, NotifyCheckpointAborted):
+            for operator in self._chain.operators if self._chain else ():
+                operator.notify_checkpoint_aborted(message.checkpoint_id)
+
+    def _on_trigger(self, message: TriggerCheckpoint) -> None:
+        if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED) or not self.gate.is_finished:
+            self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task cannot inject a barrier now"))
+            return
+        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.is_savepoint)
+        self.trigger_checkpoint(barrier, 0)
+
+    def _on_complete(self, checkpoint_id: int) -> None:
+        assert self._chain is not None
+        for operator in self._chain.operators:
+            operator.notify_checkpoint_complete(checkpoint_id)
+        first = self._first_checkpoint_after_finish
+        if first is not None and checkpoint_id >= first:
+            self._final_checkpoint_completed = True
+            self._close_when_done()
+
+    # --- checkpoints (the barrier handler's target) ----------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Processing time in ms."""
+        return self._clock.now_ms()
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier, alignment_ms: int) -> None:
+        """Pass the barrier on, capture all state, store it in the background, acknowledge (F2, G7)."""
+        assert self._chain is not None
+        chain, checkpoint_id = self._chain, barrier.checkpoint_id
+        begun_ms = self.now_ms()
+        finished = self.phase is not Phase.PROCESSING
+        if not finished:
+            for operator in chain.operators:
+                operator.prepare_snapshot(checkpoint_id)
+        for partition in self.partitions.values():
+            partition.broadcast(barrier, flush=True)
+        captures = {
+            context.operator_id: operator.snapshot_state(checkpoint_id)
+            for operator, context in zip(chain.operators, chain.contexts, strict=True)
+        }
+        if finished and self._first_checkpoint_after_finish is None:
+            self._first_checkpoint_after_finish = checkpoint_id
+        captured_ms = self.now_ms()
+        first, last = key_group_range(
+            self.execution.subtask, self.deployment.max_parallelism, self.deployment.parallelism
+        )
+        execution, storage = self.execution, self._storage
+
+        def store() -> Any:
+            return store_captures(captures, storage, checkpoint_id, execution, first, last)
+
+        def stored(operators: Any, error: BaseException | None) -> None:
+            if self.phase is Phase.TERMINAL:
+                return
+            if error is not None:
+                self._tell(DeclineCheckpoint(execution, checkpoint_id, f"{type(error).__name__}: {error}", True))
+                return
+            self._tell(
+                AcknowledgeCheckpoint(
+                    execution,
+                    checkpoint_id,
+                    operators,
+                    finished,
+                    alignment_ms,
+                    captured_ms - begun_ms,
+                    self.now_ms() - captured_ms,
+                )
+            )
+
+        self._background.submit(store, stored)
+
+    def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
+        """Decline a checkpoint and let the tasks downstream know."""
+        for partition in self.partitions.values():
+            partition.broadcast(CancelCheckpointMarker(checkpoint_id), flush=True)
+        self._tell(DeclineCheckpoint(self.execution, checkpoint_id, reason))

@@ -1,0 +1,56 @@
+"""The DataStream API under PyFlink's names: replace `pyflink` by `penstock` in the imports."""
+
+from penstock.common.output_tag import OutputTag
+from penstock.core.windowing import TimeWindow
+from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.checkpointing_mode import CheckpointingMode
+from penstock.datastream.data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from penstock.datastream.functions import (
+    AggregateFunction,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RuntimeContext,
+    WindowFunction,
+)
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.time_domain import TimeDomain
+from penstock.datastream.timerservice import TimerService
+from penstock.datastream.windowed_stream import WindowedStream
+
+__all__ = [
+    "AggregateFunction",
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "CloseableIterator",
+    "DataStream",
+    "DataStreamSink",
+    "ExternalizedCheckpointRetention",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "MapFunction",
+    "OutputTag",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimeWindow",
+    "TimerService",
+    "WindowFunction",
+    "WindowedStream",
+]

@@ -1,0 +1,27 @@
+"""Sources and sinks under PyFlink's names."""
+
+from penstock.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+from penstock.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    FileSourceBuilder,
+    OutputFileConfig,
+    RollingPolicy,
+    StreamFormat,
+)
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
+
+__all__ = [
+    "BucketAssigner",
+    "DeliveryGuarantee",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "NumberSequenceSource",
+    "OutputFileConfig",
+    "RollingPolicy",
+    "Sink",
+    "Source",
+    "StreamFormat",
+]

@@ -1,0 +1,11 @@
+"""What becomes of checkpoints when a job is cancelled."""
+
+from enum import Enum
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """Delete them, keep them, or never keep them."""
+
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"

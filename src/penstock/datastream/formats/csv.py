@@ -1,0 +1,30 @@
+"""CSV files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.formats.csv import CsvFormat
+from penstock.formats.csv_schema import CsvSchema, CsvSchemaBuilder, csv_format, csv_writer
+from penstock.formats.csv_writer import CsvWriterFactory
+from penstock.formats.stream_format import StreamFormat
+
+__all__ = ["CsvBulkWriters", "CsvFormat", "CsvReaderFormat", "CsvSchema", "CsvSchemaBuilder", "CsvWriterFactory"]
+
+
+class CsvReaderFormat:
+    """Makes formats for `FileSource.for_record_stream_format`."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema, **more: Any) -> StreamFormat[Any]:
+        """A format that reads rows with the schema's names; `more` goes to `CsvFormat` (`on_error`, `multiline`, …)."""
+        return csv_format(schema, **more)
+
+
+class CsvBulkWriters:
+    """Makes writers of CSV for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> CsvWriterFactory:
+        """A factory of writers of rows, tuples or dicts with the schema's columns."""
+        return csv_writer(schema)

@@ -1,0 +1,147 @@
+"""The functions that users write, under PyFlink's names.
+
+Wherever a function object is expected, a plain callable does as well. Functions are pickled and sent to workers: what
+cannot be pickled (connections, locks) is made in `open`, which runs there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.core.operators.process import KeyedProcessContext, ProcessContext
+from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
+from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.core.operators.window_contents import WindowProcessContext
+from penstock.core.windowing import TimeWindow
+
+__all__ = [
+    "AggregateFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "MapFunction",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "WindowFunction",
+]
+
+
+class Function:
+    """Base of all user functions: `open` before the first record, `close` after the last, on every path."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Get ready: look up state, connect. Runs on the worker, once a subtask and attempt."""
+
+    def close(self) -> None:
+        """Release what `open` took."""
+
+
+class MapFunction(Function, ABC):
+    """One record in, one out."""
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """The record to emit."""
+
+
+class FlatMapFunction(Function, ABC):
+    """One record in, any number out."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Iterable[Any]:
+        """The records to emit: an iterable, or a generator."""
+
+
+class FilterFunction(Function, ABC):
+    """Keeps or drops records."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Whether to keep the record."""
+
+
+class ReduceFunction(Function, ABC):
+    """Folds two values into one; must be associative."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """The folded value."""
+
+
+class KeySelector(Function, ABC):
+    """Takes the key out of a record."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """The key: a str, number, bytes, datetime, dataclass, Row or tuple of these; equal records give equal keys."""
+
+
+class AggregateFunction(Function, ABC):
+    """Aggregates into an accumulator, which may be changed in place."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """A new, empty accumulator."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """The accumulator with the value added."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """The result for an accumulator."""
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """Two accumulators as one; needed for session windows only."""
+        raise NotImplementedError(f"{type(self).__name__}.merge is needed for windows that merge")
+
+
+class ProcessFunction(Function, ABC):
+    """Sees each record with its context; yields results, and `(OutputTag, value)` for side outputs."""
+
+    Context = ProcessContext
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit: a generator, an iterable, or None."""
+
+
+class KeyedProcessFunction(Function, ABC):
+    """Sees each record with its key's state and timers (A1)."""
+
+    Context = KeyedProcessContext
+    OnTimerContext = KeyedTimerContext
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
+        """The records to emit: a generator, an iterable, or None."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedTimerContext) -> Iterable[Any] | None:
+        """A timer of the current key is due, at `timestamp` ms; the records to emit."""
+
+
+class WindowFunction(Function, ABC):
+    """Sees all records of a key and window when the window fires."""
+
+    @abstractmethod
+    def apply(self, key: Any, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[Any]:
+        """The records to emit."""
+
+
+class ProcessWindowFunction(Function, ABC):
+    """Sees all records of a key and window, with a context, when the window fires."""
+
+    Context = WindowProcessContext
+
+    @abstractmethod
+    def process(self, key: Any, context: WindowProcessContext, elements: Iterable[Any]) -> Iterable[Any]:
+        """The records to emit."""
+
+    def clear(self, context: WindowProcessContext) -> None:
+        """Remove per-window state; there is none yet."""

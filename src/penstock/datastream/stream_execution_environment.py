@@ -1,0 +1,200 @@
+"""Where programs begin and end: sources, settings, execution (E1)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.execution_config import ExecutionConfig
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.options import (
+    BUFFER_TIMEOUT_MS,
+    CHECKPOINTING_INTERVAL_MS,
+    CHECKPOINTING_MODE,
+    MAX_PARALLELISM,
+    OPERATOR_CHAINING_ENABLED,
+    PARALLELISM,
+    PIPELINE_NAME,
+    RUNTIME_MODE,
+)
+from penstock.common.restart_strategy import RestartStrategyConfiguration
+from penstock.common.time import Duration, to_millis
+from penstock.common.typeinfo import TypeInformation
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collection import CollectionSource
+from penstock.core.connector import Source
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.operators.source import SourceOperator
+from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.checkpointing_mode import CheckpointingMode
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.drivers.running_job import RunningJob
+from penstock.drivers.submit import submit
+from penstock.plan.job_graph import build_job_graph
+from penstock.plan.transformation import Transformation, Upstream
+
+DEFAULT_JOB_NAME = "Penstock Streaming Job"
+
+
+class StreamExecutionEnvironment:
+    """Collects a program's transformations and runs them.
+
+    Without more, `execute` runs on Spark: on the active SparkSession, else on one that it starts on this machine.
+    `execution.target: local` runs everything in this process, without Java.
+    """
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration() if configuration is None else configuration
+        self._transformations: list[Transformation] = []
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """A new environment with these settings (a copy of them)."""
+        copied = Configuration()
+        if configuration is not None:
+            copied.add_all(configuration)
+        return StreamExecutionEnvironment(copied)
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def get_configuration(self) -> Configuration:
+        """The settings; changes take effect at the next `execute`."""
+        return self._configuration
+
+    def configure(self, configuration: Configuration) -> None:
+        """Add settings."""
+        self._configuration.add_all(configuration)
+
+    def get_config(self) -> ExecutionConfig:
+        """The settings of execution, under PyFlink's names."""
+        return ExecutionConfig(self._configuration)
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """How many subtasks an operator has that names no number of its own."""
+        self._configuration.write(PARALLELISM, parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """The default parallelism."""
+        return self._configuration.read(PARALLELISM)
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """How many key groups keyed state has; fixed for the life of a job's state."""
+        self._configuration.write(MAX_PARALLELISM, max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The number of key groups."""
+        return self._configuration.read(MAX_PARALLELISM)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Streaming, batch or automatic; only streaming is available yet."""
+        self._configuration.write(RUNTIME_MODE, execution_mode.value)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int | Duration | datetime.timedelta) -> StreamExecutionEnvironment:
+        """How old (ms) a network buffer may get before it is sent though not full; 0 sends at once, -1 never."""
+        value = timeout_millis if isinstance(timeout_millis, int) else to_millis(timeout_millis)
+        self._configuration.write(BUFFER_TIMEOUT_MS, value)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """The buffer time-out in ms."""
+        return self._configuration.read(BUFFER_TIMEOUT_MS)
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Run every operator as a task of its own (B4)."""
+        self._configuration.write(OPERATOR_CHAINING_ENABLED, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators are chained."""
+        return self._configuration.read(OPERATOR_CHAINING_ENABLED)
+
+    def enable_checkpointing(
+        self,
+        interval: int | Duration | datetime.timedelta,
+        mode: CheckpointingMode | None = None,
+    ) -> StreamExecutionEnvironment:
+        """Take a checkpoint every `interval` (ms or a duration): state survives failures exactly once (G5, J)."""
+        self._configuration.write(CHECKPOINTING_INTERVAL_MS, to_millis(interval))
+        if mode is not None:
+            self._configuration.write(CHECKPOINTING_MODE, mode.value)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """The interval in ms; -1 when checkpointing is off."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The settings of checkpoints."""
+        return CheckpointConfig(self._configuration)
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> None:
+        """What to do after a failure."""
+        restart_strategy_configuration.apply_to(self._configuration)
+
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether checkpointing is on."""
+        return self._configuration.read(CHECKPOINTING_INTERVAL_MS) is not None
+
+    # --- sources -----------------------------------------------------------------------------------------------------
+
+    def from_source(
+        self,
+        source: Source[Any, Any],
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """A stream of what a source reads, with event time as the strategy says."""
+        transformation = Transformation(
+            "Source",
+            partial(SourceOperator, source, watermark_strategy),
+            name=source_name,
+            is_stateful=True,
+            parallelism_limit=source.max_parallelism(),
+            source=source,
+        )
+        self.add(transformation)
+        return DataStream(self, (Upstream(transformation),))
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+        """A bounded stream of these values, in their order, from one subtask."""
+        return self.from_source(
+            CollectionSource(list(collection)), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
+        )
+
+    def from_elements(self, *elements: Any) -> DataStream:
+        """A bounded stream of these values."""
+        return self.from_collection(elements)
+
+    def add(self, transformation: Transformation) -> None:
+        """Add a step to the program; called by streams."""
+        self._transformations.append(transformation)
+
+    # --- execution ---------------------------------------------------------------------------------------------------
+
+    def job_graph(self, job_name: str | None = None) -> JobGraph:
+        """What would run; raises `ConfigurationError` where the program contradicts itself."""
+        if not self._transformations:
+            raise ValueError("there is nothing to execute: the program has no sources and no transformations")
+        if self._configuration.read(RUNTIME_MODE) != "STREAMING":
+            raise NotImplementedError("execution.runtime-mode: only STREAMING is available yet")
+        name = job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
+        return build_job_graph(self._transformations, self._configuration, name)
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the program and wait for its end; raises `JobExecutionError` when it fails. Ctrl-C cancels it."""
+        return self.execute_async(job_name).wait()
+
+    def execute_async(self, job_name: str | None = None) -> RunningJob:
+        """Run the program and return at once."""
+        job_graph = self.job_graph(job_name)
+        self._transformations = []
+        return submit(job_graph, self._configuration)

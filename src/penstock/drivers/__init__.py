@@ -1,0 +1,1 @@
+"""What runs the core: the only place with threads, sockets, processes and a wall clock."""

@@ -1,0 +1,46 @@
+"""What the client's side hears of a job: log lines, and the bytes that sinks emit to it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from penstock.core.job.job_graph import JobGraph
+
+_log = logging.getLogger("penstock.job")
+
+
+class ClientListener:
+    """Logs the job's few important moments, and hands sinks' bytes to their handlers."""
+
+    def __init__(self, job_graph: JobGraph) -> None:
+        self._name = job_graph.name
+        self._handlers = job_graph.client_handlers
+        _log_to_stderr_by_default()
+
+    def on_job_status(self, status: str, reason: str | None) -> None:
+        """Failures and restarts are warnings, the rest is information."""
+        level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
+        _log.log(level, "%s: %s%s", self._name, status.lower(), f": {reason}" if reason else "")
+
+    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
+        """Bytes of a sink."""
+        handler = self._handlers.get(operator_id)
+        if handler is not None:
+            handler(subtask_index, payload)
+
+    def on_log(self, line: str) -> None:
+        """One line for the user."""
+        _log.info("%s: %s", self._name, line)
+
+
+def _log_to_stderr_by_default() -> None:
+    """A program that has not set up logging still hears what its jobs do."""
+    logger = logging.getLogger("penstock")
+    if logger.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s penstock %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

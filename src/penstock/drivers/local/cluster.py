@@ -1,0 +1,126 @@
+"""All workers of a job in one thread: executors called in turn, buffers handed over by reference."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from penstock.core.ports import Clock
+from penstock.core.protocol import ChannelId, RegisterWorker, ToMaster, ToWorker
+from penstock.core.records import Buffer
+from penstock.core.task.executor import TaskExecutor
+from penstock.storage.file_store import FileCheckpointStore
+
+T = TypeVar("T")
+
+
+class InlineBackground:
+    """Work done at once; its result is delivered in the owner's next turn, as if it had taken time."""
+
+    def __init__(self) -> None:
+        self._done: deque[Callable[[], None]] = deque()
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run the work."""
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except Exception as caught:  # noqa: BLE001 - handed to `done`, whatever it is
+            error = caught
+        self._done.append(lambda: done(result, error))
+
+    def deliver(self) -> bool:
+        """Call what waits for results; True when there were any."""
+        delivered = False
+        while self._done:
+            delivered = True
+            self._done.popleft()()
+        return delivered
+
+
+class LocalCluster:
+    """Implements the ports Cluster, Network and MasterGateway for executors in this thread."""
+
+    def __init__(self, clock: Clock, storage: FileCheckpointStore, process_id: int) -> None:
+        self.inbox: deque[ToMaster] = deque()
+        self.background = InlineBackground()
+        self._clock = clock
+        self._storage = storage
+        self._process_id = process_id
+        self._executors: dict[str, TaskExecutor] = {}
+        self._made = 0
+
+    # --- Cluster ---------------------------------------------------------------------------------------------------
+
+    def request_workers(self, count: int) -> None:
+        """Make executors; they register at once."""
+        for _ in range(count):
+            self._made += 1
+            worker_id = f"worker-{self._made}"
+            self._executors[worker_id] = TaskExecutor(
+                worker_id,
+                clock=self._clock,
+                network=self,
+                master=_Gateway(self.inbox),
+                background=self.background,
+                storage=self._storage,
+            )
+            self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        """Hand a message to an executor."""
+        executor = self._executors.get(worker_id)
+        if executor is not None:
+            executor.on_message(message)
+
+    def release(self, worker_id: str) -> None:
+        """Close an executor."""
+        executor = self._executors.pop(worker_id, None)
+        if executor is not None:
+            executor.close()
+
+    # --- Network ---------------------------------------------------------------------------------------------------
+
+    def connect(self, peers: Mapping[str, str]) -> None:
+        """Nothing to do: all executors are here."""
+
+    def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+        """Hand a buffer over by reference."""
+        executor = self._executors.get(worker_id)
+        if executor is not None:
+            executor.on_buffer(channel, buffer)
+
+    def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        """Hand credit over."""
+        executor = self._executors.get(worker_id)
+        if executor is not None:
+            executor.on_credit(channel, credit)
+
+    # --- the driver's loop -----------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One step of every executor; True when any did something."""
+        worked = False
+        for executor in list(self._executors.values()):
+            worked = executor.step() or worked
+        return worked
+
+    def next_deadline(self) -> int | None:
+        """When (ms) any executor needs a step."""
+        times = [t for e in self._executors.values() if (t := e.next_deadline()) is not None]
+        return min(times) if times else None
+
+    def close(self) -> None:
+        """Close all executors."""
+        for worker_id in list(self._executors):
+            self.release(worker_id)
+
+
+class _Gateway:
+    def __init__(self, inbox: deque[ToMaster]) -> None:
+        self._inbox = inbox
+
+    def send(self, message: ToMaster) -> None:
+        self._inbox.append(message)

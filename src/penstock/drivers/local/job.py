@@ -1,0 +1,141 @@
+"""A job in this process: one thread runs its master and all its tasks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from penstock.common import options
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.configuration import Configuration
+from penstock.common.errors import PenstockError
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_master import JobMaster
+from penstock.core.job.progress import JobProgress
+from penstock.core.ports import JobListener
+from penstock.drivers.clock import SystemClock
+from penstock.drivers.local.cluster import LocalCluster
+from penstock.drivers.running_job import RunningJob, completed, settle
+from penstock.storage.file_store import FileCheckpointStore
+
+T = TypeVar("T")
+
+
+class LocalJob(RunningJob):
+    """See the module's text."""
+
+    def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
+        super().__init__(JobID.generate(), CompletableFuture[JobExecutionResult]())
+        job_id = str(self._job_id)
+        self._name = job_graph.name
+        self._clock = SystemClock()
+        self._started_ms = self._clock.now_ms()
+        store = FileCheckpointStore(
+            configuration.read(options.CHECKPOINTING_DIR),
+            job_id,
+            configuration.read(options.CHECKPOINTING_INLINE_BYTES),
+        )
+        self._cluster = LocalCluster(self._clock, store, os.getpid())
+        self._master = JobMaster(
+            job_graph,
+            job_id,
+            configuration,
+            clock=self._clock,
+            cluster=self._cluster,
+            background=self._cluster.background,
+            store=store,
+            listener=listener,
+        )
+        self._wake = threading.Event()
+        self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        return self._master.status
+
+    def cancel(self) -> Future[None]:
+        """Cancel the job."""
+        self._ask(lambda master: master.cancel())
+        return completed(None)
+
+    def end(self, patience_seconds: float = 5.0) -> None:
+        """Cancel the job and wait for its end."""
+        self.cancel()
+        self._thread.join()
+
+    def get_progress(self) -> Future[JobProgress]:
+        """Figures of the running job."""
+        return self._ask(lambda master: master.progress())
+
+    def _ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
+        future: Future[T] = Future()
+        self._questions.append((future, question))
+        self._wake.set()
+        if self._over:
+            self._refuse_questions()
+        return future
+
+    def _refuse_questions(self) -> None:
+        while self._questions:
+            self._questions.popleft()[0].cancel()
+
+    def _run(self) -> None:
+        failure: PenstockError | None = None
+        try:
+            self._master.start()
+            while not self._master.is_done:
+                self._turn()
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
+            failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
+            failure.__cause__ = error
+        self._cluster.close()
+        self._cluster.background.deliver()
+        self._over = True
+        self._refuse_questions()
+        status = JobStatus.FAILED if failure is not None else self._master.status
+        runtime_ms = self._clock.now_ms() - self._started_ms
+        settle(self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms)
+
+    def _turn(self) -> None:
+        master, cluster = self._master, self._cluster
+        worked = cluster.step()
+        worked = cluster.background.deliver() or worked
+        while cluster.inbox:
+            worked = True
+            master.on_message(cluster.inbox.popleft())
+        while self._questions:
+            future, question = self._questions.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_result(question(master))
+        deadline = master.next_deadline()
+        now = self._clock.now_ms()
+        if deadline is not None and deadline <= now:
+            master.on_time()
+        elif not worked:
+            self._sleep(now, deadline)
+
+    def _sleep(self, now_ms: int, deadline_ms: int | None) -> None:
+        times = [t for t in (deadline_ms, self._cluster.next_deadline()) if t is not None]
+        seconds = max(0.0, (min(times) - now_ms) / 1000) if times else 1.0
+        if self._wake.wait(min(seconds, 1.0)):
+            self._wake.clear()
+
+
+def submit_local(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> LocalJob:
+    """Start a job in this process."""
+    job = LocalJob(job_graph, configuration, listener)
+    job.start()
+    return job

@@ -1,0 +1,1 @@
+"""A whole cluster from one seed."""

@@ -1,0 +1,1 @@
+"""Streaming jobs on Spark: workers are long-running Spark tasks."""

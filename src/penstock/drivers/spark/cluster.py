@@ -1,0 +1,195 @@
+"""Workers as Spark jobs of one task each.
+
+All methods run in the job master's turn. A worker's Spark job occupies one thread of this process, which waits for it
+and does nothing but note its end and wake the job master; so there is nothing here to lock.
+
+The way of a worker: asked for (its Spark job is started) → registered → released or lost. A process that dies before it
+has registered is started again, a few times, for the job master has not met it yet and waits for a worker all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from penstock.core.ports import Clock
+from penstock.core.protocol import ShutDownWorker, ToMaster, ToWorker, WorkerLost, WorkerRequestFailed
+from penstock.drivers.spark import entry
+from penstock.drivers.spark.entry import WorkerSettings, make_entry
+from penstock.drivers.spark.handle import PROCESS_DIED, Entry, short_reason
+
+_log = logging.getLogger("penstock.spark")
+
+START_ATTEMPTS_MAX: Final = 3
+RELEASE_GRACE_MS: Final = 4_000
+
+
+class Spark(Protocol):
+    """What the cluster asks of `SparkHandle`."""
+
+    def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]: ...
+
+    def interrupt(self, tag: str) -> None: ...
+
+    def ship_package(self) -> None: ...
+
+
+class _Worker:
+    """One worker, from its request to its end."""
+
+    def __init__(self, worker_id: str, attempt: int) -> None:
+        self.worker_id = worker_id
+        self.attempt = attempt
+        self.registered = False
+        self.released = False
+        self.interrupt_ms: int | None = None
+
+
+class SparkCluster:
+    """Implements `core.ports.Cluster`.
+
+    Args:
+        spark: the session.
+        job_id: begins the tags of the workers' Spark jobs.
+        job_name: for Spark's own pages.
+        make_settings: the settings of a worker with a given id.
+        send_to_worker: the master endpoint's `send`.
+        wake: called from any thread when a worker has ended; the owner then calls `collect`.
+        clock: time, for the grace of a release.
+    """
+
+    def __init__(
+        self,
+        spark: Spark,
+        job_id: str,
+        job_name: str,
+        make_settings: Callable[[str], WorkerSettings],
+        send_to_worker: Callable[[str, ToWorker], None],
+        wake: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._spark = spark
+        self._job_id = job_id
+        self._job_name = job_name
+        self._make_settings = make_settings
+        self._send_to_worker = send_to_worker
+        self._wake = wake
+        self._clock = clock
+        self._workers: dict[str, _Worker] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._ended: deque[tuple[str, str, str]] = deque()
+        self._count = 0
+
+    # --- the port --------------------------------------------------------------------------------------------------
+
+    def request_workers(self, count: int) -> None:
+        for _ in range(count):
+            self._start(attempt=1)
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        if self.is_live(worker_id):
+            self._send_to_worker(worker_id, message)
+
+    def release(self, worker_id: str) -> None:
+        worker = self._workers.get(worker_id)
+        if worker is None or worker.released:
+            return
+        worker.released = True
+        if worker.registered:
+            self._send_to_worker(worker_id, ShutDownWorker("released"))
+            worker.interrupt_ms = self._clock.now_ms() + RELEASE_GRACE_MS
+        else:  # it may not even have a place in Spark yet, and will never hear us
+            worker.interrupt_ms = self._clock.now_ms()
+            self.on_time()
+
+    # --- for its owner ---------------------------------------------------------------------------------------------
+
+    def is_live(self, worker_id: str) -> bool:
+        """Whether the worker was asked for and has not been seen to end, nor been let go."""
+        worker = self._workers.get(worker_id)
+        return worker is not None and not worker.released
+
+    def on_registered(self, worker_id: str) -> None:
+        """The worker is up."""
+        if worker := self._workers.get(worker_id):
+            worker.registered = True
+            if worker.released:
+                self._send_to_worker(worker_id, ShutDownWorker("released"))
+
+    def release_all(self) -> None:
+        """Lets go of every worker there is."""
+        for worker_id in list(self._workers):
+            self.release(worker_id)
+
+    @property
+    def worker_count(self) -> int:
+        """Workers whose Spark job has not ended, whether released or not."""
+        return len(self._workers)
+
+    def collect(self) -> list[ToMaster]:
+        """What the job master has to know about workers that have ended since the last call."""
+        messages: list[ToMaster] = []
+        while self._ended:
+            worker_id, outcome, detail = self._ended.popleft()
+            worker = self._workers.pop(worker_id)
+            self._threads.pop(worker_id).join()
+            _log.debug("worker %s ended: %s %s", worker_id, outcome, detail)
+            if worker.released:
+                continue
+            reason = detail or f"it ended by itself ({outcome})"
+            if worker.registered:
+                messages.append(WorkerLost(worker_id, reason))
+            elif reason == PROCESS_DIED and worker.attempt < START_ATTEMPTS_MAX:
+                self._start(worker.attempt + 1)
+            else:
+                messages.append(WorkerRequestFailed(reason))
+        return messages
+
+    def next_deadline(self) -> int | None:
+        """When (ms) `on_time` has something to do."""
+        return min((w.interrupt_ms for w in self._workers.values() if w.interrupt_ms is not None), default=None)
+
+    def on_time(self) -> None:
+        """Ends by force the workers that were let go and did not go."""
+        now_ms = self._clock.now_ms()
+        for worker in self._workers.values():
+            if worker.interrupt_ms is not None and now_ms >= worker.interrupt_ms:
+                # Again after a while: an interrupt can come before Spark has taken the job up.
+                worker.interrupt_ms = now_ms + RELEASE_GRACE_MS
+                self._interrupt(worker.worker_id)
+
+    # --- Spark jobs ------------------------------------------------------------------------------------------------
+
+    def _start(self, attempt: int) -> None:
+        self._count += 1
+        worker_id = f"worker-{self._count}-{secrets.token_hex(4)}"
+        self._workers[worker_id] = _Worker(worker_id, attempt)
+        thread = threading.Thread(target=self._wait_for, args=(worker_id,), name=f"penstock-{worker_id}", daemon=True)
+        self._threads[worker_id] = thread
+        thread.start()
+
+    def _wait_for(self, worker_id: str) -> None:
+        outcome, detail = entry.FAILED, ""
+        try:
+            self._spark.ship_package()
+            settings = self._make_settings(worker_id)
+            description = f"Penstock job {self._job_name}: {worker_id}"
+            rows = self._spark.run_task(make_entry(settings), self._tag(worker_id), description)
+            outcome, detail = rows[0] if rows else (entry.FAILED, "")
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
+            detail = short_reason(error)
+        self._ended.append((worker_id, outcome, detail))
+        self._wake()
+
+    def _interrupt(self, worker_id: str) -> None:
+        try:
+            self._spark.interrupt(self._tag(worker_id))
+        except Exception as error:  # noqa: BLE001 - Spark may be gone, and the worker with it
+            _log.debug("worker %s could not be interrupted: %s", worker_id, short_reason(error))
+
+    def _tag(self, worker_id: str) -> str:
+        return f"penstock-{self._job_id}-{worker_id}"

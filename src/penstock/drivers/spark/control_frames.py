@@ -1,0 +1,26 @@
+"""What the endpoints of master and workers agree on beside the messages: identities, and the master's pong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.wire.messages import VERSION
+
+#: A worker has two connections to the master; the identity of each is one of these bytes and the worker's id.
+CONTROL_ROLE: Final = b"C"
+HEARTBEAT_ROLE: Final = b"H"
+#: The master's answer to a heartbeat.
+PONG: Final = VERSION.to_bytes(1, "big") + b"pong"
+WORKER_ID_BYTES_MAX: Final = 200
+
+
+def identity(role: bytes, worker_id: str) -> bytes:
+    """The routing id of a worker's connection.
+
+    Raises:
+        ValueError: if the worker's id is empty or too long.
+    """
+    encoded = worker_id.encode()
+    if not 0 < len(encoded) <= WORKER_ID_BYTES_MAX:
+        raise ValueError(f"a worker's id must have 1 to {WORKER_ID_BYTES_MAX} bytes: {worker_id!r}")
+    return role + encoded

@@ -1,0 +1,102 @@
+"""Connections from one worker to its peers, over which all channels between the two run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+import zmq
+
+from penstock.common.errors import ProtocolError
+from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.sockets import Context, LinkMonitor, make_client
+from penstock.wire.payload import Frame
+from penstock.wire.streams import StreamSender
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 60.0
+_NOBLOCK = int(zmq.NOBLOCK)  # plain ints: an enum's operators take longer than sending
+_NOBLOCK_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
+
+
+class DataLink:
+    """One connection to one peer, until it breaks: then what is sent goes nowhere."""
+
+    def __init__(
+        self, context: Context, keys: WorkerKeys, max_frame_bytes: int, worker_id: str, peer: str, address: str
+    ) -> None:
+        if not address.startswith("tcp://"):
+            raise ProtocolError(f"the data address of worker {peer!r} is no tcp address: {address!r}")
+        self.peer = peer
+        self.address = address
+        self.stream = StreamSender(int.from_bytes(os.urandom(8), "big") >> 1, worker_id, peer)
+        self._socket = context.socket(zmq.PUSH)
+        make_client(self._socket, keys, keys.worker_public, max_frame_bytes)
+        self._monitor = LinkMonitor(context, self._socket, CONNECT_TIMEOUT_S)
+        self._closed = False
+        self._socket.connect(address)
+        self.send([self.stream.hello()])
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """Hand frames to ZeroMQ's own thread; never blocks."""
+        if not self._closed:
+            # Again: the connection is gone, as the monitor will tell.
+            with contextlib.suppress(zmq.Again):
+                for frame in frames[:-1]:
+                    self._socket.send(frame, _NOBLOCK_MORE)
+                self._socket.send(frames[-1], _NOBLOCK)
+
+    def check(self) -> str | None:
+        """Why the link has broken, told once; it is closed then."""
+        if self._closed or (reason := self._monitor.broken()) is None:
+            return None
+        self.close()
+        return reason
+
+    def close(self) -> None:
+        """Drop what was not sent yet."""
+        if not self._closed:
+            self._closed = True
+            self._monitor.close()
+            self._socket.close(linger=0)
+
+
+class DataLinks:
+    """A worker's links by the id of the peer."""
+
+    def __init__(self, context: Context, keys: WorkerKeys, max_frame_bytes: int, worker_id: str) -> None:
+        self._context = context
+        self._keys = keys
+        self._max_frame_bytes = max_frame_bytes
+        self._worker_id = worker_id
+        self._links: dict[str, DataLink] = {}
+
+    def connect(self, peers: Mapping[str, str]) -> None:
+        """Have a link to each of these peers (id to address), and to no other."""
+        for peer, link in list(self._links.items()):
+            if peers.get(peer) != link.address:
+                del self._links[peer]
+                link.close()
+        for peer, address in peers.items():
+            if peer not in self._links:
+                self._links[peer] = DataLink(
+                    self._context, self._keys, self._max_frame_bytes, self._worker_id, peer, address
+                )
+
+    def to(self, worker_id: str) -> DataLink | None:
+        """The link to a peer; None, and a line in the log, when it was never named or is named no more."""
+        link = self._links.get(worker_id)
+        if link is None:
+            logger.info("what is meant for worker %r is dropped: it is not among the peers", worker_id)
+        return link
+
+    def check(self) -> list[tuple[str, str]]:
+        """Links that broke since the last look: peer and reason."""
+        return [(link.peer, reason) for link in self._links.values() if (reason := link.check()) is not None]
+
+    def close(self) -> None:
+        """Close all links."""
+        self.connect({})

@@ -1,0 +1,146 @@
+"""The few things Penstock asks of a Spark session, alike for a classic one and one over Spark Connect."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import socket
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import penstock
+from penstock.common.errors import shorten
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+OUTCOME_SCHEMA = "outcome string, detail string"
+PROCESS_DIED = "its Python process died"
+
+Entry = Callable[[Iterator["pyarrow.RecordBatch"]], Iterator["pyarrow.RecordBatch"]]
+
+
+class SparkHandle:
+    """A running Spark session.
+
+    Attributes:
+        session: the session itself.
+        master: the Spark master's address.
+        is_local: whether all of Spark runs on this machine.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._connect = "connect" in type(session).__module__
+        self.master = "connect" if self._connect else str(session.sparkContext.master)
+        self.is_local = self.master.startswith("local")
+        self._ship_lock = threading.Lock()
+        self._shipped = False
+
+    def master_hosts(self) -> tuple[str, str]:
+        """The address for the job master to listen on, and the one by which workers reach it."""
+        if self.is_local:
+            return LOOPBACK, LOOPBACK
+        if self._connect:
+            host = socket.gethostbyname(socket.gethostname())
+            return host, host
+        conf = self.session.sparkContext.getConf()
+        host = conf.get("spark.driver.host") or socket.gethostbyname(socket.gethostname())
+        return conf.get("spark.driver.bindAddress") or host, host
+
+    def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]:
+        """Runs `entry` as a Spark job of one task; returns its rows when it has ended.
+
+        Args:
+            entry: a function from and to Arrow batches of `OUTCOME_SCHEMA`.
+            tag: by which `interrupt` finds the job.
+            description: for Spark's own pages.
+
+        Raises:
+            Exception: whatever Spark raises; `short_reason` has words for it.
+        """
+        if self._connect:
+            self.session.addTag(tag)
+        else:
+            self.session.sparkContext.setJobGroup(tag, description, interruptOnCancel=True)
+        frame = self.session.range(0, 1, 1, 1)
+        return [(row[0], row[1]) for row in frame.mapInArrow(entry, OUTCOME_SCHEMA).collect()]
+
+    def interrupt(self, tag: str) -> None:
+        """Ends the Spark job with this tag, its process included; nothing happens when there is none."""
+        if self._connect:
+            self.session.interruptTag(tag)
+        else:
+            self.session.sparkContext.cancelJobGroup(tag)
+
+    def ship_package(self) -> None:
+        """Sends this version of Penstock to Spark's machines, once; on a local master it is there already."""
+        with self._ship_lock:
+            if self._shipped or self.is_local:
+                return
+            archive = package_archive()
+            folder = Path(tempfile.mkdtemp(prefix="penstock-"))
+            path = folder / f"penstock-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
+            path.write_bytes(archive)
+            add: Any = getattr(self.session, "addArtifacts", None)
+            if add is not None:
+                add(str(path), pyfile=True)
+            else:
+                self.session.sparkContext.addPyFile(str(path))
+            self._shipped = True
+
+
+def package_archive() -> bytes:
+    """Penstock's source as a zip; the same source gives the same bytes."""
+    root = Path(os.path.dirname(penstock.__file__))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = str(path.relative_to(root.parent))
+                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), path.read_bytes())
+    return buffer.getvalue()
+
+
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
+
+
+def short_reason(error: BaseException) -> str:
+    """Why Spark failed, in one line for a human: no stack, no Java."""
+    text = str(error)
+    kind = type(error).__name__
+    if "Python worker exited unexpectedly" in text or "Python worker failed to connect" in text:
+        return PROCESS_DIED
+    if "SPARK_JOB_CANCELLED" in text or "OPERATION_CANCELED" in text or re.search(r"[Jj]ob \d+ cancelled", text):
+        return "its Spark job was cancelled"
+    if "SparkContext was shut down" in text or "stopped SparkContext" in text:
+        return "Spark was stopped"
+    if kind in ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"):
+        return "Spark's JVM is gone"
+    if kind == "PythonException" or "PythonException" in text:
+        found: list[str] = _PYTHON_ERROR.findall(text.split("Traceback (most recent call last):")[-1])
+        if found:
+            return shorten(found[-1].strip())
+    if "JAVA_GATEWAY_EXITED" in text:
+        return "its JVM ended at once; what it said stands above"
+    if lost := re.search(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\) Reason: ([^\n]*)", text):
+        return shorten(f"its Spark executor {lost[1]} was lost: {lost[2]}")
+    return shorten(_first_words(text) or kind)
+
+
+def _first_words(text: str) -> str:
+    """The first line with something to say, without the names of Java's exceptions before it."""
+    for line in text.splitlines():
+        words = re.sub(r"^.*most recent failure: .*?\(TID \d+\)(?: \([^)]*\))?: ", "", line.strip())
+        words = re.sub(r"^(?::\s*)?(?:(?:[a-z]\w*\.)+[A-Z][\w$]*(?:: |$))+", "", words).strip()
+        if words and not words.startswith(("An error occurred while calling", "at ")):
+            return words
+    return ""

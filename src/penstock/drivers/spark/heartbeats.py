@@ -1,0 +1,100 @@
+"""A worker's heartbeats to the master: a thread with a connection of its own, so that no work can hold them back."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import zmq
+
+from penstock.core.protocol import Heartbeat
+from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
+from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.sockets import Context, Waker, make_client
+from penstock.wire.messages import MessageCodec
+
+UNSENT_HEARTBEATS_MAX = 4
+
+
+class HeartbeatSender:
+    """Sends a heartbeat every `interval_ms` until closed, and remembers when the master answered last."""
+
+    def __init__(
+        self, context: Context, keys: WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int
+    ) -> None:
+        self._context = context
+        self._keys = keys
+        self._worker_id = worker_id
+        self._master_address = master_address
+        self._max_frame_bytes = max_frame_bytes
+        self._waker = Waker()
+        self._stop = False
+        self._thread: threading.Thread | None = None
+        self._interval_ms = 0
+        self._heard_at = time.monotonic()
+
+    @property
+    def silence_ms(self) -> int:
+        """For how long the master has not been heard."""
+        return int((time.monotonic() - self._heard_at) * 1000)
+
+    def heard(self) -> None:
+        """The master was heard just now; any thread may say so."""
+        self._heard_at = time.monotonic()
+
+    def start(self, interval_ms: int) -> None:
+        """Begin.
+
+        Raises:
+            ValueError: if the interval is not positive.
+            RuntimeError: if it had begun already.
+        """
+        if interval_ms <= 0:
+            raise ValueError(f"the heartbeat interval must be positive, not {interval_ms} ms")
+        if self._thread is not None:
+            raise RuntimeError("heartbeats were started twice")
+        self._interval_ms = interval_ms
+        self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait for the thread to end."""
+        self._stop = True
+        self._waker.wake()
+        if self._thread is not None:
+            self._thread.join()
+        self._waker.close()
+
+    def _run(self) -> None:
+        dealer = self._context.socket(zmq.DEALER)
+        try:
+            dealer.setsockopt(zmq.ROUTING_ID, identity(HEARTBEAT_ROLE, self._worker_id))
+            make_client(dealer, self._keys, self._keys.master_public, self._max_frame_bytes)
+            dealer.setsockopt(zmq.SNDHWM, UNSENT_HEARTBEATS_MAX)
+            dealer.connect(self._master_address)
+            self._beat(dealer)
+        finally:
+            dealer.close(linger=0)
+
+    def _beat(self, dealer: zmq.Socket[bytes]) -> None:
+        codec: MessageCodec[Heartbeat] = MessageCodec(Heartbeat, self._max_frame_bytes)
+        heartbeat = codec.encode(Heartbeat(self._worker_id), 0)
+        poller = zmq.Poller()
+        poller.register(dealer, zmq.POLLIN)
+        poller.register(self._waker, zmq.POLLIN)
+        due = time.monotonic()
+        while not self._stop:
+            now = time.monotonic()
+            if now >= due:
+                due = now + self._interval_ms / 1000
+                # A master that takes none is noticed by its silence.
+                with contextlib.suppress(zmq.Again):
+                    dealer.send(heartbeat, zmq.NOBLOCK)
+            poller.poll(int(max(0.0, due - now) * 1000) + 1)
+            self._take_answers(dealer)
+
+    def _take_answers(self, dealer: zmq.Socket[bytes]) -> None:
+        with contextlib.suppress(zmq.Again):
+            while dealer.recv_multipart(zmq.NOBLOCK) == [PONG]:
+                self.heard()

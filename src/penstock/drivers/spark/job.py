@@ -1,0 +1,129 @@
+"""Starts jobs on Spark; the one door into this driver."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import weakref
+from typing import TYPE_CHECKING
+
+from penstock.common import options
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.configuration import Configuration
+from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.core.job.job_master import JobMaster
+from penstock.drivers.spark.clock import SystemClock
+from penstock.drivers.spark.executor_factory import TaskExecutorFactory
+from penstock.drivers.spark.job_client import SparkJobClient
+from penstock.drivers.spark.job_thread import JobThread, MasterServices
+from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.storage.file_store import FileCheckpointStore
+
+if TYPE_CHECKING:
+    from penstock.core.job.job_graph import JobGraph
+    from penstock.core.ports import JobListener
+
+_running: weakref.WeakSet[SparkJobClient] = weakref.WeakSet()
+
+
+def submit(
+    job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
+) -> SparkJobClient:
+    """Starts a job on the active Spark session, or on one that Penstock starts.
+
+    Args:
+        job_graph: what to run.
+        configuration: its settings; those under `spark.` are for a session that is started.
+        listener: is told what happens, in the job master's thread.
+        job_id: the job's identity; None for a new one.
+
+    Raises:
+        PenstockError: if Spark cannot be started.
+    """
+    job = _SparkJob(job_graph, configuration, listener, job_id or JobID.generate())
+    client = job.start()
+    _running.add(client)
+    # Last registered, first called: before the session is stopped.
+    atexit.unregister(end_all)
+    atexit.register(end_all)
+    return client
+
+
+def end_all() -> None:
+    """Ends all jobs of this process that still run; also done when the interpreter ends."""
+    for client in list(_running):
+        if not client.get_job_execution_result().done():
+            client.end()
+
+
+class _SparkJob:
+    """One job, from its session to its outcome."""
+
+    def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID) -> None:
+        self._job_graph = job_graph
+        self._configuration = configuration
+        self._listener = listener
+        self._job_id = job_id
+        self._master: JobMaster | None = None
+        self._clock = SystemClock()
+        self._started_ms = self._clock.now_ms()
+        self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+
+    def start(self) -> SparkJobClient:
+        """Takes a session and starts the job's thread."""
+        slots = self._job_graph.slots_required
+        spark = obtain_spark(self._configuration.to_dict(), slots)
+        give_back = functools.partial(hand_back, spark, slots)
+        try:
+            thread = JobThread(
+                spark,
+                str(self._job_id),
+                self._job_graph.name,
+                self._configuration,
+                self._make_master,
+                TaskExecutorFactory(*self._storage()),
+                functools.partial(self._on_end, give_back),
+            )
+        except BaseException:
+            give_back()
+            raise
+        client = SparkJobClient(self._job_id, thread, self._status, self._result)
+        thread.start()
+        return client
+
+    def _storage(self) -> tuple[str | None, str, int]:
+        read = self._configuration.read
+        return read(options.CHECKPOINTING_DIR), str(self._job_id), read(options.CHECKPOINTING_INLINE_BYTES)
+
+    def _make_master(self, services: MasterServices) -> JobMaster:
+        self._master = JobMaster(
+            self._job_graph,
+            str(self._job_id),
+            self._configuration,
+            clock=services.clock,
+            cluster=services.cluster,
+            background=services.background,
+            store=FileCheckpointStore(*self._storage()),
+            listener=self._listener,
+        )
+        return self._master
+
+    def _status(self) -> JobStatus:
+        return JobStatus.INITIALIZING if self._master is None else self._master.status
+
+    def _on_end(self, give_back: functools.partial[None], broke: PenstockError | None) -> None:
+        give_back()
+        name, status = self._job_graph.name, self._status()
+        failure = self._master.failure if self._master is not None else None
+        if broke is not None:
+            self._result.complete_exceptionally(broke)
+        elif status is JobStatus.FINISHED:
+            runtime_ms = self._clock.now_ms() - self._started_ms
+            self._result.complete(JobExecutionResult(self._job_id, runtime_ms))
+        elif status is JobStatus.FAILED:
+            self._result.complete_exceptionally(failure or JobExecutionError(name, "for no known reason"))
+        else:
+            self._result.complete_exceptionally(JobExecutionError(name, "it was cancelled"))

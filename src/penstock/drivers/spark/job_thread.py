@@ -1,0 +1,213 @@
+"""The thread in which a job's master lives, from start to the last trace.
+
+The job master and all it touches belong to this one thread. Others reach it in one way: they leave a call for its next
+turn and wake it. When the master is done, or broke, the thread ends the workers and frees everything before it says so:
+who has waited for a job finds nothing of it left.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.common.errors import PenstockError
+from penstock.core.ports import Background, Clock, Cluster
+from penstock.core.protocol import RegisterWorker, ToMaster
+from penstock.drivers.spark.background import ThreadBackground
+from penstock.drivers.spark.clock import SystemClock
+from penstock.drivers.spark.cluster import SparkCluster
+from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
+from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.master_endpoint import MasterEndpoint
+
+_log = logging.getLogger("penstock.spark")
+
+BACKGROUND_THREADS: Final = 2
+WAIT_MS_MAX: Final = 1_000
+#: How long the workers of a job that is over may take to go: their grace, an interrupt, and Spark's own 2 s before it
+#: kills a Python process.
+CLEAN_UP_MS_MAX: Final = 10_000
+
+
+class Master(Protocol):
+    """What the thread drives: `core.job.job_master.JobMaster`."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def on_message(self, message: ToMaster) -> None: ...
+
+    def on_time(self) -> None: ...
+
+    def next_deadline(self) -> int | None: ...
+
+    def cancel(self) -> None: ...
+
+
+T = TypeVar("T")
+MasterT = TypeVar("MasterT", bound=Master)
+
+
+@dataclass(frozen=True)
+class MasterServices:
+    """The world, as the job master gets it."""
+
+    clock: Clock
+    cluster: Cluster
+    background: Background
+
+
+class JobThread(Generic[MasterT]):
+    """Runs one job on a Spark session.
+
+    Args:
+        spark: the session.
+        job_id: the job.
+        job_name: for Spark's own pages.
+        configuration: the job's settings.
+        make_master: builds the job master; called in the thread.
+        make_executor: builds a worker's executor; pickled, called in the worker.
+        on_end: called in the thread at its very end, with what broke the job master, if anything did.
+    """
+
+    def __init__(
+        self,
+        spark: SparkHandle,
+        job_id: str,
+        job_name: str,
+        configuration: Configuration,
+        make_master: Callable[[MasterServices], MasterT],
+        make_executor: Callable[[WorkerServices], Executor],
+        on_end: Callable[[PenstockError | None], None],
+    ) -> None:
+        self._make_master = make_master
+        self._on_end = on_end
+        self._clock = SystemClock()
+        self._questions: deque[tuple[Future[Any], Callable[[MasterT], Any]]] = deque()
+        self._over = False
+        self._abandoned = False
+        frame_bytes_max = configuration.read(options.NETWORK_FRAME_BYTES_MAX)
+        heartbeat_interval_ms = configuration.read(options.HEARTBEAT_INTERVAL_MS)
+        heartbeat_timeout_ms = configuration.read(options.HEARTBEAT_TIMEOUT_MS)
+        keys = JobKeys.generate()
+        bind_host, advertise_host = spark.master_hosts()
+        endpoint = self._endpoint = MasterEndpoint(keys, bind_host, advertise_host, frame_bytes_max)
+
+        def worker_settings(worker_id: str) -> WorkerSettings:
+            return WorkerSettings(
+                worker_id=worker_id,
+                keys=keys.for_worker(),
+                master_address=endpoint.address,
+                is_local=spark.is_local,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+                heartbeat_timeout_ms=heartbeat_timeout_ms,
+                frame_bytes_max=frame_bytes_max,
+                make_executor=make_executor,
+            )
+
+        self._cluster = SparkCluster(
+            spark, job_id, job_name, worker_settings, endpoint.send, endpoint.wake, self._clock
+        )
+        self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def ask(self, question: Callable[[MasterT], T]) -> Future[T]:
+        """Calls with the job master in its next turn; cancelled when the job is over by then. Any thread may."""
+        future: Future[T] = Future()
+        self._questions.append((future, question))
+        self._endpoint.wake()
+        if self._over:
+            self._refuse_questions()
+        return future
+
+    def abandon(self) -> None:
+        """Ends the workers without waiting for the job master. Any thread may."""
+        self._abandoned = True
+        self._endpoint.wake()
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """Waits for the end; True when it has come."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        failure: PenstockError | None = None
+        background = ThreadBackground("penstock-job-background", BACKGROUND_THREADS, self._endpoint.wake)
+        try:
+            master = self._make_master(MasterServices(self._clock, self._cluster, background))
+            master.start()
+            while not master.is_done and not self._abandoned:
+                self._turn(master, background)
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the job, and its workers with it
+            _log.debug("the job master broke", exc_info=True)
+            failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
+        try:
+            self._clean_up(background)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the job must hear of its end all the same
+            _log.warning("the job left something behind: %r", error, exc_info=True)
+        self._over = True
+        self._refuse_questions()
+        self._on_end(failure)
+
+    def _refuse_questions(self) -> None:
+        while self._questions:
+            future, _ = self._questions.popleft()
+            future.cancel()
+
+    def _answer_questions(self, master: MasterT) -> None:
+        while self._questions:
+            future, question = self._questions.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(question(master))
+                except Exception as error:  # noqa: BLE001 - goes to who asked
+                    future.set_exception(error)
+
+    def _turn(self, master: MasterT, background: ThreadBackground) -> None:
+        for worker_id, message in self._endpoint.receive(self._wait_ms(master)):
+            if isinstance(message, RegisterWorker):
+                self._cluster.on_registered(worker_id)
+            if self._cluster.is_live(worker_id):
+                master.on_message(message)
+        for ended in self._cluster.collect():
+            master.on_message(ended)
+        background.deliver()
+        self._answer_questions(master)
+        self._cluster.on_time()
+        deadline = master.next_deadline()
+        if deadline is not None and deadline <= self._clock.now_ms():
+            master.on_time()
+
+    def _wait_ms(self, master: MasterT) -> int:
+        deadlines = [d for d in (master.next_deadline(), self._cluster.next_deadline()) if d is not None]
+        if not deadlines:
+            return WAIT_MS_MAX
+        return max(0, min(WAIT_MS_MAX, min(deadlines) - self._clock.now_ms()))
+
+    def _clean_up(self, background: ThreadBackground) -> None:
+        cluster, endpoint, clock = self._cluster, self._endpoint, self._clock
+        cluster.release_all()
+        end_ms = clock.now_ms() + CLEAN_UP_MS_MAX
+        while cluster.worker_count and clock.now_ms() < end_ms:
+            for worker_id, message in endpoint.receive(100):
+                if isinstance(message, RegisterWorker):
+                    cluster.on_registered(worker_id)
+            cluster.collect()
+            cluster.on_time()
+        if cluster.worker_count:
+            _log.warning("%d workers did not end within %d s", cluster.worker_count, CLEAN_UP_MS_MAX // 1000)
+        background.close(finish=True)  # such as the removal of checkpoints that nobody needs any more
+        endpoint.close()

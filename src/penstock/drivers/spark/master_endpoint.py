@@ -1,0 +1,163 @@
+"""The job master's port: control messages from and to all workers of one job.
+
+Only peers with the job's worker key get this far, and even so nothing of what they say is unpickled here. A worker's
+messages are numbered; when one is missing, or the connection of a worker was taken over, the worker is not heard any
+more, its heartbeats included, so that it counts as lost and ends itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import zmq
+
+from penstock.common.errors import ProtocolError, shorten
+from penstock.core.protocol import FromWorker, Heartbeat, RegisterWorker, ToWorker
+from penstock.drivers.spark.authentication import KeyAuthenticator
+from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, PONG, identity
+from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, RefusalMonitor, Waker, bind_server
+from penstock.wire.messages import MessageCodec
+
+logger = logging.getLogger(__name__)
+
+#: Messages that one `receive` takes at most.
+MESSAGES_PER_RECEIVE: Final = 1_000
+#: Peers whose rejection is remembered, so that each is logged once only.
+PEERS_LOGGED_MAX: Final = 1_000
+#: Workers that one job may have had in all.
+WORKERS_MAX: Final = 1_000_000
+_FRAMES: Final = 2  # the peer's identity, which ZeroMQ puts there, and the message
+
+
+class MasterEndpoint:
+    """A ROUTER socket that admits the workers of one job.
+
+    `receive`, `send` and `close` belong to one thread, the owner's; `wake` to any.
+
+    Args:
+        keys: the job's keys.
+        bind_host: the interface to listen on, as a host name or number.
+        advertise_host: the host under which workers reach it.
+        max_frame_bytes: no message is longer.
+    """
+
+    address: str
+
+    def __init__(self, keys: JobKeys, bind_host: str, advertise_host: str, max_frame_bytes: int) -> None:
+        self._from_worker: MessageCodec[FromWorker] = MessageCodec(FromWorker, max_frame_bytes)
+        self._to_worker: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes)
+        self._context = zmq.Context()
+        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
+        self._router = self._context.socket(zmq.ROUTER)
+        self._refusals = RefusalMonitor(self._context, self._router)
+        self.address = bind_server(
+            self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, max_frame_bytes
+        )
+        self._waker = Waker()
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._poller.register(self._waker.fileno(), zmq.POLLIN)
+        self._received: dict[str, int] = {}  # messages so far, by worker
+        self._sent: dict[str, int] = {}
+        self._unheard: set[str] = set()
+        self._logged: set[bytes] = set()
+        self._closed = False
+        self.rejected_messages = 0
+
+    @property
+    def refused_connections(self) -> int:
+        """Connections so far that failed to authenticate. Owner thread only."""
+        return self._refusals.refused()
+
+    def receive(self, timeout_ms: int) -> list[tuple[str, FromWorker]]:
+        """Messages with their workers' ids; waits at most so long for the first, and then takes what is there."""
+        ready = self._poller.poll(timeout_ms)
+        self._waker.clear()
+        received: list[tuple[str, FromWorker]] = []
+        for _ in range(MESSAGES_PER_RECEIVE if ready else 0):
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            try:
+                self._accept(frames, received)
+            except ProtocolError as error:
+                self._reject(frames[0], error)
+        return received
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        """Send to a worker, first-in first-out; to one that is not connected, nothing happens."""
+        if self._closed or worker_id not in self._received:
+            return
+        sequence = self._sent.get(worker_id, 0)
+        frame = self._to_worker.encode(message, sequence)
+        self._sent[worker_id] = sequence + 1
+        self._send(identity(CONTROL_ROLE, worker_id), frame)
+
+    def wake(self) -> None:
+        """Make `receive` return early; any thread may."""
+        self._waker.wake()
+
+    def close(self) -> None:
+        """Give the last messages a moment to leave, and free everything."""
+        if self._closed:
+            return
+        self._closed = True
+        self._refusals.close()
+        self._router.close(linger=LAST_WORDS_LINGER_MS)
+        self._authenticator.close()
+        self._waker.close()
+        self._context.term()
+
+    def _accept(self, frames: list[bytes], received: list[tuple[str, FromWorker]]) -> None:
+        if len(frames) != _FRAMES:
+            raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
+        peer, frame = frames
+        role, worker_id = _parse_identity(peer)
+        sequence, message = self._from_worker.decode(frame)
+        if isinstance(message, Heartbeat | RegisterWorker) and message.worker_id != worker_id:
+            raise ProtocolError(f"it claims to be worker {shorten(message.worker_id)!r}")
+        if worker_id in self._unheard:
+            raise ProtocolError("an earlier message of it was lost")
+        if role == HEARTBEAT_ROLE:
+            if not isinstance(message, Heartbeat):
+                raise ProtocolError(f"a {type(message).__name__} came on a connection for heartbeats")
+            self._send(peer, PONG)
+        else:
+            self._count(worker_id, sequence)
+        received.append((worker_id, message))
+
+    def _count(self, worker_id: str, sequence: int) -> None:
+        """Hold a worker to its numbering: without a gap, from zero."""
+        expected = self._received.get(worker_id, 0)
+        if sequence != expected:
+            self._unheard.add(worker_id)
+            raise ProtocolError(f"message {sequence} came where {expected} was due; it is not heard any more")
+        if not expected and len(self._received) >= WORKERS_MAX:
+            raise ProtocolError(f"more than {WORKERS_MAX} workers")
+        self._received[worker_id] = expected + 1
+
+    def _send(self, peer: bytes, frame: bytes) -> None:
+        try:
+            self._router.send_multipart([peer, frame], zmq.NOBLOCK)
+        except zmq.Again:
+            logger.warning("a message to worker %r was dropped: it takes none", peer[1:].decode(errors="replace"))
+
+    def _reject(self, peer: bytes, error: ProtocolError) -> None:
+        self.rejected_messages += 1
+        if peer not in self._logged and len(self._logged) < PEERS_LOGGED_MAX:
+            self._logged.add(peer)
+            logger.warning("rejected a message of peer %s (logged once a peer): %s", shorten(repr(peer)), error)
+
+
+def _parse_identity(peer: bytes) -> tuple[bytes, str]:
+    role, name = peer[:1], peer[1:]
+    try:
+        worker_id = name.decode()
+    except UnicodeDecodeError:
+        worker_id = ""
+    if role not in (CONTROL_ROLE, HEARTBEAT_ROLE) or not worker_id:
+        raise ProtocolError("its identity is no worker's")
+    return role, worker_id

@@ -1,0 +1,115 @@
+"""Between a worker's endpoint and its executor: passes on what comes, and turns broken connections into failed tasks.
+
+The executor knows nothing of connections. When one breaks, the tasks with channels to the peer have lost records or
+will miss some. Such a task is cancelled here, and when it has ended, the job master hears that it failed: not before,
+because it may then start the next attempt, and two attempts never run at once.
+
+Most connections break because the process at the other end has died. The job master learns that from Spark within a
+moment, and a better reason with it, so a broken connection is given that moment. Nothing wrong can come of it: a channel
+with a gap delivers nothing more, hence no barrier, hence no checkpoint completes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from penstock.core.ports import Clock, MasterGateway
+from penstock.core.protocol import (
+    CancelTask,
+    ChannelId,
+    DeployTask,
+    ExecutionId,
+    Failure,
+    TaskStateChanged,
+    ToMaster,
+    ToWorker,
+)
+from penstock.core.records import Buffer
+from penstock.drivers.spark.entry import Executor
+
+#: How long a broken connection is borne, so that the loss of the worker behind it can be told first.
+PATIENCE_MS: Final = 1_000
+
+
+class FailingGateway:
+    """The executor's way to the job master, on which a task that was cancelled for a failure reports that failure."""
+
+    def __init__(self, master: MasterGateway) -> None:
+        self._master = master
+        self._failures: dict[ExecutionId, Failure] = {}
+
+    def send(self, message: ToMaster) -> None:
+        if isinstance(message, TaskStateChanged) and message.execution in self._failures:
+            failure = self._failures[message.execution]
+            if message.state == "CANCELED":
+                message = msgspec.structs.replace(message, state="FAILED", failure=failure)
+        self._master.send(message)
+
+    def fail(self, execution: ExecutionId, failure: Failure) -> None:
+        """The task is being cancelled because of this; the first failure counts."""
+        self._failures.setdefault(execution, failure)
+
+
+class WorkerReceiver:
+    """Implements the endpoint's `Receiver`.
+
+    Attributes:
+        master_lost: why the connection to the job master is of no use any more; None while it is.
+    """
+
+    def __init__(self, executor: Executor, gateway: FailingGateway, clock: Clock) -> None:
+        self._clock = clock
+        self._lost_peers: deque[tuple[int, str, str]] = deque()
+        self._executor = executor
+        self._gateway = gateway
+        self._peers: dict[ExecutionId, frozenset[str]] = {}
+        self.master_lost: str | None = None
+
+    def on_message(self, message: ToWorker) -> None:
+        if isinstance(message, DeployTask):
+            self._forget_ended()
+            self._peers[message.execution] = _peers_of(message)
+        self._executor.on_message(message)
+
+    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
+        self._executor.on_buffer(channel, buffer)
+
+    def on_credit(self, channel: ChannelId, credit: int) -> None:
+        self._executor.on_credit(channel, credit)
+
+    def on_peer_lost(self, worker_id: str, reason: str) -> None:
+        self._lost_peers.append((self._clock.now_ms() + PATIENCE_MS, worker_id, reason))
+
+    def on_time(self) -> None:
+        """Call every now and then: fails the tasks whose peers have been lost for long enough."""
+        while self._lost_peers and self._lost_peers[0][0] <= self._clock.now_ms():
+            _, worker_id, reason = self._lost_peers.popleft()
+            failure = Failure(f"the connection to {worker_id} was lost: {reason}")
+            self._fail(failure, [execution for execution, peers in self._peers.items() if worker_id in peers])
+
+    def on_master_lost(self, reason: str) -> None:
+        self.master_lost = reason
+
+    def on_unreadable_records(self, failure: Failure) -> None:
+        """Records came that cannot be unpickled here; which task they were for is not known any more."""
+        self._fail(failure, list(self._peers))
+
+    def _fail(self, failure: Failure, executions: list[ExecutionId]) -> None:
+        self._forget_ended()
+        for execution in executions:
+            if execution in self._peers:
+                self._gateway.fail(execution, failure)
+                self._executor.on_message(CancelTask(execution))
+
+    def _forget_ended(self) -> None:
+        hosted = {task.execution for task in self._executor.tasks}
+        self._peers = {execution: peers for execution, peers in self._peers.items() if execution in hosted}
+
+
+def _peers_of(deployment: DeployTask) -> frozenset[str]:
+    producers = (worker for edge in deployment.inputs for _, worker in edge.producers)
+    consumers = (worker for edge in deployment.outputs for _, worker in edge.consumers)
+    return frozenset(producers) | frozenset(consumers)

@@ -1,0 +1,230 @@
+"""Where a job's Spark session comes from: the program's own, or one that Penstock starts and ends.
+
+An adopted session is never stopped nor reconfigured. Penstock's own serves all jobs of the program, one after another
+or side by side. On a local master its number of threads has nothing to do with the machine's cores: a worker that waits
+for data takes no core, so a job of parallelism 4 runs on two cores, if slowly, and Spark has threads to spare for the
+program's own queries.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.common.errors import ConfigurationError, PenstockError
+from penstock.drivers.spark.handle import SparkHandle, short_reason
+from penstock.drivers.spark.java import find_java
+from penstock.drivers.spark.quiet import chatter_filtered, quiet_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("penstock.spark")
+
+#: Threads of a local master beyond what the first job takes: for more jobs beside it, and for Spark's own work.
+SPARE_THREADS = 32
+
+
+class _OwnSession:
+    """The session that Penstock started."""
+
+    def __init__(self, handle: SparkHandle, settings: Mapping[str, str], threads: int | None) -> None:
+        self.handle = handle
+        self.settings = settings
+        self.threads = threads
+        self.slots_taken = 0
+
+
+_lock = threading.RLock()
+_own: _OwnSession | None = None
+_adopted: dict[int, SparkHandle] = {}
+
+
+def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
+    """A Spark session for a job that takes `slots` workers; hand it back with `hand_back`.
+
+    Args:
+        settings: the job's settings; those under `spark.` go to a session that is started.
+        slots: how many Spark tasks the job runs at once.
+
+    Raises:
+        PenstockError: if Spark cannot be started, with the reason.
+    """
+    wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    with _lock:
+        active = _active_session()
+        if active is not None and not (_own is not None and _own.handle.session is active):
+            return _adopt(active, wanted)
+        own = _fitting_own_session(wanted, slots, usable=active is not None) or _start(wanted, slots)
+        own.slots_taken += slots
+        return own.handle
+
+
+def hand_back(handle: SparkHandle, slots: int) -> None:
+    """The job that took the session has ended."""
+    with _lock:
+        if _own is not None and _own.handle is handle:
+            _own.slots_taken -= slots
+
+
+def stop_spark() -> None:
+    """Stops the session that Penstock started, if any; also done when the interpreter ends."""
+    global _own
+    with _lock:
+        own, _own = _own, None
+        if own is not None:
+            # Spark may have died before us, in which case this is what we wanted.
+            with contextlib.suppress(Exception):
+                own.handle.session.stop()
+
+
+def _active_session() -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None and getattr(SparkContext, "_active_spark_context", None) is not None:
+        # "Active" is a notion of one thread; another thread, or a bare SparkContext, has Spark running all the same.
+        session = SparkSession.builder.getOrCreate()
+    return session
+
+
+def _adopt(session: SparkSession, wanted: Mapping[str, str]) -> SparkHandle:
+    handle = _adopted.get(id(session))
+    if handle is None or handle.session is not session:
+        _adopted.clear()
+        handle = _adopted[id(session)] = SparkHandle(session)
+    master = wanted.get("spark.master")
+    if master is not None and master != handle.master:
+        _log.warning("the active Spark session runs on %s, so spark.master = %s is not used", handle.master, master)
+    return handle
+
+
+def _fitting_own_session(wanted: Mapping[str, str], slots: int, usable: bool) -> _OwnSession | None:
+    """The session that runs already, if it serves; if it does not and nobody uses it, it is stopped."""
+    if _own is None:
+        return None
+    if not usable:  # the program stopped it
+        stop_spark()
+        return None
+    same = dict(wanted) == dict(_own.settings)
+    enough = _own.threads is None or slots + 1 <= _own.threads - _own.slots_taken
+    if same and enough:
+        return _own
+    if _own.slots_taken == 0:
+        stop_spark()
+        return None
+    if not same:
+        changed = {key for key, _ in set(wanted.items()) ^ set(_own.settings.items())}
+        raise ConfigurationError(f"a job runs on a Spark session with other settings: {', '.join(sorted(changed))}")
+    return _own
+
+
+def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
+    global _own
+    settings, threads = session_settings(wanted, slots, os.environ)
+    variables = dict(_interpreter(settings, os.environ))
+    if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
+        variables["JAVA_HOME"] = str(find_java(os.environ))
+    with chatter_filtered(), _environment(variables), _interrupt_handler_kept():
+        session = _build(settings)
+    own = _own = _OwnSession(SparkHandle(session), dict(wanted), threads)
+    atexit.register(stop_spark)
+    return own
+
+
+def _build(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
+        raise PenstockError(f"Spark could not be started: {short_reason(error)}") from None
+
+
+def session_settings(
+    wanted: Mapping[str, str], slots: int, environ: Mapping[str, str]
+) -> tuple[dict[str, str], int | None]:
+    """What a session is started with, and the number of threads when it is a local one of our making.
+
+    A master is the job's own setting, else what Spark's files or `spark-submit` say, else a local one.
+    """
+    settings = {"spark.app.name": "penstock", **wanted}
+    if "spark.remote" in settings or "SPARK_REMOTE" in environ:
+        return settings, None
+    settings = quiet_settings(settings, environ)
+    threads = None
+    if "spark.master" not in settings and not _spark_names_master(environ):
+        threads = slots + SPARE_THREADS
+        settings["spark.master"] = f"local[{threads}]"
+    if settings.get("spark.master", "").startswith("local"):
+        # Nothing outside this machine has business with Spark's ports.
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.default.parallelism", str(max(2, os.cpu_count() or 2)))
+    return settings, threads
+
+
+def _spark_names_master(environ: Mapping[str, str]) -> bool:
+    if "PYSPARK_GATEWAY_PORT" in environ or "--master" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        return True
+    home = environ.get("SPARK_HOME")
+    folder = environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
+    if not folder:
+        return False
+    try:
+        lines = (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.replace("=", " ").split()[:1] == ["spark.master"] for line in lines)
+
+
+def _interpreter(settings: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Which Python the workers run: on this machine the one we run, for it has what the program needs."""
+    if "PYSPARK_PYTHON" in environ:
+        return
+    if chosen := settings.get("spark.pyspark.python"):
+        yield "PYSPARK_PYTHON", chosen
+    elif settings.get("spark.master", "").startswith("local"):
+        yield "PYSPARK_PYTHON", sys.executable
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _interrupt_handler_kept() -> Iterator[None]:
+    """PySpark would have Ctrl-C kill every Spark job; ours end in order, so the handler stays as it was."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,193 @@
+"""How every socket of the Spark driver is set up: authenticated, bounded, with deadlines."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import Final, TypeAlias
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from penstock.drivers.spark.authentication import ZAP_DOMAIN
+from penstock.drivers.spark.keys import WorkerKeys
+
+Context: TypeAlias = zmq.Context[zmq.Socket[bytes]]
+Socket: TypeAlias = zmq.Socket[bytes]
+
+HANDSHAKE_TIMEOUT_MS: Final = 10_000
+HEARTBEAT_INTERVAL_MS: Final = 5_000
+HEARTBEAT_TIMEOUT_MS: Final = 15_000
+RECONNECT_INTERVAL_MS: Final = 100
+RECONNECT_INTERVAL_MAX_MS: Final = 2_000
+#: How long a socket that is closed still tries to deliver its last control messages.
+LAST_WORDS_LINGER_MS: Final = 1_000
+#: What a frame may have beyond the largest message: the transport's own framing and encryption.
+FRAME_SLACK_BYTES: Final = 1024
+BACKLOG: Final = 1024
+NO_LIMIT: Final = 0
+
+
+def bind_server(
+    server: Socket, public: bytes, secret: bytes, bind_host: str, advertise_host: str, max_frame_bytes: int
+) -> str:
+    """Make a socket the server of an authenticated port at a free port number; returns the address for its clients."""
+    _limit(server, max_frame_bytes)
+    server.curve_server = True
+    server.curve_publickey = public
+    server.curve_secretkey = secret
+    server.setsockopt_string(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+    server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+    server.setsockopt(zmq.BACKLOG, BACKLOG)
+    family, *_, numeric = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM)[0]
+    server.setsockopt(zmq.IPV6, family == socket.AF_INET6)
+    server.bind(f"tcp://{_in_address(str(numeric[0]))}:*")
+    port = server.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
+    return f"tcp://{_in_address(advertise_host)}:{port}"
+
+
+def make_client(client: Socket, keys: WorkerKeys, server_public: bytes, max_frame_bytes: int) -> None:
+    """Make a socket an authenticated client of a server that must hold the secret to `server_public`."""
+    _limit(client, max_frame_bytes)
+    client.curve_publickey = keys.worker_public
+    client.curve_secretkey = keys.worker_secret
+    client.curve_serverkey = server_public
+    client.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
+    client.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)
+
+
+def _limit(of: Socket, max_frame_bytes: int) -> None:
+    of.setsockopt(zmq.MAXMSGSIZE, max_frame_bytes + FRAME_SLACK_BYTES)
+    of.setsockopt(zmq.LINGER, 0)
+    of.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_TIMEOUT_MS)
+    of.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
+    of.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+    of.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS)
+    of.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    of.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
+    of.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 10)
+    of.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
+    # Sending never blocks and never drops for want of room: credit bounds data, and control messages are few.
+    of.setsockopt(zmq.SNDHWM, NO_LIMIT)
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _Monitor:
+    """Reads a socket's events. Its queue has no limit: a full one would block libzmq's own thread."""
+
+    def __init__(self, context: Context, monitored: Socket, events: int) -> None:
+        address = f"inproc://monitor-{id(self)}-{os.urandom(8).hex()}"
+        self._monitored = monitored
+        monitored.monitor(address, events)
+        self._events = context.socket(zmq.PAIR)
+        self._events.setsockopt(zmq.LINGER, 0)
+        self._events.setsockopt(zmq.RCVHWM, NO_LIMIT)
+        self._events.connect(address)
+
+    def take(self) -> tuple[int, int] | None:
+        """The next event that has come, if any, and its value: the descriptor of the connection."""
+        try:
+            message = recv_monitor_message(self._events, zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        return int(message["event"]), int(message["value"])
+
+    def close(self) -> None:
+        self._monitored.disable_monitor()
+        self._events.close()
+
+
+class RefusalMonitor:
+    """Counts the connections to a server socket that ended before their handshake had succeeded."""
+
+    def __init__(self, context: Context, server: Socket) -> None:
+        self._monitor = _Monitor(
+            context, server, zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
+        self._shaking_hands: set[int] = set()
+        self._refused = 0
+
+    def refused(self) -> int:
+        """How many so far."""
+        while (taken := self._monitor.take()) is not None:
+            event, descriptor = taken
+            if event == zmq.EVENT_ACCEPTED:
+                self._shaking_hands.add(descriptor)
+            else:
+                self._refused += event == zmq.EVENT_DISCONNECTED and descriptor in self._shaking_hands
+                self._shaking_hands.discard(descriptor)
+        return self._refused
+
+    def close(self) -> None:
+        """Stop counting."""
+        self._monitor.close()
+
+
+class LinkMonitor:
+    """Watches a client socket's one connection: whether it was made in time, and whether it broke since.
+
+    ZeroMQ reconnects by itself, and what was in flight is lost without a word. So the first break is the end of a link.
+    """
+
+    def __init__(self, context: Context, client: Socket, connect_timeout_s: float) -> None:
+        self._monitor = _Monitor(context, client, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._established = False
+        self._deadline = time.monotonic() + connect_timeout_s
+        self._broken: str | None = None
+
+    def broken(self) -> str | None:
+        """Why the link is of no use any more; None while it is."""
+        while self._broken is None and (taken := self._monitor.take()) is not None:
+            event, _ = taken
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._established = True
+            elif self._established:
+                self._broken = "the connection broke"
+        if self._broken is None and not self._established and time.monotonic() > self._deadline:
+            self._broken = "no connection could be made"
+        return self._broken
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._monitor.close()
+
+
+class Waker:
+    """Lets any thread interrupt a poll: register `fileno()` with the poller."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reader, self._writer = os.pipe()
+        self._set = False
+        self._closed = False
+
+    def fileno(self) -> int:
+        """The descriptor that is readable while woken."""
+        return self._reader
+
+    def wake(self) -> None:
+        """Interrupt the present or else the next poll; after `close`, do nothing."""
+        with self._lock:
+            if not self._set and not self._closed:
+                os.write(self._writer, b"w")
+                self._set = True
+
+    def clear(self) -> None:
+        """Take notice: polls wait again."""
+        with self._lock:
+            if self._set and not self._closed:
+                os.read(self._reader, 1)
+                self._set = False
+
+    def close(self) -> None:
+        """Free the descriptors."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._reader)
+                os.close(self._writer)

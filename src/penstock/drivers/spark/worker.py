@@ -1,0 +1,161 @@
+"""The inside of a worker: a loop that runs in a Spark task until the job master lets it go.
+
+Everything that touches the executor happens in this one loop: messages, buffers, credits, results of background work
+and steps. It ends when the executor has shut down, or when nobody is left to work for: the job master has been silent
+for longer than the heartbeat time-out, or the process that started this one is gone. Spark itself ends it by killing
+the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import socket
+import traceback
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from penstock.core.ports import Clock
+from penstock.core.protocol import Failure, RegisterWorker
+from penstock.drivers.spark import entry
+from penstock.drivers.spark.background import ThreadBackground
+from penstock.drivers.spark.clock import SystemClock
+from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
+from penstock.drivers.spark.handle import LOOPBACK
+from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver
+from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.wire.errors import RecordSerializationError
+
+_log = logging.getLogger("penstock.spark")
+
+BACKGROUND_THREADS = 2
+WAIT_MS_MAX = 1_000
+CHECK_INTERVAL_MS = 250
+
+
+def run_worker(payload: bytes) -> tuple[str, str]:
+    """Runs a worker to its end; returns how it ended and a word on why.
+
+    Args:
+        payload: pickled `WorkerSettings`, which came with Spark's own task.
+    """
+    settings: WorkerSettings = pickle.loads(payload)
+    if _is_retried():
+        # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
+        return entry.RETRIED, "Spark lost the worker and started it again"
+    try:
+        return _run(settings)
+    except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost
+        _log.debug("worker %s failed", settings.worker_id, exc_info=True)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return entry.FAILED, f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
+
+
+def _is_retried() -> bool:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+def _run(settings: WorkerSettings) -> tuple[str, str]:
+    clock = SystemClock()
+    host = LOOPBACK if settings.is_local else host_towards(settings.master_address)
+    endpoint = WorkerEndpoint(
+        settings.worker_id, settings.keys, settings.master_address, host, host, settings.frame_bytes_max
+    )
+    background = ThreadBackground("penstock-background", BACKGROUND_THREADS, endpoint.wake)
+    try:
+        gateway = FailingGateway(endpoint)
+        executor = settings.make_executor(WorkerServices(settings.worker_id, clock, endpoint, gateway, background))
+        try:
+            endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
+            endpoint.start_heartbeats(settings.heartbeat_interval_ms)
+            receiver = WorkerReceiver(executor, gateway, clock)
+            return WorkerLoop(endpoint, executor, receiver, background, clock, settings.heartbeat_timeout_ms).run()
+        finally:
+            executor.close()
+    finally:
+        background.close()
+        endpoint.close()
+
+
+def host_towards(address: str) -> str:
+    """This machine's address on the way to `address`; nothing is sent."""
+    parts = urlsplit(address)
+    family, kind, _, _, target = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+class Endpoint(Protocol):
+    """The worker's endpoint, as its loop sees it."""
+
+    @property
+    def master_silence_ms(self) -> int: ...
+
+    def receive(self, timeout_ms: int, receiver: WorkerReceiver) -> bool: ...
+
+
+class WorkerLoop:
+    """Turns of one worker until its end."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        executor: Executor,
+        receiver: WorkerReceiver,
+        background: ThreadBackground,
+        clock: Clock,
+        heartbeat_timeout_ms: int,
+    ) -> None:
+        self._endpoint = endpoint
+        self._executor = executor
+        self._receiver = receiver
+        self._background = background
+        self._clock = clock
+        self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._parent = os.getppid()
+        self._check_ms = 0
+
+    def run(self) -> tuple[str, str]:
+        """Loops; returns how the worker ended and why."""
+        executor, deliver = self._executor, self._background.deliver
+        wait_ms = 0
+        while True:
+            self._receive(wait_ms)
+            delivered = deliver()
+            if executor.shut_down:
+                return entry.RELEASED, ""
+            worked = executor.step()
+            if reason := self._receiver.master_lost:
+                return entry.ORPHANED, reason
+            now_ms = self._clock.now_ms()
+            if now_ms >= self._check_ms:
+                self._check_ms = now_ms + CHECK_INTERVAL_MS
+                self._receiver.on_time()
+                if reason := self._orphaned():
+                    return entry.ORPHANED, reason
+            wait_ms = 0 if worked or delivered else self._wait_ms(now_ms)
+
+    def _receive(self, wait_ms: int) -> None:
+        try:
+            self._endpoint.receive(wait_ms, self._receiver)
+        except RecordSerializationError as error:
+            self._receiver.on_unreadable_records(Failure(str(error), user_code=True))
+
+    def _wait_ms(self, now_ms: int) -> int:
+        deadline = self._executor.next_deadline()
+        if deadline is None:
+            return WAIT_MS_MAX
+        return max(0, min(WAIT_MS_MAX, deadline - now_ms))
+
+    def _orphaned(self) -> str | None:
+        if os.getppid() != self._parent:
+            return "the process that started the worker is gone"
+        silent_ms = self._endpoint.master_silence_ms
+        if silent_ms > self._heartbeat_timeout_ms:
+            return f"no word from the job master for {silent_ms} ms"
+        return None

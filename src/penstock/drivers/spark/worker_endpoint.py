@@ -1,0 +1,284 @@
+"""A worker's two ways out: control messages to the job master, and buffers and credits to other workers.
+
+Every socket demands that its peer holds the job's keys, so whatever `receive` reads comes from the job itself; only
+therefore may it unpickle records. What was sent on a connection that broke may be lost. That is never passed over: who
+notices it at either end is told by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import zmq
+
+from penstock.common.errors import ProtocolError
+from penstock.core.protocol import ChannelId, ToMaster, ToWorker
+from penstock.core.records import Batch, Buffer, Element, Event
+from penstock.drivers.spark.authentication import KeyAuthenticator
+from penstock.drivers.spark.control_frames import CONTROL_ROLE, identity
+from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLinks
+from penstock.drivers.spark.heartbeats import HeartbeatSender
+from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.sockets import (
+    LAST_WORDS_LINGER_MS,
+    LinkMonitor,
+    RefusalMonitor,
+    Waker,
+    bind_server,
+    make_client,
+)
+from penstock.wire.buffers import BufferCodec
+from penstock.wire.messages import MessageCodec
+from penstock.wire.payload import FRAMES_MAX, Frame
+from penstock.wire.streams import BufferArrived, Channel, CreditArrived, StreamBroken, StreamReceiver
+
+logger = logging.getLogger(__name__)
+
+#: Messages of each kind that one `receive` dispatches at most.
+MESSAGES_PER_RECEIVE: Final = 64
+REJECTIONS_LOGGED_MAX: Final = 20
+_NOBLOCK: Final = int(zmq.NOBLOCK)  # a plain int: an enum's operators take longer than receiving
+
+
+class Receiver(Protocol):
+    """Whom a worker's endpoint tells what came."""
+
+    def on_message(self, message: ToWorker) -> None:
+        """A message from the job master."""
+        ...
+
+    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
+        """A buffer for a task of this worker."""
+        ...
+
+    def on_credit(self, channel: ChannelId, credit: int) -> None:
+        """Credit for a task of this worker."""
+        ...
+
+    def on_peer_lost(self, worker_id: str, reason: str) -> None:
+        """What was sent to this peer, or came from it, may not be complete: tasks with channels to it must fail."""
+        ...
+
+    def on_master_lost(self, reason: str) -> None:
+        """Messages from or to the master may be lost: the worker must end. Told once."""
+        ...
+
+
+class WorkerEndpoint:
+    """Implements the ports `Network` and `MasterGateway` over ZeroMQ.
+
+    All methods but `wake` belong to one thread, the owner's.
+
+    Args:
+        worker_id: this worker's id; no other process of the job may ever have had it.
+        keys: the worker's part of the job's keys.
+        master_address: the master endpoint's address.
+        bind_host: the interface to listen on for data, as a host name or number.
+        advertise_host: the host under which peers reach it.
+        max_frame_bytes: no message is longer; larger buffers are split.
+    """
+
+    data_address: str
+
+    def __init__(
+        self,
+        worker_id: str,
+        keys: WorkerKeys,
+        master_address: str,
+        bind_host: str,
+        advertise_host: str,
+        max_frame_bytes: int,
+    ) -> None:
+        own_identity = identity(CONTROL_ROLE, worker_id)
+        self._to_master: MessageCodec[ToMaster] = MessageCodec(ToMaster, max_frame_bytes)
+        self._from_master: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes)
+        self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, max_frame_bytes)
+        self._streams = StreamReceiver(worker_id, self._buffers)
+        self._context = zmq.Context()
+        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
+
+        self._data = self._context.socket(zmq.PULL)
+        self._refusals = RefusalMonitor(self._context, self._data)
+        self.data_address = bind_server(
+            self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
+        )
+        self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id)
+
+        self._master = self._context.socket(zmq.DEALER)
+        self._master.setsockopt(zmq.ROUTING_ID, own_identity)
+        make_client(self._master, keys, keys.master_public, max_frame_bytes)
+        self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
+        self._master.connect(master_address)
+        self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
+
+        self._waker = Waker()
+        self._poller = zmq.Poller()
+        for source in (self._data, self._master, self._waker.fileno()):
+            self._poller.register(source, zmq.POLLIN)
+        self._sent = 0  # messages to the master
+        self._received = 0  # messages from the master
+        self._master_lost: str | None = None
+        self._master_lost_told = False
+        self._closed = False
+        self.rejected_messages = 0
+
+    @property
+    def refused_connections(self) -> int:
+        """Connections to the data port so far that failed to authenticate."""
+        return self._refusals.refused()
+
+    @property
+    def master_silence_ms(self) -> int:
+        """For how long the master has not been heard: neither a message nor an answer to a heartbeat."""
+        return self._heartbeats.silence_ms
+
+    def receive(self, timeout_ms: int, receiver: Receiver) -> bool:
+        """Dispatch what has come, a bounded number of messages; wait at most so long for the first.
+
+        Returns:
+            Whether anything was dispatched.
+
+        Raises:
+            RecordSerializationError: if a buffer's records cannot be unpickled here. Its stream is broken then.
+        """
+        ready = {source for source, _ in self._poller.poll(timeout_ms)}
+        dispatched = False
+        if self._waker.fileno() in ready:
+            self._waker.clear()
+        if self._master in ready:
+            dispatched |= self._receive_messages(receiver)
+        if self._data in ready:
+            dispatched |= self._receive_data(receiver)
+        dispatched |= self._report_losses(receiver)
+        return dispatched
+
+    def connect(self, peers: Mapping[str, str]) -> None:
+        self._links.connect(peers)
+
+    def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+        parts = self._buffers.encode(buffer)
+        link = self._links.to(worker_id)
+        if link is not None:
+            for part in parts:
+                link.send(link.stream.buffer(_plain(channel), part))
+
+    def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        link = self._links.to(worker_id)
+        if link is not None:
+            link.send([link.stream.credit(_plain(channel), credit)])
+
+    def send(self, message: ToMaster) -> None:
+        frame = self._to_master.encode(message, self._sent)
+        self._sent += 1
+        if self._master_lost is None:
+            with contextlib.suppress(zmq.Again):  # the connection is gone, as the monitor will tell
+                self._master.send(frame, zmq.NOBLOCK)
+
+    def start_heartbeats(self, interval_ms: int) -> None:
+        """Let the master know, from a thread of its own, that this process lives."""
+        self._heartbeats.start(interval_ms)
+
+    def wake(self) -> None:
+        """Make `receive` return early; any thread may."""
+        self._waker.wake()
+
+    def close(self) -> None:
+        """Give the last messages to the master a moment to leave, and free everything."""
+        if self._closed:
+            return
+        self._closed = True
+        self._heartbeats.close()
+        self._links.close()
+        self._refusals.close()
+        self._master_monitor.close()
+        self._data.close(linger=0)
+        self._master.close(linger=LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
+        self._authenticator.close()
+        self._waker.close()
+        self._context.term()
+
+    def _receive_messages(self, receiver: Receiver) -> bool:
+        for taken in range(MESSAGES_PER_RECEIVE):
+            try:
+                frames = self._master.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return taken > 0
+            if self._master_lost is not None:
+                return taken > 0
+            try:
+                message = self._decode_from_master(frames)
+            except ProtocolError as error:
+                self._reject(error)
+                self._master_lost = str(error)
+                return taken > 0
+            self._heartbeats.heard()
+            receiver.on_message(message)
+        return True
+
+    def _decode_from_master(self, frames: list[bytes]) -> ToWorker:
+        if len(frames) != 1:
+            raise ProtocolError(f"a control message of {len(frames)} frames instead of one")
+        sequence, message = self._from_master.decode(frames[0])
+        if sequence != self._received:
+            raise ProtocolError(f"message {sequence} from the master came where {self._received} was due")
+        self._received += 1
+        return message
+
+    def _receive_data(self, receiver: Receiver) -> bool:
+        dispatched = False
+        for _ in range(MESSAGES_PER_RECEIVE):
+            try:
+                frames = self._receive_frames()
+            except zmq.Again:
+                break
+            try:
+                arrival = self._streams.receive(frames)
+            except ProtocolError as error:
+                self._reject(error)
+                continue
+            match arrival:
+                case BufferArrived(channel, buffer):
+                    receiver.on_buffer(ChannelId(*channel), buffer)
+                case CreditArrived(channel, credit):
+                    receiver.on_credit(ChannelId(*channel), credit)
+                case StreamBroken(sender, reason):
+                    self._reject(ProtocolError(f"the stream from worker {sender!r} is broken: {reason}"))
+                    receiver.on_peer_lost(sender, reason)
+                case None:
+                    continue
+            dispatched = True
+        return dispatched
+
+    def _receive_frames(self) -> list[Frame]:
+        """The frames of one message; of one with too many, only so many as show that."""
+        frame = self._data.recv(_NOBLOCK, copy=False)
+        frames = [frame.bytes]
+        while frame.more:
+            frame = self._data.recv(_NOBLOCK, copy=False)
+            if len(frames) <= FRAMES_MAX:
+                frames.append(frame.buffer)
+        return frames
+
+    def _report_losses(self, receiver: Receiver) -> bool:
+        lost = self._links.check()
+        for peer, reason in lost:
+            receiver.on_peer_lost(peer, reason)
+        if self._master_lost is None:
+            self._master_lost = self._master_monitor.broken()
+        if self._master_lost is None or self._master_lost_told:
+            return bool(lost)
+        self._master_lost_told = True
+        receiver.on_master_lost(self._master_lost)
+        return True
+
+    def _reject(self, error: ProtocolError) -> None:
+        self.rejected_messages += 1
+        if self.rejected_messages <= REJECTIONS_LOGGED_MAX:
+            logger.warning("rejected a message (the first %d are logged): %s", REJECTIONS_LOGGED_MAX, error)
+
+
+def _plain(channel: ChannelId) -> Channel:
+    return channel.edge, channel.producer, channel.consumer, channel.attempt

@@ -1,0 +1,21 @@
+"""The one door from the API to the drivers: run a job graph where the configuration says."""
+
+from __future__ import annotations
+
+from penstock.common.configuration import Configuration
+from penstock.common.options import EXECUTION_TARGET
+from penstock.core.job.job_graph import JobGraph
+from penstock.drivers.listener import ClientListener
+from penstock.drivers.running_job import RunningJob
+
+
+def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
+    """Begin to run a job. PySpark is imported only when the target is Spark."""
+    listener = ClientListener(job_graph)
+    if configuration.read(EXECUTION_TARGET) == "local":
+        from penstock.drivers.local.job import submit_local
+
+        return submit_local(job_graph, configuration, listener)
+    from penstock.drivers.spark.job import submit as submit_spark
+
+    return submit_spark(job_graph, configuration, listener)

@@ -1,0 +1,1 @@
+"""File formats: CSV, JSON lines, Parquet."""

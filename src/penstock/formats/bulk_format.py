@@ -1,0 +1,70 @@
+"""Formats that are read and written in large units, such as Parquet's row groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Generic, TypeVar
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class BulkFile(ABC, Generic[T_co]):
+    """An open file made of units, each of which holds records in order.
+
+    A position in it is a unit and a number of records within (G8), so both must be the same at every reading.
+    """
+
+    @abstractmethod
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        """The ordinals of the units that begin at a byte from `start` up to and without `end` (None: to the end)."""
+
+    @abstractmethod
+    def read(self, unit: int, skip_records: int) -> Iterator[list[T_co]]:
+        """The records of a unit but its first `skip_records`, in lists of a size that is quick to make."""
+
+
+class BulkFormat(ABC, Generic[T_co]):
+    """Describes files that are read in large units."""
+
+    @abstractmethod
+    def open(self, file: BinaryIO) -> BulkFile[T_co]:
+        """Opens a seekable file; whoever calls closes it. Raises FormatError when it is not of this format."""
+
+
+class BatchWriter(BulkWriter[T]):
+    """A `BulkWriter` that takes many records at once."""
+
+    @abstractmethod
+    def add_elements(self, elements: Sequence[T]) -> None:
+        """Takes records in order, which may stay in memory until `flush`; raises FormatError for one that misfits."""
+
+    def add_element(self, element: T) -> None:
+        """Takes one record."""
+        self.add_elements([element])
+
+    def discard(self) -> None:
+        """Lets go of what is held; the file will be removed. Called instead of `finish`, with the stream still open."""
+
+
+class BatchWriterFactory(BulkWriterFactory[T]):
+    """Makes a `BatchWriter` for each file."""
+
+    @abstractmethod
+    def create(self, stream: BinaryIO) -> BatchWriter[T]:
+        """Returns a writer to a new, empty file."""
+
+
+def fields_of(record: Any, names: Sequence[str]) -> Sequence[Any]:
+    """The values of a record in the order of `names`: of a dict by name (absent ones are None), of others by position.
+
+    Raises:
+        ValueError: if the record has another number of fields.
+    """
+    values: Sequence[Any] = [record.get(name) for name in names] if isinstance(record, dict) else tuple(record)
+    if len(values) != len(names):
+        raise ValueError(f"{len(values)} fields, expected {len(names)}")
+    return values

@@ -1,0 +1,182 @@
+"""Columns of text turned into columns of values, and columns into records.
+
+A whole column is converted at once, which costs a fraction of converting row by row.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
+from typing import Any, TypeAlias
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.time import Instant
+from penstock.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    ObjectArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from penstock.common.types import Row
+
+ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
+#: Names alone (all text), names with types, or the type of rows.
+Columns: TypeAlias = Sequence[str] | Mapping[str, ColumnType] | RowTypeInfo
+Convert: TypeAlias = Callable[[Sequence[str]], Sequence[Any]]
+Assemble: TypeAlias = Callable[[Iterable[Sequence[Any]]], list[Any]]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+
+
+def column_types(columns: Columns) -> dict[str, ColumnType]:
+    """Name and type of each column.
+
+    Raises:
+        ConfigurationError: if a name comes twice or a type is none.
+    """
+    if isinstance(columns, RowTypeInfo):
+        return dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
+    if isinstance(columns, Mapping):
+        for name, column_type in columns.items():
+            parser_of(column_type, name)
+        return dict(columns)
+    if isinstance(columns, str) or len(set(columns)) != len(columns):
+        raise ConfigurationError(f"columns must be a sequence of names that differ from each other, not {columns!r}")
+    return dict.fromkeys(columns, str)
+
+
+def converter(name: str, column_type: ColumnType, null_values: frozenset[str], array_separator: str = ";") -> Convert:
+    """A function from a column of texts to a column of values; raises what its parser raises for a text that is none.
+
+    A text among `null_values` is None. So is the empty text in any column but one of text.
+    """
+    parse = parser_of(column_type, name, array_separator)
+    if parse is str:
+        return (lambda texts: [None if t in null_values else t for t in texts]) if null_values else lambda texts: texts
+    nulls = null_values | {""}
+    if isinstance(column_type, BasicTypeInfo) or parse in _PARSERS.values():
+        return _by_distinct_text(parse, nulls)
+    return lambda texts: [None if t in nulls else parse(t) for t in texts]
+
+
+def _by_distinct_text(parse: Callable[[str], Any], nulls: frozenset[str]) -> Convert:
+    """A converter that parses each distinct text once; for values that may be shared because they cannot change."""
+
+    def convert(texts: Sequence[str]) -> list[Any]:
+        values = {text: None if text in nulls else parse(text) for text in set(texts)}
+        return list(map(values.__getitem__, texts))
+
+    return convert
+
+
+def parser_of(column_type: ColumnType, name: str, array_separator: str = ";") -> Callable[[str], Any]:
+    """The function that turns one text into a value of the type.
+
+    Raises:
+        ConfigurationError: if there is none for that type.
+    """
+    if isinstance(column_type, BasicTypeInfo):
+        return _basic_parser(column_type)
+    if isinstance(column_type, BasicArrayTypeInfo | ObjectArrayTypeInfo):
+        element = parser_of(column_type.element_type, name, array_separator)
+        return lambda text: [element(item) for item in text.split(array_separator)]
+    for kind, python_type in _PYTHON_TYPES.items():
+        if isinstance(column_type, kind):
+            return _PARSERS[python_type]
+    if isinstance(column_type, type) and column_type in _PARSERS:
+        return _PARSERS[column_type]
+    if callable(column_type):
+        return column_type
+    raise ConfigurationError(f"column {name!r} has a type that text cannot be turned into: {column_type!r}")
+
+
+def assembler(names: Sequence[str], output: str) -> Assemble:
+    """The function from columns to records: a `tuple`, a `dict`, or a `Row` with names, by `output`."""
+    if output == "tuple":
+        return lambda columns: list(zip(*columns, strict=True))
+    if output == "dict":
+        return _dict_assembler(names)
+    template = Row(*names)
+    return lambda columns: list(starmap(template, zip(*columns, strict=True)))
+
+
+def _dict_assembler(names: Sequence[str]) -> Assemble:
+    """Makes dicts by a display with the names written out, in a third of the time that `dict(zip(…))` takes."""
+    fields = range(len(names))
+    variables = "".join(f"v{i}," for i in fields)
+    display = ", ".join(f"{names[i]!r}: v{i}" for i in fields)
+    assemble: Assemble = eval(f"lambda columns: [{{{display}}} for ({variables}) in zip(*columns, strict=True)]")
+    return assemble
+
+
+def _parse_boolean(text: str) -> bool:
+    try:
+        return _BOOLEANS[text.strip().lower()]
+    except KeyError:
+        raise ValueError(f"not a boolean: {text!r}") from None
+
+
+def _parse_instant(text: str) -> Instant:
+    moment = datetime.datetime.fromisoformat(text)
+    elapsed = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH
+    return Instant(elapsed // datetime.timedelta(seconds=1), elapsed.microseconds * 1_000)
+
+
+def _parse_decimal(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"not a decimal number: {text!r}") from None
+
+
+def _basic_parser(info: BasicTypeInfo) -> Callable[[str], Any]:
+    kind = info.basic_type
+    if kind not in (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG):
+        return _PARSERS[_BASIC_TYPES[kind]]
+    accepts = info.accepts
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if not accepts(number):
+            raise ValueError(f"out of the range of {info}: {text!r}")
+        return number
+
+    return parse
+
+
+_PARSERS: dict[type, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: _parse_boolean,
+    decimal.Decimal: _parse_decimal,
+    datetime.date: datetime.date.fromisoformat,
+    datetime.time: datetime.time.fromisoformat,
+    datetime.datetime: datetime.datetime.fromisoformat,
+    Instant: _parse_instant,
+}
+
+_BASIC_TYPES: dict[BasicType, type] = {
+    BasicType.STRING: str,
+    BasicType.CHAR: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.FLOAT: float,
+    BasicType.DOUBLE: float,
+    BasicType.BIG_INT: int,
+    BasicType.BIG_DEC: decimal.Decimal,
+    BasicType.INSTANT: Instant,
+}
+
+_PYTHON_TYPES: dict[type[TypeInformation], type] = {
+    DateTypeInfo: datetime.date,
+    TimeTypeInfo: datetime.time,
+    TimestampTypeInfo: datetime.datetime,
+}

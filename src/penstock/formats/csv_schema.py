@@ -1,0 +1,160 @@
+"""`CsvSchema`: PyFlink's way to describe CSV, for readers and writers of files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.formats.csv import CsvFormat
+from penstock.formats.csv_writer import CsvWriterFactory
+from penstock.formats.stream_format import OnError
+
+
+class CsvSchema:
+    """Columns and signs of CSV; immutable. Make one with `CsvSchema.builder()`."""
+
+    def __init__(self, columns: dict[str, TypeInformation], settings: dict[str, Any]) -> None:
+        self.columns = dict(columns)
+        self.settings = dict(settings)
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        """Starts a schema."""
+        return CsvSchemaBuilder()
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        """The type of the rows."""
+        return Types.ROW_NAMED(list(self.columns), list(self.columns.values()))
+
+    def size(self) -> int:
+        """How many columns there are."""
+        return len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+class CsvSchemaBuilder:
+    """Collects columns and signs; every method but `build` and `size` returns the builder."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, TypeInformation] = {}
+        self._settings: dict[str, Any] = {"header": False}
+
+    def build(self) -> CsvSchema:
+        """The schema.
+
+        Raises:
+            ConfigurationError: if there is no column.
+        """
+        if not self._columns:
+            raise ConfigurationError("a CSV schema needs columns")
+        return CsvSchema(self._columns, self._settings)
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        """Adds a column of text."""
+        return self._add(name, Types.STRING())
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        """Adds a column of `true` and `false` (or 1 and 0)."""
+        return self._add(name, Types.BOOLEAN())
+
+    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
+        """Adds a column of numbers, by default whole ones of 64 bits."""
+        return self._add(name, number_type or Types.LONG())
+
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+    ) -> CsvSchemaBuilder:
+        """Adds a column of arrays, by default of text. All array columns share one separator.
+
+        Raises:
+            ConfigurationError: if another array column has another separator.
+        """
+        if self._settings.setdefault("array_separator", separator) != separator:
+            raise ConfigurationError("all array columns of a CSV schema share one separator")
+        return self._add(name, Types.OBJECT_ARRAY(element_type or Types.STRING()))
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """Adds all columns of another schema."""
+        for name, column_type in schema.columns.items():
+            self._add(name, column_type)
+        return self
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        """Removes all columns."""
+        self._columns = {}
+        return self
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """Files begin with the names of their columns, which are looked up by name; off unless set."""
+        return self._set("header", use)
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """Accepted for PyFlink programs: a header without one of the columns is always an error."""
+        return self
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        """Sets the character between fields; `,` unless set."""
+        return self._set("delimiter", char)
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Sets what stands between the elements of arrays; `;` unless set."""
+        return self._set("array_separator", separator)
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        """Sets the character around fields; `"` unless set."""
+        return self._set("quote", char)
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        """No character goes around fields."""
+        return self._set("quote", None)
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        """Sets the character that takes the meaning from the next one; none unless set."""
+        return self._set("escape", char)
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        """No character takes the meaning from the next one."""
+        return self._set("escape", None)
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        """Sets the text that stands for None."""
+        return self._set("null_value", null_value)
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        """Lines that begin with `#` are left out; off unless set."""
+        return self._set("comments", allow)
+
+    def size(self) -> int:
+        """How many columns there are so far."""
+        return len(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def _add(self, name: str, column_type: TypeInformation) -> CsvSchemaBuilder:
+        if name in self._columns:
+            raise ConfigurationError(f"the CSV schema has column {name!r} already")
+        self._columns[name] = column_type
+        return self
+
+    def _set(self, name: str, value: Any) -> CsvSchemaBuilder:
+        self._settings[name] = value
+        return self
+
+
+def csv_format(schema: CsvSchema, on_error: OnError = "fail", **more: Any) -> CsvFormat:
+    """The format that reads what a schema describes, as rows with names; `more` goes to `CsvFormat`."""
+    settings = dict(schema.settings)
+    null_value = settings.pop("null_value", None)
+    nulls = () if null_value is None else (null_value,)
+    return CsvFormat(schema.row_type, null_values=nulls, on_error=on_error, **settings, **more)
+
+
+def csv_writer(schema: CsvSchema) -> CsvWriterFactory:
+    """The factory of writers of what a schema describes."""
+    settings = {name: value for name, value in schema.settings.items() if name != "comments"}
+    return CsvWriterFactory(schema.row_type, **settings)

@@ -1,0 +1,107 @@
+"""CSV as a sink writes it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from penstock.common.errors import ConfigurationError, FormatError, shorten
+from penstock.common.types import Row
+from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
+from penstock.formats.columns import Columns, column_types
+from penstock.formats.stream_format import check_charset
+
+
+class CsvWriterFactory(BatchWriterFactory[Any]):
+    """Writes records as lines of CSV, for `FileSink.for_bulk_format`.
+
+    Args:
+        columns: names, a dict from name to type, or a row type; records are dicts, rows or tuples of these fields.
+        header: begin each file with the names.
+        delimiter: one character between fields.
+        quote: the character around fields that need it; None for none.
+        escape: a character that takes the meaning from the next one; None for none.
+        null_value: the text for None.
+        array_separator: what goes between the elements of a list.
+        charset: how the text is encoded.
+
+    Raises:
+        ConfigurationError: if the charset is unknown, or columns are missing or doubled.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        header: bool = False,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_value: str = "",
+        array_separator: str = ";",
+        charset: str = "utf-8",
+    ) -> None:
+        self.names = list(column_types(columns))
+        if not self.names:
+            raise ConfigurationError("a CSV file needs columns")
+        self.header = header
+        self.delimiter = delimiter
+        self.quote = quote
+        self.escape = escape
+        self.null_value = null_value
+        self.array_separator = array_separator
+        self.charset = check_charset(charset)
+
+    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+        """Returns a writer to a new, empty file."""
+        return _CsvWriter(self, stream)
+
+
+class _CsvWriter(BatchWriter[Any]):
+    def __init__(self, factory: CsvWriterFactory, stream: BinaryIO) -> None:
+        self._factory = factory
+        self._stream = stream
+        self._text = io.StringIO(newline="")
+        self._writer = csv.writer(
+            self._text,
+            delimiter=factory.delimiter,
+            quotechar=factory.quote or '"',
+            quoting=csv.QUOTE_MINIMAL if factory.quote else csv.QUOTE_NONE,
+            escapechar=factory.escape,
+            lineterminator="\n",
+        )
+        if factory.header:
+            self._writer.writerow(factory.names)
+            self.flush()
+
+    def add_elements(self, elements: Sequence[Any]) -> None:
+        width, render, write = len(self._factory.names), self._render, self._writer.writerow
+        for element in elements:
+            try:
+                if type(element) is not tuple or len(element) != width:
+                    element = fields_of(element, self._factory.names)
+                write([value if type(value) is str or type(value) is int else render(value) for value in element])
+            except (TypeError, ValueError, csv.Error) as error:
+                raise FormatError(f"cannot write {shorten(repr(element))} as CSV: {error}") from error
+        self.flush()
+
+    def flush(self) -> None:
+        if text := self._text.getvalue():
+            self._stream.write(text.encode(self._factory.charset))
+            self._text.seek(0)
+            self._text.truncate()
+
+    def finish(self) -> None:
+        self.flush()
+
+    def _render(self, value: Any) -> Any:
+        """A value as `csv` may write it: None and booleans as Flink spells them, arrays joined."""
+        if value is None:
+            return self._factory.null_value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, list | tuple | Row):
+            return self._factory.array_separator.join(str(self._render(item)) for item in value)
+        return value

@@ -1,0 +1,31 @@
+"""What went wrong with a record, told so that a person finds the line."""
+
+from __future__ import annotations
+
+from penstock.common.errors import FormatError, shorten
+
+EXCERPT_CHARS_MAX = 200
+
+
+class MalformedRecordError(FormatError):
+    """A line of a file could not be read as a record of the declared format.
+
+    Attributes:
+        file: the file's path or URL.
+        line: the line on which the record begins, counted from 1.
+        reason: what is wrong with it.
+        excerpt: the record's text, cut to 200 characters.
+    """
+
+    def __init__(self, file: str, line: int, reason: str, excerpt: str) -> None:
+        super().__init__(file, line, reason, excerpt)
+        self.file = file
+        self.line = line
+        self.reason = reason
+        self.excerpt = shorten(excerpt, EXCERPT_CHARS_MAX)
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}: {self.excerpt!r}"
+
+    def __reduce__(self) -> tuple[type[MalformedRecordError], tuple[str, int, str, str]]:
+        return type(self), (self.file, self.line, self.reason, self.excerpt)

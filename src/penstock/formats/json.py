@@ -1,0 +1,109 @@
+"""JSON lines as a source reads them and a sink writes them: one JSON value a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from penstock.common.errors import FormatError, shorten
+from penstock.common.output_tag import OutputTag
+from penstock.common.serialization import DeserializationSchema, Encoder
+from penstock.common.time import Instant
+from penstock.common.types import Row
+from penstock.formats.stream_format import NO_RECORD, LineDecoder, OnError, StreamFormat, split_lines
+
+
+class JsonLinesFormat(StreamFormat[Any]):
+    """Reads JSON lines: each line a Python value (usually a `dict`). Empty lines are no records.
+
+    Args:
+        schema: makes the records instead, for instance a `JsonRowDeserializationSchema` for typed rows; a line for
+            which it answers None is no record.
+        on_error: see `StreamFormat`. Malformed is a line that is not one JSON value in UTF-8. `NaN` and `Infinity` are
+            no JSON.
+        malformed_output: see `StreamFormat`.
+    """
+
+    def __init__(
+        self,
+        schema: DeserializationSchema[Any] | None = None,
+        *,
+        on_error: OnError = "fail",
+        malformed_output: OutputTag | None = None,
+    ) -> None:
+        super().__init__(on_error, malformed_output)
+        self.schema = schema
+
+    def create_decoder(self, header: bytes) -> LineDecoder[Any]:
+        return _JsonDecoder(self.schema)
+
+
+class _JsonDecoder(LineDecoder[Any]):
+    def __init__(self, schema: DeserializationSchema[Any] | None) -> None:
+        self._schema = schema
+        self._parse: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+    def decode_lines(self, block: bytes) -> list[Any]:
+        lines = split_lines(block)
+        if self._schema is None:
+            return list(map(self._parse, filter(None, lines)))
+        values = map(self.decode_line, lines)
+        return [value for value in values if value is not NO_RECORD]
+
+    def decode_line(self, line: bytes) -> Any:
+        if not line.strip():
+            return NO_RECORD
+        if self._schema is None:
+            return self._parse(line)
+        value = self._schema.deserialize(line)
+        return NO_RECORD if value is None else value
+
+
+class JsonLinesEncoder(Encoder[Any]):
+    """Writes each record as one line of JSON, for `FileSink.for_row_format`.
+
+    Takes what JSON knows, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
+    object, one without an array.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_encode_line)
+
+    def encode_batch(self, values: Sequence[Any]) -> bytes:
+        """The lines of many records.
+
+        Raises:
+            FormatError: if a record cannot be written as JSON; it shows the record.
+        """
+        try:
+            return _LINES.encode_lines(values)
+        except (TypeError, ValueError, msgspec.MsgspecError):
+            return b"".join(map(_encode_line, values))
+
+    def encode(self, element: Any, stream: BinaryIO) -> None:
+        """Writes a record at the stream's position."""
+        stream.write(_encode_line(element))
+
+    def __reduce__(self) -> tuple[type[JsonLinesEncoder], tuple[()]]:
+        return type(self), ()
+
+
+def _plain(value: Any) -> Any:
+    """A value that msgspec does not know, as one that it does."""
+    if isinstance(value, Row):
+        return value.as_dict() if value._fields is not None else list(value)
+    if isinstance(value, Instant):
+        return value.to_epoch_milli()
+    raise TypeError(f"cannot be written as JSON: {type(value).__name__}")
+
+
+_LINES = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def _encode_line(value: Any) -> bytes:
+    try:
+        return _LINES.encode(value) + b"\n"
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise FormatError(f"cannot write {shorten(repr(value))} as JSON: {error}") from error

@@ -1,0 +1,150 @@
+"""Parquet as a source reads it and a sink writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.common.errors import ConfigurationError, FormatError, shorten
+from penstock.common.typeinfo import RowTypeInfo
+from penstock.formats.arrow_types import arrow_type, column_values
+from penstock.formats.bulk_format import (
+    BatchWriter,
+    BatchWriterFactory,
+    BulkFile,
+    BulkFormat,
+    fields_of,
+)
+from penstock.formats.columns import assembler
+
+_READ_ROWS = 4096
+
+
+class ParquetFormat(BulkFormat[Any]):
+    """Reads Parquet: each row a `dict`, a `Row` with names when `columns` is a row type, or a tuple.
+
+    A large file is shared by row groups.
+
+    Args:
+        columns: names of the columns wanted, in the order wanted, or a row type; None for all.
+        as_tuple: make each record a tuple.
+    """
+
+    def __init__(self, columns: Sequence[str] | RowTypeInfo | None = None, *, as_tuple: bool = False) -> None:
+        is_row = isinstance(columns, RowTypeInfo)
+        names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
+        self.columns = None if names is None else list(names)
+        self.output = "tuple" if as_tuple else "row" if is_row else "dict"
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        try:
+            return _ParquetFile(pq.ParquetFile(file), self.columns, self.output)
+        except pa.ArrowException as error:
+            raise FormatError(f"not a Parquet file: {error}") from error
+
+
+class _ParquetFile(BulkFile[Any]):
+    def __init__(self, file: Any, columns: list[str] | None, output: str) -> None:
+        self._file = file
+        names = list(file.schema_arrow.names)
+        self._columns = names if columns is None else columns
+        if missing := [name for name in self._columns if name not in names]:
+            raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
+        self._assemble = assembler(self._columns, output)
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        metadata = self._file.metadata
+        return [
+            i for i in range(metadata.num_row_groups) if start <= _begin(metadata.row_group(i)) < (end or float("inf"))
+        ]
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any]]:
+        batches = self._file.iter_batches(_READ_ROWS, row_groups=[unit], columns=self._columns, use_threads=False)
+        try:
+            for batch in batches:
+                if skip_records >= batch.num_rows:
+                    skip_records -= batch.num_rows
+                    continue
+                columns = batch.slice(skip_records).select(self._columns).columns if self._columns else []
+                skip_records = 0
+                yield self._assemble([column_values(column) for column in columns])
+        except pa.ArrowException as error:
+            raise FormatError(f"row group {unit} cannot be read: {error}") from error
+
+
+def _begin(row_group: Any) -> int:
+    """The byte at which a row group begins."""
+    column = row_group.column(0)
+    pages = [column.data_page_offset]
+    if column.has_dictionary_page and column.dictionary_page_offset is not None:
+        pages.append(column.dictionary_page_offset)
+    return int(min(pages))
+
+
+class ParquetWriterFactory(BatchWriterFactory[Any]):
+    """Writes records to Parquet, for `FileSink.for_bulk_format`.
+
+    Args:
+        columns: a row type, a dict from name to type, or an Arrow schema; records are dicts, rows or tuples.
+        row_group_rows: rows kept in memory before a row group is written.
+        compression: a codec that Arrow knows, such as `snappy` or `zstd`.
+
+    Raises:
+        ConfigurationError: if a type cannot be written, or there is no column.
+    """
+
+    def __init__(self, columns: Any, *, row_group_rows: int = 65536, compression: str = "snappy") -> None:
+        if isinstance(columns, RowTypeInfo):
+            columns = dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
+        if isinstance(columns, dict):
+            columns = pa.schema([(name, arrow_type(column_type)) for name, column_type in columns.items()])
+        if not isinstance(columns, pa.Schema) or not len(columns):
+            raise ConfigurationError(f"Parquet needs a row type, a dict of types or an Arrow schema, not {columns!r}")
+        self.schema = columns
+        self.row_group_rows = row_group_rows
+        self.compression = compression
+
+    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+        """Returns a writer to a new, empty file."""
+        return _ParquetWriter(self, stream)
+
+
+class _ParquetWriter(BatchWriter[Any]):
+    def __init__(self, factory: ParquetWriterFactory, stream: BinaryIO) -> None:
+        self._schema = factory.schema
+        self._row_group_rows = factory.row_group_rows
+        self._rows: list[Sequence[Any]] = []
+        self._writer = pq.ParquetWriter(stream, factory.schema, compression=factory.compression)
+
+    def add_elements(self, elements: Sequence[Any]) -> None:
+        names = self._schema.names
+        for element in elements:
+            try:
+                self._rows.append(fields_of(element, names))
+            except (TypeError, ValueError) as error:
+                raise FormatError(f"cannot write {shorten(repr(element))} to Parquet: {error}") from error
+        if len(self._rows) >= self._row_group_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        arrays = []
+        for field, column in zip(self._schema, zip(*self._rows, strict=True), strict=True):
+            try:
+                arrays.append(pa.array(column, field.type))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise FormatError(f"cannot write column {field.name!r} as {field.type}: {error}") from error
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._rows = []
+
+    def finish(self) -> None:
+        self.flush()
+        self._writer.close()
+
+    def discard(self) -> None:
+        self._rows = []
+        self._writer.close()

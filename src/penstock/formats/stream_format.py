@@ -1,0 +1,160 @@
+"""Formats made of lines: what a format implements, and what it may count on.
+
+A reader cuts a file into *blocks*, runs of whole lines, and hands each to a `LineDecoder`. A decoder keeps nothing from
+one block to the next, and what it makes of a line depends on that line alone. That is why a position is simply the
+offset of a block and a number of records behind it (G8): reading again from there, in blocks of any other size, gives
+the same records in the same order.
+
+Lines end with a line feed, or a carriage return and a line feed. A lone carriage return ends no line. So a charset
+must write the line feed as the byte 10 and use that byte for nothing else: UTF-8, ASCII, Latin-1, not UTF-16.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.output_tag import OutputTag
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+OnError = Literal["fail", "skip"]
+
+#: What parsing one record may raise; anything else is a mistake of the program and not of the data.
+BAD_RECORD = (ValueError, ArithmeticError, LookupError, TypeError, csv.Error, msgspec.MsgspecError)
+
+#: What `LineDecoder.decode_line` answers for a line without a record, such as an empty one.
+NO_RECORD: Any = object()
+
+
+class Malformed(NamedTuple):
+    """A record that could not be read: its line within the block, counted from 0, the reason, and its text."""
+
+    line: int
+    reason: str
+    text: str
+
+
+class DecodedBlock(NamedTuple):
+    """What a block gave: its records, those that could not be read, and how many bytes were used up."""
+
+    values: list[Any]
+    malformed: Sequence[Malformed]
+    consumed_bytes: int
+
+
+class LineDecoder(ABC, Generic[T]):
+    """Turns blocks of whole lines into records: all at once, and line by line only when something is wrong."""
+
+    def decode(self, block: bytes, last: bool) -> DecodedBlock:
+        """Decodes a block. Only with `last`, which says that the file ends here, may its last line lack a line feed.
+
+        A format whose records may span lines can use up less than the whole block while `last` is False.
+        """
+        try:
+            return DecodedBlock(self.decode_lines(block), (), len(block))
+        except BAD_RECORD:
+            return self._decode_each(block)
+
+    @abstractmethod
+    def decode_lines(self, block: bytes) -> list[T]:
+        """The records of a block that is in order; raises one of `BAD_RECORD` when any line is not."""
+
+    @abstractmethod
+    def decode_line(self, line: bytes) -> T:
+        """The record of one line, which comes without its end, or `NO_RECORD`; raises one of `BAD_RECORD`."""
+
+    def _decode_each(self, block: bytes) -> DecodedBlock:
+        values: list[Any] = []
+        malformed: list[Malformed] = []
+        for number, line in enumerate(split_lines(block)):
+            try:
+                value = self.decode_line(line)
+            except BAD_RECORD as error:
+                malformed.append(Malformed(number, reason_of(error), line.decode("utf-8", "replace")))
+            else:
+                if value is not NO_RECORD:
+                    values.append(value)
+        return DecodedBlock(values, malformed, len(block))
+
+
+class StreamFormat(ABC, Generic[T_co]):
+    """Describes files made of lines.
+
+    Args:
+        on_error: `"fail"` makes a malformed record fail the job with a `MalformedRecordError`; `"skip"` leaves it out
+            and counts it in the metric `malformed_records`.
+        malformed_output: with `"skip"`, the side output to which `(file, line, reason, text)` goes for each.
+
+    Raises:
+        ConfigurationError: if `on_error` is neither, or a side output is given with `"fail"`.
+    """
+
+    #: Lines at the start of each file that hold no records; every reader of a part of the file sees them.
+    header_lines: int = 0
+
+    #: Whether a file may be read from the middle, so that several readers share a large one.
+    splittable: bool = True
+
+    def __init__(self, on_error: OnError = "fail", malformed_output: OutputTag | None = None) -> None:
+        if on_error not in ("fail", "skip"):
+            raise ConfigurationError(f'on_error must be "fail" or "skip", not {on_error!r}')
+        if malformed_output is not None and on_error != "skip":
+            raise ConfigurationError('malformed_output takes what is left out, so it needs on_error="skip"')
+        self.on_error = on_error
+        self.malformed_output = malformed_output
+
+    @abstractmethod
+    def create_decoder(self, header: bytes) -> LineDecoder[T_co]:
+        """A decoder for a file that begins with the lines `header`; raises ValueError when they do not fit."""
+
+    @staticmethod
+    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat[str]:
+        """Each line is a record, a `str` without its end; empty lines are records too.
+
+        Raises:
+            ConfigurationError: if the charset is unknown or writes line feeds in another way than ASCII.
+        """
+        from penstock.formats.text import TextLineFormat
+
+        return TextLineFormat(charset_name)
+
+
+def check_charset(charset: str) -> str:
+    """Returns Python's name of a charset in which lines can be found; raises ConfigurationError for others."""
+    try:
+        name = codecs.lookup(charset).name
+    except LookupError:
+        raise ConfigurationError(f"unknown charset {charset!r}") from None
+    if "a\n".encode(name) != b"a\n":
+        raise ConfigurationError(
+            f"no lines can be found in charset {charset!r}; use UTF-8 or another that extends ASCII"
+        )
+    return name
+
+
+def unify_line_ends(block: bytes) -> bytes:
+    """The block with every line ended by a line feed alone."""
+    return block.replace(b"\r\n", b"\n") if b"\r" in block else block
+
+
+def split_lines(block: bytes) -> list[bytes]:
+    """The lines of a block without their ends."""
+    lines = unify_line_ends(block).split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a record could not be read, in one line."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} of the line is not {error.encoding}"
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,1 @@
+"""From a program to a job graph: ids, chaining, parallelism."""

@@ -1,0 +1,141 @@
+"""From the stream graph to the job graph: operators chained into vertices, the rest of the edges between them (E4)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
+from penstock.common.options import MAX_PARALLELISM, OPERATOR_CHAINING_ENABLED, PARALLELISM
+from penstock.core.connector import Source
+from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.task.partitioners import ForwardPartitioner
+from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
+from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
+from penstock.plan.transformation import Transformation
+
+
+def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
+    """The job graph of a program; functions are serialised here, so what cannot be is found before anything runs."""
+    graph = build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
+    return _JobGraphBuilder(graph, configuration.read(OPERATOR_CHAINING_ENABLED)).build(job_name)
+
+
+@dataclass
+class _Chain:
+    index: int
+    nodes: list[StreamNode]
+
+
+class _JobGraphBuilder:
+    def __init__(self, graph: StreamGraph, chaining: bool) -> None:
+        self._graph = graph
+        self._chaining = chaining
+        self._chains: list[_Chain] = []
+        self._chain_of: dict[str, _Chain] = {}
+
+    def build(self, job_name: str) -> JobGraph:
+        for node in self._graph.nodes:
+            if len(node.in_edges) == 1 and self._is_chainable(node.in_edges[0]):
+                chain = self._chain_of[node.in_edges[0].source.operator_id]
+                chain.nodes.append(node)
+            else:
+                chain = _Chain(len(self._chains), [node])
+                self._chains.append(chain)
+            self._chain_of[node.operator_id] = chain
+        edges = [
+            (edge_id, edge)
+            for edge_id, edge in enumerate(
+                edge
+                for node in self._graph.nodes
+                for edge in node.in_edges
+                if self._chain_of[edge.source.operator_id] is not self._chain_of[node.operator_id]
+            )
+        ]
+        vertices = tuple(self._vertex(chain, edges) for chain in self._chains)
+        job_edges = tuple(
+            JobEdge(
+                edge_id,
+                self._chain_of[edge.source.operator_id].index,
+                self._chain_of[edge.target.operator_id].index,
+                edge.input_index,
+                edge.partitioner.name,
+                edge.partitioner.is_pointwise,
+            )
+            for edge_id, edge in edges
+        )
+        handlers = {
+            node.operator_id: handler
+            for node in self._graph.nodes
+            if (handler := _client_handler(node.transformation)) is not None
+        }
+        return JobGraph(job_name, vertices, job_edges, handlers)
+
+    def _is_chainable(self, edge: StreamEdge) -> bool:
+        return (
+            self._chaining
+            and isinstance(edge.partitioner, ForwardPartitioner)
+            and edge.source.parallelism == edge.target.parallelism
+            and edge.source.max_parallelism == edge.target.max_parallelism
+        )
+
+    def _vertex(self, chain: _Chain, edges: list[tuple[int, StreamEdge]]) -> JobVertex:
+        position = {node.operator_id: i for i, node in enumerate(chain.nodes)}
+        chained = []
+        for node in chain.nodes:
+            parent, side_tag = -1, None
+            if node is not chain.nodes[0]:
+                parent = position[node.in_edges[0].source.operator_id]
+                side_tag = node.in_edges[0].side_tag
+            t = node.transformation
+            _check_picklable(node)
+            chained.append(ChainedOperator(node.operator_id, node.name, t.factory, parent, side_tag, t.uid))
+        out_edges = tuple(
+            OutEdge(edge_id, position[edge.source.operator_id], edge.partitioner, edge.side_tag)
+            for edge_id, edge in edges
+            if edge.source.operator_id in position
+        )
+        head = chain.nodes[0]
+        sources: dict[str, Source[Any, Any]] = {}
+        if head.transformation.source is not None:
+            sources[head.operator_id] = head.transformation.source
+        return JobVertex(
+            index=chain.index,
+            name=" -> ".join(node.name for node in chain.nodes),
+            parallelism=head.parallelism,
+            max_parallelism=head.max_parallelism,
+            operators=tuple(
+                OperatorInfo(n.operator_id, n.name, n.transformation.uid, n.transformation.is_stateful)
+                for n in chain.nodes
+            ),
+            program=_dumps(VertexProgram(tuple(chained), out_edges), head.name),
+            sources=sources,
+        )
+
+
+def _client_handler(transformation: Transformation) -> Callable[[int, bytes], None] | None:
+    if transformation.client_handler is not None or transformation.sink is None:
+        return transformation.client_handler
+    return transformation.sink.client_handler()
+
+
+def _check_picklable(node: StreamNode) -> None:
+    _dumps(node.transformation.factory, node.name)
+    for edge in node.in_edges:
+        _dumps(edge.partitioner, f"{edge.partitioner.name} into {node.name}")
+
+
+def _dumps(value: Any, name: str) -> bytes:
+    try:
+        serialised: bytes = cloudpickle.dumps(value, protocol=5)
+        return serialised
+    except (pickle.PicklingError, TypeError, AttributeError, NotImplementedError) as error:
+        raise ConfigurationError(
+            f"operator {name!r} cannot be sent to workers: its function, or something that it refers to, cannot be "
+            f"serialised ({error}). Create such things (connections, locks, open files) in open() instead."
+        ) from error

@@ -1,0 +1,117 @@
+"""From transformations to the stream graph: every operator with its id and parallelism, every edge's partitioner.
+
+Operator ids (H3). An operator with a `uid` has the hash of it. Any other has the hash of its place: its position in the
+order of building and the ids of its inputs; so a change upstream changes it, and `uid` should be set on what has state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import xxhash
+
+from penstock.common.errors import ConfigurationError
+from penstock.core.task.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
+from penstock.plan.transformation import Transformation, Upstream
+
+
+@dataclass(frozen=True)
+class StreamEdge:
+    """One edge between operators."""
+
+    source: StreamNode
+    target: StreamNode
+    partitioner: Partitioner
+    side_tag: str | None
+    input_index: int
+
+
+class StreamNode:
+    """One operator of the program."""
+
+    def __init__(
+        self, transformation: Transformation, operator_id: str, parallelism: int, max_parallelism: int
+    ) -> None:
+        self.transformation = transformation
+        self.operator_id = operator_id
+        self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
+        self.in_edges: list[StreamEdge] = []
+        self.out_edges: list[StreamEdge] = []
+
+    @property
+    def name(self) -> str:
+        """What plans and errors call it."""
+        return self.transformation.display_name
+
+
+class StreamGraph:
+    """All operators, upstream before downstream."""
+
+    def __init__(self, nodes: list[StreamNode]) -> None:
+        self.nodes = nodes
+
+
+def build_stream_graph(
+    transformations: Iterable[Transformation], parallelism_default: int, max_parallelism_default: int
+) -> StreamGraph:
+    """The graph of these transformations; raises `ConfigurationError` for a contradiction, naming the operator."""
+    nodes: dict[int, StreamNode] = {}
+    uids: dict[str, str] = {}
+    ordered: list[StreamNode] = []
+    for transformation in transformations:
+        inputs = [nodes[id(u.transformation)] for u in transformation.inputs]
+        if transformation.uid is not None:
+            other = uids.setdefault(transformation.uid, transformation.display_name)
+            if other != transformation.display_name or sum(n.transformation.uid == transformation.uid for n in ordered):
+                raise ConfigurationError(
+                    f"uid {transformation.uid!r} is used by {other!r} and by {transformation.display_name!r}; "
+                    "a uid must be unique within a job"
+                )
+        node = StreamNode(
+            transformation,
+            _operator_id(transformation, len(ordered), inputs),
+            _parallelism(transformation, parallelism_default),
+            transformation.max_parallelism or max_parallelism_default,
+        )
+        if node.parallelism > node.max_parallelism:
+            raise ConfigurationError(
+                f"operator {node.name!r} has parallelism {node.parallelism}, over its maximum parallelism "
+                f"{node.max_parallelism}; raise pipeline.max-parallelism"
+            )
+        for upstream, source in zip(transformation.inputs, inputs, strict=True):
+            edge = _edge(upstream, source, node)
+            source.out_edges.append(edge)
+            node.in_edges.append(edge)
+        nodes[id(transformation)] = node
+        ordered.append(node)
+    return StreamGraph(ordered)
+
+
+def _operator_id(transformation: Transformation, position: int, inputs: list[StreamNode]) -> str:
+    if transformation.uid is not None:
+        return xxhash.xxh3_128_hexdigest(f"uid:{transformation.uid}".encode())
+    return xxhash.xxh3_128_hexdigest("|".join(["place", str(position), *(n.operator_id for n in inputs)]).encode())
+
+
+def _parallelism(transformation: Transformation, default: int) -> int:
+    limit, wanted = transformation.parallelism_limit, transformation.parallelism
+    if limit is not None and wanted is not None and wanted > limit:
+        raise ConfigurationError(
+            f"operator {transformation.display_name!r} can have at most parallelism {limit}, not {wanted}"
+        )
+    return wanted or (default if limit is None else min(default, limit))
+
+
+def _edge(upstream: Upstream, source: StreamNode, target: StreamNode) -> StreamEdge:
+    partitioner = upstream.partitioner
+    same = source.parallelism == target.parallelism
+    if partitioner is None:
+        partitioner = ForwardPartitioner() if same else RebalancePartitioner()
+    elif isinstance(partitioner, ForwardPartitioner) and not same:
+        raise ConfigurationError(
+            f"forward() from {source.name!r} (parallelism {source.parallelism}) to {target.name!r} (parallelism "
+            f"{target.parallelism}): both must have the same parallelism; use rebalance() instead"
+        )
+    return StreamEdge(source, target, partitioner, upstream.side_tag, upstream.input_index)

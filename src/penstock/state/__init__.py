@@ -1,0 +1,1 @@
+"""Keyed and operator state: descriptors, key groups, backends, snapshots."""

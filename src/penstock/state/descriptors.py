@@ -1,0 +1,83 @@
+"""Names and types of keyed state, as user code declares them (PyFlink's state descriptors)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+
+
+class StateDescriptor:
+    """The name under which an operator's state lies in a snapshot, and the declared type of its values."""
+
+    def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
+        if not name or not isinstance(name, str):
+            raise ValueError(f"a state needs a name, not {name!r}")
+        if name.startswith("_penstock"):
+            raise ValueError(f"state name {name!r}: names that begin with '_penstock' belong to the runtime")
+        self.name = name
+        self.type_info = type_info
+
+    def get_name(self) -> str:
+        """The state's name."""
+        return self.name
+
+    def get_type_info(self) -> TypeInformation | None:
+        """The declared type, or None when values are pickled."""
+        return self.type_info
+
+    def enable_time_to_live(self, ttl_config: Any) -> None:
+        """Let entries expire."""
+        raise NotImplementedError("state time-to-live is not available yet: clear the state with a timer instead")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """One value a key."""
+
+    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """A list a key."""
+
+    def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, elem_type_info)
+
+
+class MapStateDescriptor(StateDescriptor):
+    """A map a key."""
+
+    def __init__(
+        self, name: str, key_type_info: TypeInformation | None = None, value_type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, value_type_info)
+        self.key_type_info = key_type_info
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """One value a key, into which added values are folded by a reduce function."""
+
+    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, type_info)
+        self.reduce_function: Callable[[Any, Any], Any] = getattr(reduce_function, "reduce", reduce_function)
+
+    def get_reduce_function(self) -> Callable[[Any, Any], Any]:
+        """The function that folds."""
+        return self.reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """One accumulator a key, into which added values go by an aggregate function."""
+
+    def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, state_type_info)
+        self.agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        """The function that aggregates."""
+        return self.agg_function

@@ -1,0 +1,56 @@
+"""Operator state: lists of items that belong to a subtask rather than to a key (D2).
+
+`split` lists are dealt out evenly when the parallelism changes, `union` lists go whole to every subtask, `broadcast`
+lists are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from penstock.state.snapshot import OperatorCapture, StateCapture
+
+
+class OperatorListState:
+    """A list of picklable items, replaced as a whole at each snapshot."""
+
+    def __init__(self, name: str, mode: str) -> None:
+        self.name = name
+        self.mode = mode
+        self.items: list[Any] = []
+
+    def get(self) -> list[Any]:
+        """The items."""
+        return list(self.items)
+
+    def update(self, items: list[Any]) -> None:
+        """Replace the items."""
+        self.items = list(items)
+
+
+class OperatorStateBackend:
+    """The operator state of one operator in one subtask."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, OperatorListState] = {}
+        self.is_restored = False
+
+    def list_state(self, name: str, mode: str = "split") -> OperatorListState:
+        """The list of that name, made when it is new; `mode` is split, union or broadcast."""
+        state = self._states.get(name)
+        if state is None:
+            state = self._states[name] = OperatorListState(name, mode)
+        return state
+
+    def restore(self, name: str, mode: str, items: list[Any]) -> None:
+        """Add items of a snapshot."""
+        self.list_state(name, mode).items.extend(items)
+
+    def capture(self) -> list[StateCapture]:
+        """All lists as they are now."""
+        return [
+            OperatorCapture(state.name, state.mode, [pickle.dumps(item, protocol=5) for item in state.items])
+            for state in self._states.values()
+            if state.items
+        ]

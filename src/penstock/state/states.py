@@ -1,0 +1,218 @@
+"""Keyed state as user code holds it: value, list, map, reducing and aggregating state on the heap (D1).
+
+Each object reads the backend's current key on every access, so that only that key's state can be reached. User code
+may keep and change what it read; only `update`, `add` and `put` promise to store it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.state.errors import StateError
+
+if TYPE_CHECKING:
+    from penstock.state.heap import HeapKeyedStateBackend
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _NoKey:
+    def __repr__(self) -> str:
+        return "NO_KEY"
+
+    def __hash__(self) -> int:
+        raise StateError(
+            "keyed state was used while no key is current: use it in process_element or on_timer of a keyed stream "
+            "(after key_by), not in open(), close() or on a stream without keys"
+        )
+
+
+#: The current key while there is none: using it to look something up raises `StateError`.
+NO_KEY: Any = _NoKey()
+
+
+class State:
+    """Base of all keyed states."""
+
+    __slots__ = ("_backend", "_entries")
+
+    def __init__(self, backend: HeapKeyedStateBackend, entries: dict[Any, Any]) -> None:
+        self._backend = backend
+        self._entries = entries
+
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+        self._entries.pop(self._backend.current_key, None)
+
+
+class ValueState(State, Generic[T]):
+    """One value a key."""
+
+    __slots__ = ()
+
+    def value(self) -> T | None:
+        """The current key's value, or None."""
+        return self._entries.get(self._backend.current_key)
+
+    def update(self, value: T | None) -> None:
+        """Store the current key's value; None clears it."""
+        if value is None:
+            self._entries.pop(self._backend.current_key, None)
+        else:
+            self._entries[self._backend.current_key] = value
+
+
+class ListState(State, Generic[T]):
+    """A list a key."""
+
+    __slots__ = ()
+
+    def get(self) -> Iterator[T]:
+        """The current key's items, in the order in which they were added."""
+        return iter(self._entries.get(self._backend.current_key, ()))
+
+    def add(self, value: T) -> None:
+        """Append an item."""
+        entries, key = self._entries, self._backend.current_key
+        items = entries.get(key)
+        if items is None:
+            entries[key] = [value]
+        else:
+            items.append(value)
+
+    def add_all(self, values: Iterable[T]) -> None:
+        """Append several items."""
+        values = list(values)
+        if values:
+            self._entries.setdefault(self._backend.current_key, []).extend(values)
+
+    def update(self, values: Iterable[T]) -> None:
+        """Replace the items; an empty list clears the state."""
+        values = list(values)
+        if values:
+            self._entries[self._backend.current_key] = values
+        else:
+            self.clear()
+
+    def __iter__(self) -> Iterator[T]:
+        return self.get()
+
+
+class MapState(State, Generic[K, V]):
+    """A map a key."""
+
+    __slots__ = ()
+
+    def _map(self) -> dict[K, V]:
+        found: dict[K, V] = self._entries.get(self._backend.current_key, {})
+        return found
+
+    def get(self, key: K) -> V | None:
+        """The value under `key`, or None."""
+        return self._map().get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Store a value under `key`."""
+        entries, current = self._entries, self._backend.current_key
+        found = entries.get(current)
+        if found is None:
+            entries[current] = {key: value}
+        else:
+            found[key] = value
+
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Store several values."""
+        if dict_value:
+            self._entries.setdefault(self._backend.current_key, {}).update(dict_value)
+
+    def remove(self, key: K) -> None:
+        """Remove the value under `key`, when there is one."""
+        found = self._map()
+        found.pop(key, None)
+        if not found:
+            self.clear()
+
+    def contains(self, key: K) -> bool:
+        """Whether there is a value under `key`."""
+        return key in self._map()
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All pairs; a copy, so that the map may be changed meanwhile."""
+        return list(self._map().items())
+
+    def keys(self) -> Iterable[K]:
+        """All keys; a copy."""
+        return list(self._map())
+
+    def values(self) -> Iterable[V]:
+        """All values; a copy."""
+        return list(self._map().values())
+
+    def is_empty(self) -> bool:
+        """Whether the map holds nothing."""
+        return not self._map()
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __getitem__(self, key: K) -> V:
+        return self._map()[key]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self._map():
+            raise KeyError(key)
+        self.remove(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._map())
+
+
+class ReducingState(State, Generic[T]):
+    """One value a key, into which added values are folded."""
+
+    __slots__ = ("_reduce",)
+
+    def __init__(
+        self, backend: HeapKeyedStateBackend, entries: dict[Any, Any], reduce_function: Callable[[T, T], T]
+    ) -> None:
+        super().__init__(backend, entries)
+        self._reduce = reduce_function
+
+    def get(self) -> T | None:
+        """The folded value, or None when nothing was added."""
+        return self._entries.get(self._backend.current_key)
+
+    def add(self, value: T) -> None:
+        """Fold a value in."""
+        entries, key = self._entries, self._backend.current_key
+        entries[key] = self._reduce(entries[key], value) if key in entries else value
+
+
+class AggregatingState(State, Generic[T, V]):
+    """One accumulator a key; `get` gives the aggregate function's result."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, backend: HeapKeyedStateBackend, entries: dict[Any, Any], function: Any) -> None:
+        super().__init__(backend, entries)
+        self._function = function
+
+    def get(self) -> V | None:
+        """The result for what was added, or None when nothing was."""
+        key = self._backend.current_key
+        return self._function.get_result(self._entries[key]) if key in self._entries else None
+
+    def add(self, value: T) -> None:
+        """Add a value."""
+        entries, key = self._entries, self._backend.current_key
+        accumulator = entries[key] if key in entries else self._function.create_accumulator()
+        entries[key] = self._function.add(value, accumulator)

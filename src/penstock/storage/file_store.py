@@ -1,0 +1,129 @@
+"""Checkpoints in any fsspec file system, or inside the job master when no directory is configured (G11).
+
+Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written under another name
+first and then renamed, so that it is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from typing import Any, Final
+
+import fsspec
+
+from penstock.common.errors import CheckpointError
+from penstock.storage.metadata import (
+    CheckpointMetadata,
+    StateFile,
+    check_file,
+    checksum,
+    decode_metadata,
+    encode_metadata,
+)
+
+METADATA_NAME: Final = "_metadata"
+#: State that one subtask may hold inside the job master when no directory is configured.
+JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
+
+
+class FileCheckpointStore:
+    """Both halves of checkpoint storage: state files for workers, whole checkpoints for the job master."""
+
+    def __init__(self, directory: str | None, job_id: str, inline_bytes_max: int) -> None:
+        self._inline_bytes_max = inline_bytes_max
+        self._fs: Any = None
+        self._protocol = ""
+        if directory is not None:
+            self._directory = directory.rstrip("/")
+            self._job_id = job_id
+            self._open()
+
+    def _open(self) -> None:
+        self._fs, path = fsspec.core.url_to_fs(self._directory)
+        self._root = posixpath.join(path, self._job_id)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_fs", "_root")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._fs = None
+        if "_directory" in state:
+            self._open()
+
+    def _checkpoint_directory(self, checkpoint_id: int) -> str:
+        return posixpath.join(self._root, f"chk-{checkpoint_id}")
+
+    # --- state files (workers) -------------------------------------------------------------------------------------
+
+    def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
+        """Store bytes: inline when small, or when there is no directory."""
+        digest = checksum(data)
+        if self._fs is None:
+            if len(data) > JOB_MASTER_STATE_BYTES_MAX:
+                raise CheckpointError(
+                    f"state {name} has {len(data)} bytes, and without execution.checkpointing.dir state is kept in the "
+                    f"job master, which takes at most {JOB_MASTER_STATE_BYTES_MAX}: set a directory"
+                )
+            return StateFile(len(data), digest, data=data)
+        if len(data) <= self._inline_bytes_max:
+            return StateFile(len(data), digest, data=data)
+        directory = self._checkpoint_directory(checkpoint_id)
+        path = posixpath.join(directory, name)
+        self._fs.makedirs(directory, exist_ok=True)
+        self._fs.pipe_file(path, data)
+        return StateFile(len(data), digest, path=path)
+
+    def read(self, file: StateFile) -> bytes:
+        """The bytes of a state file, checked."""
+        if file.data is not None:
+            return check_file(file, file.data)
+        assert file.path is not None
+        try:
+            data: bytes = self._fs.cat_file(file.path)
+        except (OSError, AttributeError) as error:
+            raise CheckpointError(f"{file.path} cannot be read: {type(error).__name__}: {error}") from error
+        return check_file(file, data)
+
+    # --- whole checkpoints (job master) ----------------------------------------------------------------------------
+
+    def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
+        """Write the metadata, last and atomically."""
+        if self._fs is None:
+            return "<job master>"
+        directory = self._checkpoint_directory(metadata.checkpoint_id)
+        self._fs.makedirs(directory, exist_ok=True)
+        partial = posixpath.join(directory, f".{METADATA_NAME}.part")
+        self._fs.pipe_file(partial, encode_metadata(metadata))
+        self._fs.mv(partial, posixpath.join(directory, METADATA_NAME))
+        return directory
+
+    def discard(self, checkpoint_id: int) -> None:
+        """Delete a checkpoint's directory; the metadata first, so that no half of it looks whole."""
+        if self._fs is None:
+            return
+        directory = self._checkpoint_directory(checkpoint_id)
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(posixpath.join(directory, METADATA_NAME))
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm(directory, recursive=True)
+
+    def load(self, path: str) -> CheckpointMetadata:
+        """Read a checkpoint by its directory."""
+        fs, root = fsspec.core.url_to_fs(path)
+        where = posixpath.join(root, METADATA_NAME)
+        try:
+            data: bytes = fs.cat_file(where)
+        except OSError as error:
+            raise CheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+        return decode_metadata(data, where)
+
+    def verify(self, metadata: CheckpointMetadata) -> None:
+        """Read every file once; raises `CheckpointError` for the first that does not hold."""
+        if self._fs is not None:
+            stored = self.load(self._checkpoint_directory(metadata.checkpoint_id))
+            if stored != metadata:
+                raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")
+        for file in metadata.state_files():
+            self.read(file)

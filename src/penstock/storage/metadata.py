@@ -1,0 +1,135 @@
+"""The metadata of a checkpoint: every state file with its length and checksum, organised by operator id (H3).
+
+A `_metadata` file is a magic word, a format version, a msgpack body and the body's checksum. It is written last and
+atomically; a directory without a valid one is no checkpoint (G11).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import xxhash
+
+from penstock.common.errors import CheckpointError
+
+MAGIC: Final = b"PENSTOCK"
+FORMAT_VERSION: Final = 1
+METADATA_BYTES_MAX: Final = 1 << 30
+_HEADER_BYTES: Final = len(MAGIC) + 2
+_CHECKSUM_BYTES: Final = 8
+
+
+class StateFile(msgspec.Struct, frozen=True):
+    """Bytes of state: either inline, or in a file at `path`. `checksum` is xxh3-64 of the bytes."""
+
+    length: int
+    checksum: int
+    path: str | None = None
+    data: bytes | None = None
+
+
+class KeyedStateHandle(msgspec.Struct, frozen=True):
+    """One keyed state of one subtask: an Arrow IPC stream with rows for key groups first..last, both included."""
+
+    first_key_group: int
+    last_key_group: int
+    file: StateFile
+
+
+class OperatorStateHandle(msgspec.Struct, frozen=True):
+    """One operator state of one subtask: an Arrow IPC stream of items; `mode` says how it is redistributed (D2)."""
+
+    mode: str  # split | union | broadcast
+    items: int
+    file: StateFile
+
+
+class OperatorSubtaskState(msgspec.Struct, frozen=True):
+    """All state of one operator in one subtask, by state name."""
+
+    keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
+    operator: dict[str, tuple[OperatorStateHandle, ...]] = {}
+
+
+class OperatorState(msgspec.Struct, frozen=True):
+    """One operator in a checkpoint. `finished` lists the subtasks that had finished for good (G10)."""
+
+    operator_id: str
+    uid: str | None
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: dict[int, OperatorSubtaskState]
+    finished: tuple[int, ...] = ()
+    coordinator: StateFile | None = None
+
+    @property
+    def fully_finished(self) -> bool:
+        return len(self.finished) == self.parallelism
+
+
+class CheckpointMetadata(msgspec.Struct, frozen=True):
+    """What a completed checkpoint consists of."""
+
+    checkpoint_id: int
+    job_id: str
+    job_name: str
+    timestamp_ms: int
+    is_savepoint: bool
+    operators: tuple[OperatorState, ...]
+    external_path: str | None = None
+
+    def state_files(self) -> list[StateFile]:
+        """Every state file, inline ones included."""
+        files = [op.coordinator for op in self.operators if op.coordinator is not None]
+        for op in self.operators:
+            for subtask in op.subtasks.values():
+                files += [h.file for handles in subtask.keyed.values() for h in handles]
+                files += [h.file for handles in subtask.operator.values() for h in handles]
+        return files
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(f.length for f in self.state_files())
+
+
+def checksum(data: bytes) -> int:
+    """The checksum that metadata records for `data`."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def check_file(file: StateFile, data: bytes) -> bytes:
+    """`data`, when length and checksum are as recorded; raises `CheckpointError` otherwise."""
+    where = file.path or "inline state"
+    if len(data) != file.length:
+        raise CheckpointError(f"{where}: {file.length} bytes were written, {len(data)} are there")
+    if checksum(data) != file.checksum:
+        raise CheckpointError(f"{where}: the checksum of its {file.length} bytes does not hold: the file is damaged")
+    return data
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(CheckpointMetadata)
+
+
+def encode_metadata(metadata: CheckpointMetadata) -> bytes:
+    """The bytes of a `_metadata` file."""
+    body = _encoder.encode(metadata)
+    return MAGIC + FORMAT_VERSION.to_bytes(2, "big") + body + checksum(body).to_bytes(_CHECKSUM_BYTES, "big")
+
+
+def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
+    """Read the bytes of a `_metadata` file; raises `CheckpointError` that names `where` when they are not whole."""
+    if len(data) < _HEADER_BYTES + _CHECKSUM_BYTES or not data.startswith(MAGIC):
+        raise CheckpointError(f"{where} is not a checkpoint's metadata (it is too short, or begins otherwise)")
+    version = int.from_bytes(data[len(MAGIC) : _HEADER_BYTES], "big")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(f"{where} has format version {version}; this release reads version {FORMAT_VERSION}")
+    body = data[_HEADER_BYTES:-_CHECKSUM_BYTES]
+    if checksum(body) != int.from_bytes(data[-_CHECKSUM_BYTES:], "big"):
+        raise CheckpointError(f"{where}: the checksum does not hold: the metadata is damaged")
+    try:
+        return _decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"{where}: {error}") from error

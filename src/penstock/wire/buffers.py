@@ -1,0 +1,152 @@
+"""Buffers as messages: which elements there are and in which order, splitting of what is too large, and joining.
+
+A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry an element: an
+event as itself, a batch as the number of its records, negative when these continue the last batch of the message
+before. The records of all batches follow in the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.common.errors import ProtocolError
+from penstock.wire.errors import FRAME_BYTES_OPTION, RecordTooLargeError, describe_record
+from penstock.wire.messages import DECODING_ERRORS, check_frame_bytes
+from penstock.wire.payload import FRAMES_MAX, BatchEncoder, Frame, Records, decode_batches
+
+#: Elements in one message.
+ELEMENTS_MAX: Final = 65_536
+#: Room that the header of a message takes beside its outline and payload.
+HEADER_BYTES_MAX: Final = 1024
+
+T = TypeVar("T")
+
+
+class Part(NamedTuple):
+    """One message of a buffer: its outline, its payload, and whether another one continues the buffer."""
+
+    outline: bytes
+    payload: list[Frame]
+    more: bool
+
+
+class BufferCodec(Generic[T]):
+    """Encodes buffers whose elements are batches of one type, or events of a union.
+
+    Args:
+        event_types: a union of tagged, array-like `msgspec.Struct` types.
+        batch_type: called with values and timestamps, makes a batch, which has them as `values` and `timestamps`.
+        max_frame_bytes: no message of a buffer has more bytes in all.
+    """
+
+    def __init__(self, event_types: Any, batch_type: type[Any], max_frame_bytes: int) -> None:
+        check_frame_bytes(max_frame_bytes)
+        outline_type: Any = Annotated[list[int | event_types], msgspec.Meta(max_length=ELEMENTS_MAX)]
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(outline_type)
+        self._batches = BatchEncoder()
+        self._batch_type = batch_type
+        self._max_frame_bytes = max_frame_bytes
+        self._bytes_max = max_frame_bytes - HEADER_BYTES_MAX
+
+    def encode(self, buffer: Sequence[T]) -> list[Part]:
+        """The messages of a buffer, in order; nearly always one.
+
+        Raises:
+            RecordSerializationError: if a record cannot be pickled, or is larger than a message may be.
+        """
+        batch_type = self._batch_type
+        outline: list[Any] = []
+        batches: list[Records] = []
+        for element in buffer:
+            if isinstance(element, batch_type):
+                outline.append(len(element.values))
+                batches.append((element.values, element.timestamps))
+            else:
+                outline.append(element)
+        parts: list[Part] = []
+        self._encode_into(parts, outline, batches)
+        parts[-1] = parts[-1]._replace(more=False)
+        return parts
+
+    def decode(self, outline: bytes | msgspec.Raw, payload: Sequence[Frame], joined: list[T]) -> None:
+        """Append the elements of one message to `joined`. UNPICKLES: only for bytes from an authenticated peer.
+
+        Raises:
+            ProtocolError: if the bytes break the protocol.
+            RecordSerializationError: if records cannot be unpickled here.
+        """
+        if len(payload) > FRAMES_MAX:
+            raise ProtocolError(f"a buffer has {len(payload)} frames, at most {FRAMES_MAX} are allowed")
+        try:
+            entries = self._decoder.decode(outline)
+        except DECODING_ERRORS as error:
+            raise ProtocolError(f"a buffer's outline does not decode: {error}") from error
+        counts = [abs(entry) for entry in entries if type(entry) is int]
+        batches = iter(decode_batches(payload, counts) if counts else ())
+        for position, entry in enumerate(entries):
+            if type(entry) is not int:
+                joined.append(entry)
+            elif entry >= 0:
+                joined.append(self._batch_type(*next(batches)))
+            elif position == 0:
+                self._continue_batch(joined, next(batches))
+            else:
+                raise ProtocolError("a batch inside a message claims to continue another message")
+
+    def _continue_batch(self, joined: list[T], records: Records) -> None:
+        last: Any = joined[-1] if joined else None
+        values, timestamps = records
+        if not isinstance(last, self._batch_type) or (last.timestamps is None) != (timestamps is None):
+            raise ProtocolError("a message continues a batch that the message before did not begin")
+        last.values.extend(values)
+        if last.timestamps is not None:
+            last.timestamps.extend(timestamps)
+
+    def _encode_into(self, parts: list[Part], outline: list[Any], batches: list[Records]) -> None:
+        """Append the messages of these elements: one if they fit, otherwise those of their first and second half."""
+        if len(outline) <= ELEMENTS_MAX:
+            head = self._encoder.encode(outline)
+            payload = self._batches.encode(batches) if batches else []
+            size = len(head) + sum(len(frame) for frame in payload)
+            if size <= self._bytes_max:
+                parts.append(Part(head, payload, more=True))
+                return
+            if sum(_weight(entry) for entry in outline) <= 1:
+                raise self._too_large(size, batches)
+        for half_outline, half_batches in _halves(outline, batches):
+            self._encode_into(parts, half_outline, half_batches)
+
+    def _too_large(self, size: int, batches: list[Records]) -> RecordTooLargeError:
+        record = next((value for values, _ in batches for value in values), None)
+        return RecordTooLargeError(
+            f"a record needs {size} bytes, but {FRAME_BYTES_OPTION} allows {self._max_frame_bytes} (some of them for "
+            f"the header); raise it, or send smaller records; record of {describe_record(record)}"
+        )
+
+
+def _weight(entry: Any) -> int:
+    """How finely an element can be split: by record, if it is a batch of any."""
+    return max(1, abs(entry)) if type(entry) is int else 1
+
+
+def _halves(outline: list[Any], batches: list[Records]) -> list[tuple[list[Any], list[Records]]]:
+    """Elements cut in two at the middle record. A batch that is cut goes on in the second half, and says so there."""
+    room = sum(_weight(entry) for entry in outline) // 2
+    position = taken = 0
+    while _weight(outline[position]) <= room:
+        room -= _weight(outline[position])
+        taken += type(outline[position]) is int
+        position += 1
+    first, second = outline[:position], outline[position:]
+    first_batches, second_batches = batches[:taken], batches[taken:]
+    if room:
+        values, stamps = second_batches[0]
+        first.append(room if second[0] >= 0 else -room)
+        second[0] = room - abs(second[0])
+        first_batches.append((values[:room], None if stamps is None else stamps[:room]))
+        second_batches[0] = (values[room:], None if stamps is None else stamps[room:])
+    return [(first, first_batches), (second, second_batches)]

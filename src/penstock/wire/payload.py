@@ -1,0 +1,140 @@
+"""Records as bytes: the batches of one message as one pickle, with large buffers in frames of their own.
+
+Timestamps travel as 64-bit integers, little-endian: twice as fast as pickled ints. Values are pickled by plain pickle,
+protocol 5. Where that fails (a class that the user's script defines lives in no module that a worker could import),
+the records are pickled by cloudpickle, by value, from then on.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import cloudpickle
+
+from penstock.common.errors import ProtocolError
+from penstock.wire.errors import RecordSerializationError, describe_record
+
+#: Values and timestamps of one batch.
+Records: TypeAlias = tuple[list[Any], list[int] | None]
+Frame: TypeAlias = bytes | memoryview
+
+#: Frames of one message: the header, the pickle, and large buffers.
+FRAMES_MAX: Final = 256
+#: A smaller buffer is cheaper inside the pickle than in a frame of its own.
+OUT_OF_BAND_BYTES_MIN: Final = 64 * 1024
+_TIMESTAMP_BYTES: Final = 8
+_PROTOCOL: Final = 5
+
+
+class BatchEncoder:
+    """Turns batches into frames. It remembers whether plain pickle was enough so far."""
+
+    def __init__(self) -> None:
+        self._dumps: Callable[..., bytes] = pickle.dumps
+
+    def encode(self, batches: Sequence[Records]) -> list[Frame]:
+        """The pickle of these batches, and then its out-of-band buffers.
+
+        Raises:
+            RecordSerializationError: if a record cannot be pickled; the text names it.
+        """
+        content = [(values, None if stamps is None else _pack_timestamps(values, stamps)) for values, stamps in batches]
+        try:
+            return _dump(self._dumps, content)
+        except Exception as error:  # pickling runs the records' own code, which may raise anything
+            if self._dumps is cloudpickle.dumps:
+                raise _explain(batches, error) from error
+        try:
+            frames = _dump(cloudpickle.dumps, content)
+        except Exception as error:
+            raise _explain(batches, error) from error
+        self._dumps = cloudpickle.dumps
+        return frames
+
+
+def decode_batches(frames: Sequence[Frame], counts: Sequence[int]) -> list[Records]:
+    """Unpickle the batches of a message, which have so many records each.
+
+    THIS RUNS CODE that the bytes name: call it only with bytes from a peer that has proved to belong to the job.
+
+    Raises:
+        ProtocolError: if what was unpickled is not what the message's header promised.
+        RecordSerializationError: if the records cannot be unpickled here.
+    """
+    if not frames:
+        raise ProtocolError("a buffer with batches came without its payload")
+    try:
+        content = pickle.loads(frames[0], buffers=frames[1:])
+    except Exception as error:
+        raise RecordSerializationError(
+            f"records from another worker cannot be unpickled here: {type(error).__name__}: {error}"
+        ) from error
+    if type(content) is not list or len(content) != len(counts):
+        raise ProtocolError(f"a buffer's payload is not its {len(counts)} batches")
+    return [_checked(entry, count) for entry, count in zip(content, counts, strict=True)]
+
+
+def _dump(dumps: Callable[..., bytes], content: object) -> list[Frame]:
+    """Pickle `content`; buffers that are large and contiguous, and not too many, are left out of band."""
+    buffers: list[Frame] = []
+
+    def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
+        view = memoryview(buffer)
+        if view.nbytes < OUT_OF_BAND_BYTES_MIN or not view.contiguous or len(buffers) >= FRAMES_MAX - 2:
+            return True
+        buffers.append(buffer.raw())
+        return False
+
+    return [dumps(content, _PROTOCOL, buffer_callback=keep_in_band), *buffers]
+
+
+def _pack_timestamps(values: list[Any], timestamps: list[int]) -> bytes:
+    if len(timestamps) != len(values):
+        raise RecordSerializationError(f"a batch has {len(values)} records, but {len(timestamps)} timestamps")
+    try:
+        packed = array("q", timestamps)
+    except (TypeError, OverflowError) as error:
+        for value, timestamp in zip(values, timestamps, strict=True):
+            if not _is_timestamp(timestamp):
+                raise RecordSerializationError(
+                    f"the timestamp {timestamp!r} is no 64-bit integer; record of {describe_record(value)}"
+                ) from error
+        raise RecordSerializationError(f"a batch's timestamps are no 64-bit integers: {error}") from error
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _is_timestamp(value: object) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
+
+
+def _checked(entry: object, count: int) -> Records:
+    """One unpickled batch, when it is one and has as many records as announced."""
+    match entry:
+        case (list() as values, None) if len(values) == count:
+            return values, None
+        case (list() as values, bytes() as packed) if len(values) == count and len(packed) == count * _TIMESTAMP_BYTES:
+            timestamps = array("q", packed)
+            if sys.byteorder == "big":
+                timestamps.byteswap()
+            return values, timestamps.tolist()
+    raise ProtocolError(f"a buffer's payload is no batch of {count} records")
+
+
+def _explain(batches: Sequence[Records], error: Exception) -> RecordSerializationError:
+    """The error for batches that cannot be pickled: about the first record that cannot be."""
+    for values, _ in batches:
+        for value in values:
+            try:
+                cloudpickle.dumps(value, _PROTOCOL)
+            except Exception as cause:  # noqa: BLE001 - as above
+                return RecordSerializationError(
+                    f"a record cannot be sent to another worker: {type(cause).__name__}: {cause}; "
+                    f"record of {describe_record(value)}"
+                )
+    return RecordSerializationError(f"records cannot be sent to another worker: {type(error).__name__}: {error}")

@@ -1,0 +1,210 @@
+"""Buffers and credits on one connection from worker to worker, numbered so that a loss never passes unnoticed.
+
+A stream is what one connection carries: first a `Hello` that names both ends, then messages numbered from zero. The
+receiver delivers a message only when it is the next one. A transport that reconnects by itself loses what was in
+flight: the next message then has the wrong number, and from there on the stream is broken: nothing of it is delivered
+any more, and the receiver is told once. So a channel is complete up to any buffer that was delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from penstock.common.errors import ProtocolError
+from penstock.wire.buffers import BufferCodec, Part
+from penstock.wire.errors import RecordSerializationError
+from penstock.wire.messages import DECODING_ERRORS, VERSION, check_version
+from penstock.wire.payload import FRAMES_MAX, Frame
+
+#: Streams whose state is remembered; the oldest is forgotten first.
+STREAMS_MAX: Final = 65_536
+#: Messages that one buffer may be split into.
+PARTS_MAX: Final = 65_536
+WORKER_ID_CHARS_MAX: Final = 200
+
+T = TypeVar("T")
+
+Channel: TypeAlias = tuple[int, int, int, int]
+_Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Channel: TypeAlias = tuple[_Natural, _Natural, _Natural, _Natural]
+_WorkerId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=WORKER_ID_CHARS_MAX)]
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """Opens a stream: its number, drawn by the sender, and the ids of the workers at both ends."""
+
+    stream: _Natural
+    sender: _WorkerId
+    receiver: _WorkerId
+
+
+class BufferHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """A buffer, or a part of one when `more` is set; its payload is in the frames that follow."""
+
+    stream: _Natural
+    sequence: _Natural
+    channel: _Channel
+    more: bool
+    outline: msgspec.Raw
+
+
+class CreditHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """Allows the producer of a channel to send so many more buffers."""
+
+    stream: _Natural
+    sequence: _Natural
+    channel: _Channel
+    credit: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class BufferArrived(NamedTuple):
+    """A whole buffer came on a channel."""
+
+    channel: Channel
+    buffer: list[Any]
+
+
+class CreditArrived(NamedTuple):
+    """Credit came for a channel."""
+
+    channel: Channel
+    credit: int
+
+
+class StreamBroken(NamedTuple):
+    """A message of a sender was lost or could not be understood; nothing more of its stream will be delivered."""
+
+    sender: str
+    reason: str
+
+
+Arrival: TypeAlias = BufferArrived | CreditArrived | StreamBroken
+
+_VERSION_BYTE: Final = VERSION.to_bytes(1, "big")
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Hello | BufferHeader | CreditHeader] = msgspec.msgpack.Decoder(
+    Hello | BufferHeader | CreditHeader
+)
+
+
+class StreamSender:
+    """Numbers and encodes what one connection carries."""
+
+    def __init__(self, stream: int, sender: str, receiver: str) -> None:
+        self._stream = stream
+        self._hello = Hello(stream, sender, receiver)
+        self._sequence = 0
+
+    def hello(self) -> bytes:
+        """The first frame of the stream."""
+        return _VERSION_BYTE + _encoder.encode(self._hello)
+
+    def buffer(self, channel: Channel, part: Part) -> list[Frame]:
+        """The frames of one message of a buffer."""
+        header = BufferHeader(self._stream, self._sequence, channel, part.more, msgspec.Raw(part.outline))
+        self._sequence += 1
+        return [_VERSION_BYTE + _encoder.encode(header), *part.payload]
+
+    def credit(self, channel: Channel, credit: int) -> bytes:
+        """The frame that sends credit."""
+        header = CreditHeader(self._stream, self._sequence, channel, credit)
+        self._sequence += 1
+        return _VERSION_BYTE + _encoder.encode(header)
+
+
+class _Stream:
+    """What the receiver remembers of one stream."""
+
+    __slots__ = ("broken", "channel", "expected", "parts", "sender", "unfinished")
+
+    def __init__(self, sender: str) -> None:
+        self.sender = sender
+        self.expected = 0
+        self.broken = False
+        self.unfinished: list[Any] = []
+        self.channel: Channel | None = None  # of the unfinished buffer
+        self.parts = 0
+
+
+class StreamReceiver(Generic[T]):
+    """Decodes what comes to one worker on all its streams, and delivers it complete and in order."""
+
+    def __init__(self, worker_id: str, codec: BufferCodec[T]) -> None:
+        self._worker_id = worker_id
+        self._codec = codec
+        self._streams: dict[int, _Stream] = {}
+
+    def receive(self, frames: Sequence[Frame]) -> Arrival | None:
+        """Take one message; None when there is nothing to deliver (yet). UNPICKLES: authenticated peers only.
+
+        Raises:
+            ProtocolError: if the message belongs to no stream to this worker. Nothing of it was delivered.
+            RecordSerializationError: if records cannot be unpickled here. The stream is broken then.
+        """
+        header = _decode_header(frames)
+        if isinstance(header, Hello):
+            self._open(header)
+            return None
+        stream = self._streams.get(header.stream)
+        if stream is None:
+            raise ProtocolError("a message of a stream that was never opened here")
+        if stream.broken:
+            return None
+        if header.sequence != stream.expected:
+            return _break(stream, f"message {header.sequence} came where {stream.expected} was due")
+        stream.expected += 1
+        if isinstance(header, CreditHeader):
+            if len(frames) != 1:
+                raise ProtocolError("a credit came with a payload")
+            return CreditArrived(header.channel, header.credit)
+        try:
+            return self._receive_part(stream, header, frames[1:])
+        except ProtocolError as error:
+            return _break(stream, str(error))
+        except RecordSerializationError:
+            _break(stream, "a buffer of it could not be unpickled")
+            raise
+
+    def _receive_part(self, stream: _Stream, header: BufferHeader, payload: Sequence[Frame]) -> BufferArrived | None:
+        if stream.parts and stream.channel != header.channel:
+            raise ProtocolError("a buffer began before the one before it was whole")
+        self._codec.decode(header.outline, payload, stream.unfinished)
+        if header.more:
+            stream.channel = header.channel
+            stream.parts += 1
+            if stream.parts >= PARTS_MAX:
+                raise ProtocolError(f"a buffer came in more than {PARTS_MAX} parts")
+            return None
+        arrived = BufferArrived(header.channel, stream.unfinished)
+        stream.unfinished = []
+        stream.parts = 0
+        return arrived
+
+    def _open(self, hello: Hello) -> None:
+        if hello.receiver != self._worker_id:
+            raise ProtocolError(f"a stream for worker {hello.receiver!r} came to {self._worker_id!r}")
+        if hello.stream in self._streams:
+            raise ProtocolError("a stream was opened twice")
+        if len(self._streams) >= STREAMS_MAX:
+            del self._streams[next(iter(self._streams))]
+        self._streams[hello.stream] = _Stream(hello.sender)
+
+
+def _break(stream: _Stream, reason: str) -> StreamBroken:
+    stream.broken = True
+    stream.unfinished = []
+    return StreamBroken(stream.sender, reason)
+
+
+def _decode_header(frames: Sequence[Frame]) -> Hello | BufferHeader | CreditHeader:
+    if not 1 <= len(frames) <= FRAMES_MAX:
+        raise ProtocolError(f"a message has {len(frames)} frames, 1 to {FRAMES_MAX} are allowed")
+    head = bytes(frames[0])
+    check_version(head)
+    try:
+        return _decoder.decode(memoryview(head)[1:])
+    except DECODING_ERRORS as error:
+        raise ProtocolError(f"a message's header does not decode: {error}") from error

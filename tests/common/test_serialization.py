@@ -1,0 +1,260 @@
+"""Schemas and encoders."""
+
+import datetime
+import decimal
+import io
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    ByteArraySchema,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+    Encoder,
+    Instant,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+    Row,
+    SimpleStringSchema,
+    Types,
+)
+from penstock.common.errors import FormatError
+from penstock.common.serialization import RowFieldExtractorSchema
+
+ROW_TYPE = Types.ROW_NAMED(
+    ["id", "name", "ok", "score", "price", "day", "time", "moment", "tags"],
+    [
+        Types.LONG(),
+        Types.STRING(),
+        Types.BOOLEAN(),
+        Types.DOUBLE(),
+        Types.BIG_DEC(),
+        Types.SQL_DATE(),
+        Types.SQL_TIME(),
+        Types.SQL_TIMESTAMP(),
+        Types.LIST(Types.INT()),
+    ],
+)
+ROWS = st.builds(
+    lambda *values: Row(**dict(zip(ROW_TYPE.get_field_names(), values, strict=True))),
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"])),
+    st.none() | st.booleans(),
+    st.none() | st.floats(allow_nan=False),
+    st.none() | st.decimals(allow_nan=False, allow_infinity=False, places=3),
+    st.none() | st.dates(),
+    st.none() | st.times(),
+    st.none() | st.datetimes(),
+    st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1),
+)
+
+
+@given(st.text())
+def test_text_survives_the_string_schema(text):
+    schema = SimpleStringSchema()
+    clean = text.encode(errors="replace").decode()
+    assert schema.deserialize(schema.serialize(clean)) == clean
+
+
+def test_the_string_schema_knows_other_character_sets():
+    assert SimpleStringSchema("iso-8859-1").serialize("é") == b"\xe9"
+    with pytest.raises(LookupError):
+        SimpleStringSchema("klingon")
+    with pytest.raises(FormatError, match="writes str, not int"):
+        SimpleStringSchema().serialize(1)  # type: ignore[arg-type]
+
+
+def test_bytes_pass_as_they_are():
+    assert ByteArraySchema().deserialize(ByteArraySchema().serialize(b"\x00")) == b"\x00"
+    assert RowFieldExtractorSchema(1).serialize(Row("a", b"k")) == b"k"
+    with pytest.raises(FormatError, match="must hold bytes"):
+        RowFieldExtractorSchema(0).serialize(Row("a"))
+
+
+def test_the_string_encoder_writes_lines():
+    out = io.BytesIO()
+    encoder = pickle.loads(pickle.dumps(Encoder.simple_string_encoder()))
+    encoder.encode(Row(1, "é"), out)
+    encoder.encode(2, out)
+    assert out.getvalue().decode() == "+I[1, é]\n2\n"
+
+
+@given(ROWS)
+def test_a_row_survives_json(row):
+    write = JsonRowSerializationSchema.builder().with_type_info(ROW_TYPE).build()
+    read = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).build()
+    assert pickle.loads(pickle.dumps(read)).deserialize(pickle.loads(pickle.dumps(write)).serialize(row)) == row
+
+
+def json_reader(**types):
+    return JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(list(types), list(types.values())))
+
+
+def test_json_fields_are_found_by_name_and_may_be_missing():
+    builder = json_reader(a=Types.INT(), b=Types.STRING())
+    assert builder.build().deserialize(b'{"b": 1.5, "c": 2}') == Row(a=None, b="1.5")
+    with pytest.raises(FormatError, match="missing a"):
+        builder.fail_on_missing_field().build().deserialize(b'{"b": "x"}')
+    with pytest.raises(ValueError, match="cannot both"):
+        builder.ignore_parse_errors().build()
+
+
+@pytest.mark.parametrize("message", [b"", b"[1]", b'{"a": "x"}', b'{"a": 1.5}', b'{"a": 2147483648}', b"\xff"])
+def test_bad_json_is_an_error_or_dropped(message):
+    with pytest.raises(FormatError, match="cannot read JSON"):
+        json_reader(a=Types.INT()).build().deserialize(message)
+    assert json_reader(a=Types.INT()).ignore_parse_errors().build().deserialize(message) is None
+
+
+def test_json_holds_nested_values():
+    row_type = Types.ROW_NAMED(
+        ["r", "m", "b", "i", "t"],
+        [
+            Types.ROW_NAMED(["x"], [Types.INT()]),
+            Types.MAP(Types.STRING(), Types.LONG()),
+            Types.PRIMITIVE_ARRAY(Types.BYTE()),
+            Types.INSTANT(),
+            Types.TUPLE([Types.INT(), Types.DOUBLE()]),
+        ],
+    )
+    row = Row(r=Row(x=1), m={"k": 2}, b=b"\x01\xff", i=Instant(5, 6_000), t=(1, float("inf")))
+    message = JsonRowSerializationSchema.builder().with_type_info(row_type).build().serialize(row)
+    assert json.loads(message)["b"] == "Af8="
+    assert JsonRowDeserializationSchema.builder().type_info(row_type).build().deserialize(message) == row
+
+
+def test_a_json_schema_gives_the_row_type():
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "on": {"type": ["string", "null"], "format": "date"},
+            "at": {"$ref": "#/definitions/place"},
+            "raw": {"type": "string", "contentEncoding": "base64"},
+            "all": {"type": "array", "items": {"type": "boolean"}},
+        },
+        "definitions": {"place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    }
+    reader = JsonRowDeserializationSchema.builder().json_schema(json.dumps(schema)).build()
+    assert reader.get_produced_type() == Types.ROW_NAMED(
+        ["id", "on", "at", "raw", "all"],
+        [
+            Types.BIG_DEC(),
+            Types.SQL_DATE(),
+            Types.ROW_NAMED(["city"], [Types.STRING()]),
+            Types.PRIMITIVE_ARRAY(Types.BYTE()),
+            Types.OBJECT_ARRAY(Types.BOOLEAN()),
+        ],
+    )
+    loop = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+    with pytest.raises(FormatError, match="refers to itself"):
+        JsonRowDeserializationSchema.builder().json_schema(json.dumps(loop))
+
+
+@given(ROWS)
+def test_a_row_survives_csv(row):
+    write = CsvRowSerializationSchema.Builder(ROW_TYPE).build()
+    read = CsvRowDeserializationSchema.Builder(ROW_TYPE).build()
+    assert pickle.loads(pickle.dumps(read)).deserialize(pickle.loads(pickle.dumps(write)).serialize(row)) == row
+
+
+def test_csv_is_written_as_asked():
+    row_type = Types.ROW([Types.INT(), Types.STRING(), Types.STRING()])
+    builder = CsvRowSerializationSchema.Builder(row_type).set_field_delimiter("|").set_null_literal("n/a")
+    assert builder.set_line_delimiter("").build().serialize(Row(1, "a|b", None)) == b'1|"a|b"|n/a'
+    assert builder.disable_quote_character().set_escape_character("\\").build().serialize(Row(1, "a|b", "")) == (
+        b"1|a\\|b|"
+    )
+    with pytest.raises(FormatError, match="is no Integer"):
+        builder.build().serialize(Row("x", "", ""))
+    with pytest.raises(ValueError, match="one character"):
+        builder.set_field_delimiter("||")
+
+
+def test_csv_is_read_as_asked():
+    row_type = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+    builder = CsvRowDeserializationSchema.Builder(row_type)
+    assert builder.build().deserialize(b",\n") == Row(a=None, b="")
+    with pytest.raises(FormatError, match="cannot read CSV"):
+        builder.build().deserialize(b"1,2,3")
+    lenient = builder.set_null_literal("-").set_allow_comments(True).set_ignore_parse_errors(True).build()
+    assert lenient.deserialize(b"-,-") == Row(a=None, b=None)
+    assert lenient.deserialize(b"# 1,2") is None
+    assert lenient.deserialize(b"x,y") is None
+
+
+AVRO = {
+    "type": "record",
+    "name": "Event",
+    "namespace": "n",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "tags", "type": {"type": "array", "items": "int"}},
+        {"name": "more", "type": {"type": "map", "values": "double"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "next", "type": ["null", "Event"]},
+    ],
+}
+
+
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+    st.lists(st.integers(-(2**31), 2**31 - 1)),
+    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=False)),
+    st.integers(-(10**18), 10**18),
+    st.dates(),
+    st.datetimes(),
+)
+def test_a_row_survives_avro(number, name, tags, more, cents, day, at):
+    def event(following):
+        price = decimal.Decimal(cents).scaleb(-2)
+        return Row(id=number, name=name, kind="B", tags=tags, more=more, price=price, day=day, at=at, next=following)
+
+    write = AvroRowSerializationSchema(avro_schema_string=json.dumps(AVRO))
+    read = pickle.loads(pickle.dumps(AvroRowDeserializationSchema(avro_schema_string=json.dumps(AVRO))))
+    row = event(event(None))
+    assert read.deserialize(write.serialize(row)) == row
+
+
+def test_avro_bytes_are_those_of_the_specification():
+    schema = json.dumps(
+        {"type": "record", "name": "test", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]}
+    )
+    assert AvroRowSerializationSchema(avro_schema_string=schema).serialize((27, "foo")) == bytes.fromhex("3606666f6f")
+    reader = AvroRowDeserializationSchema(avro_schema_string=schema)
+    for bad in (b"", b"\x36\x06fo", b"\x36\x06foo.", b"\xff" * 20):
+        with pytest.raises(FormatError):
+            reader.deserialize(bad)
+    with pytest.raises(NotImplementedError, match="Java"):
+        AvroRowSerializationSchema(record_class="com.example.Event")
+    with pytest.raises(FormatError, match="not an Avro schema"):
+        AvroRowSerializationSchema(avro_schema_string='"string"')
+
+
+def test_an_avro_array_cannot_claim_more_items_than_its_message_may_hold():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}]}
+    with pytest.raises(FormatError, match="items in a message"):
+        AvroRowDeserializationSchema(avro_schema_string=json.dumps(schema)).deserialize(b"\xfe\xff\xff\xff\x0f\x00")
+
+
+def test_avro_dates_are_no_timestamps():
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "d", "type": {"type": "int", "logicalType": "date"}}],
+    }
+    write = AvroRowSerializationSchema(avro_schema_string=json.dumps(schema))
+    assert write.serialize((datetime.date(1970, 1, 2),)) == b"\x02"
+    with pytest.raises(FormatError, match="logical type"):
+        write.serialize((datetime.datetime(1970, 1, 2),))
