@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 import zmq
+from tests.security.live_job import LiveJob, wait_until
+from tests.security.relay import Relay
 
 from penstock.core.protocol import ChannelId, Heartbeat
 from penstock.drivers.spark.keys import JobKeys
 from penstock.wire.messages import MessageCodec
 from penstock.wire.streams import StreamSender
-from tests.security.live_job import LiveJob, wait_until
-from tests.security.relay import Relay
 
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 SOCKETS_AT_ONCE = 50
@@ -80,7 +80,7 @@ def client_socket(job: LiveJob, port: str, setup: Callable[[zmq.Socket], None]) 
 def connect_client(
     context: zmq.Context, job: LiveJob, port: str, setup: Callable[[zmq.Socket], None], address: str | None = None
 ) -> zmq.Socket:
-    client = context.socket(zmq.DEALER if port == "control" else zmq.PUSH)
+    client: zmq.Socket = context.socket(zmq.DEALER if port == "control" else zmq.PUSH)
     client.setsockopt(zmq.LINGER, 0)
     client.setsockopt(zmq.RECONNECT_IVL, -1)
     if port == "control":

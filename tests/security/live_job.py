@@ -140,7 +140,7 @@ class LiveJob:
                 (inbox_b.messages, CancelTask(execution)),
                 (arrived, ("b", EndOfDataReached(execution))),
             ]
-            while not all(came for came, _ in due):
+            while not all(expected in came for came, expected in due):
                 assert time.monotonic() < deadline, f"round {self.rounds} came to a halt: {due}"
                 arrived += self.master.receive(1)
                 self.a.receive(1, inbox_a)

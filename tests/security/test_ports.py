@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 import zmq
+from tests.security import attacks
+from tests.security.live_job import FRAME_BYTES, HOST, LiveJob, live_job, wait_until
+from tests.security.relay import Relay
 
 from penstock.core.protocol import EndOfDataReached, ExecutionId, Heartbeat, RegisterWorker, WorkerLost
 from penstock.drivers.spark import sockets
 from penstock.drivers.spark.keys import JobKeys
 from penstock.wire.messages import MessageCodec
-from tests.security import attacks
-from tests.security.live_job import FRAME_BYTES, HOST, LiveJob, live_job, wait_until
-from tests.security.relay import Relay
 
 GROWTH_BYTES_MAX = 16 << 20
 HUGE = struct.pack(">Q", 4 << 30)
@@ -126,6 +126,7 @@ def test_large_frame_from_a_worker(job: LiveJob, port: str) -> None:
         relay.close()
 
 
+FORGED = attacks.forged_messages(Path("/nonexistent/canary"))
 STATE = EndOfDataReached(ExecutionId(0, 0, 0))
 
 
@@ -173,7 +174,7 @@ def test_rejected_peer_is_logged_once(job: LiveJob, caplog: pytest.LogCaptureFix
     assert len(lines[0]) < 500
 
 
-@pytest.mark.parametrize("frames", attacks.forged_messages(Path("/nonexistent/canary"))[:2] + [[b""] * 300, [b"\x01\x90"]])
+@pytest.mark.parametrize("frames", [*FORGED[:2], [b""] * 300, [b"\x01\x90"]])
 def test_worker_that_breaks_the_data_protocol(job: LiveJob, frames: list[bytes]) -> None:
     """What belongs to no stream is dropped and counted, and the job's own streams are not touched."""
     rejected = job.rejected["data"]

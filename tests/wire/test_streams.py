@@ -118,7 +118,7 @@ def test_streams_are_independent() -> None:
     ],
 )
 def test_message_that_breaks_the_protocol(frames: list[Frame], said: str) -> None:
-    """What belongs to no stream, or has wrong counts, types, lengths or nesting, raises a ProtocolError that says so."""
+    """What belongs to no stream, or has wrong counts, types, lengths or nesting, raises a ProtocolError."""
     _, receiver = opened()
     with pytest.raises(ProtocolError, match=said):
         receiver.receive(frames)

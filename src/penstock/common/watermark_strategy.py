@@ -12,6 +12,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Literal
 
 from penstock.common.time import Duration, Time, to_millis
@@ -88,7 +89,7 @@ class WatermarkStrategy:
 
     kind: Literal["none", "bounded", "custom"]
     out_of_orderness_ms: int = 0
-    timestamp_assigner: Callable[[Any, int | None], int] | None = None
+    timestamp_assigner: OneArgumentAssigner | TwoArgumentsAssigner | None = None
     idleness_ms: int | None = None
     alignment: WatermarkAlignment | None = None
     generator_factory: Callable[[], WatermarkGenerator] | None = None
@@ -178,7 +179,7 @@ class WatermarkStrategy:
 
 
 @dataclass(frozen=True, slots=True)
-class _OneArgument:
+class OneArgumentAssigner:
     """Calls a function of the record alone."""
 
     function: Callable[[Any], int]
@@ -186,9 +187,13 @@ class _OneArgument:
     def __call__(self, value: Any, record_timestamp: int | None) -> int:
         return self.function(value)
 
+    def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
+        """Appends the timestamps of many records, up to the one for which the function raises."""
+        target.extend(map(self.function, values))
+
 
 @dataclass(frozen=True, slots=True)
-class _TwoArguments:
+class TwoArgumentsAssigner:
     """Calls a function of record and timestamp, with `NO_TIMESTAMP` for none."""
 
     function: Callable[[Any, int], int]
@@ -196,11 +201,17 @@ class _TwoArguments:
     def __call__(self, value: Any, record_timestamp: int | None) -> int:
         return self.function(value, NO_TIMESTAMP if record_timestamp is None else record_timestamp)
 
+    def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
+        """Appends the timestamps of many records, up to the one for which the function raises."""
+        target.extend(
+            map(self.function, values, repeat(NO_TIMESTAMP) if record_timestamps is None else record_timestamps)
+        )
 
-def _normalised(assigner: Any) -> Callable[[Any, int | None], int]:
+
+def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
     extract = getattr(assigner, "extract_timestamp", None)
     if callable(extract):
-        return _TwoArguments(extract)
+        return TwoArgumentsAssigner(extract)
     if not callable(assigner):
         raise TypeError(
             f"a timestamp assigner must have extract_timestamp(value, timestamp) or be callable: {assigner!r}"
@@ -210,7 +221,7 @@ def _normalised(assigner: Any) -> Callable[[Any, int | None], int]:
         raise TypeError(
             f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} wants {wanted}"
         )
-    return _TwoArguments(assigner) if wanted == 2 else _OneArgument(assigner)
+    return TwoArgumentsAssigner(assigner) if wanted == 2 else OneArgumentAssigner(assigner)
 
 
 def _required_arguments(function: Callable[..., Any]) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.connector import InputStatus, Source, SourceReader
-from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
 from penstock.core.records import Batch
-from penstock.core.task.watermarks import WatermarkGenerator
+from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
 from penstock.state.snapshot import StateCapture
 
 SPLITS_STATE = "_penstock_splits"
@@ -104,7 +104,11 @@ class SourceOperator(StreamOperator):
         watermarks = self.watermarks
         if watermarks.tracks_idleness and watermarks.saw_records(self.context.now_ms()):
             self.output.emit_status(False)
-        batch = watermarks.assign(polled)
+        try:
+            batch = watermarks.assign(polled)
+        except AssignerError as error:
+            what = "the timestamp assigner"
+            raise UserCodeError(self.context.operator_name, error.record, what) from error.__cause__
         self.records_out += len(batch)
         self.output.collect(batch)
         watermark = watermarks.advance(batch)

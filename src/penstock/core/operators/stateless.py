@@ -6,10 +6,10 @@ from itertools import compress, repeat
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.base import FunctionOperator, StreamOperator
+from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.records import MAX_WATERMARK, Batch
-from penstock.core.task.watermarks import WatermarkGenerator
+from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
 
 
 def method(function: Any, name: str) -> Any:
@@ -95,7 +95,11 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         generator = self._generator
         if generator.tracks_idleness and generator.saw_records(self.context.now_ms()):
             self.output.emit_status(False)
-        batch = generator.assign(batch)
+        try:
+            batch = generator.assign(batch)
+        except AssignerError as error:
+            what = "the timestamp assigner"
+            raise UserCodeError(self.context.operator_name, error.record, what) from error.__cause__
         self.output.collect(batch)
         watermark = generator.advance(batch)
         if watermark is not None:

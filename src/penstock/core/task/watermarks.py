@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.records import MIN_TIMESTAMP, Batch
+
+
+class AssignerError(Exception):
+    """The user's timestamp assigner raised on a record."""
+
+    def __init__(self, record: Any) -> None:
+        super().__init__(record)
+        self.record = record
 
 
 class WatermarkGenerator:
@@ -21,7 +28,7 @@ class WatermarkGenerator:
             raise NotImplementedError("custom watermark generators are not available yet")
         if strategy.alignment is not None:
             raise NotImplementedError("watermark alignment is not available yet")
-        self._assigner: Callable[[Any, int | None], int] | None = strategy.timestamp_assigner
+        self._assigner = strategy.timestamp_assigner
         self._emits = strategy.kind == "bounded"
         self._delay_ms = (strategy.out_of_orderness_ms or 0) + 1
         self._idleness_ms = strategy.idleness_ms
@@ -31,13 +38,14 @@ class WatermarkGenerator:
 
     def assign(self, batch: Batch) -> Batch:
         """The batch with the timestamps that the strategy gives its records."""
-        assigner = self._assigner
-        if assigner is None:
+        if self._assigner is None:
             return batch
-        values, old = batch.values, batch.timestamps
-        if old is None:
-            return Batch(values, [assigner(value, None) for value in values])
-        return Batch(values, list(map(assigner, values, old)))
+        timestamps: list[int] = []
+        try:
+            self._assigner.extend(timestamps, batch.values, batch.timestamps)
+        except Exception as error:
+            raise AssignerError(batch.values[len(timestamps)]) from error
+        return Batch(batch.values, timestamps)
 
     def advance(self, batch: Batch) -> int | None:
         """The watermark behind these records, or None when it has not advanced."""

@@ -11,7 +11,7 @@ import zmq
 
 from penstock.common.errors import ProtocolError
 from penstock.drivers.spark.keys import WorkerKeys
-from penstock.drivers.spark.sockets import Context, LinkMonitor, make_client
+from penstock.drivers.spark.sockets import Context, LinkMonitor, connect_client
 from penstock.wire.payload import Frame
 from penstock.wire.streams import StreamSender
 
@@ -34,10 +34,9 @@ class DataLink:
         self.address = address
         self.stream = StreamSender(int.from_bytes(os.urandom(8), "big") >> 1, worker_id, peer)
         self._socket = context.socket(zmq.PUSH)
-        make_client(self._socket, keys, keys.worker_public, max_frame_bytes)
         self._monitor = LinkMonitor(context, self._socket, CONNECT_TIMEOUT_S)
         self._closed = False
-        self._socket.connect(address)
+        connect_client(self._socket, keys, keys.worker_public, address, max_frame_bytes)
         self.send([self.stream.hello()])
 
     def send(self, frames: Sequence[Frame]) -> None:

@@ -11,7 +11,7 @@ import zmq
 from penstock.core.protocol import Heartbeat
 from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import WorkerKeys
-from penstock.drivers.spark.sockets import Context, Waker, make_client
+from penstock.drivers.spark.sockets import Context, Waker, connect_client
 from penstock.wire.messages import MessageCodec
 
 UNSENT_HEARTBEATS_MAX = 4
@@ -70,9 +70,14 @@ class HeartbeatSender:
         dealer = self._context.socket(zmq.DEALER)
         try:
             dealer.setsockopt(zmq.ROUTING_ID, identity(HEARTBEAT_ROLE, self._worker_id))
-            make_client(dealer, self._keys, self._keys.master_public, self._max_frame_bytes)
-            dealer.setsockopt(zmq.SNDHWM, UNSENT_HEARTBEATS_MAX)
-            dealer.connect(self._master_address)
+            connect_client(
+                dealer,
+                self._keys,
+                self._keys.master_public,
+                self._master_address,
+                self._max_frame_bytes,
+                UNSENT_HEARTBEATS_MAX,
+            )
             self._beat(dealer)
         finally:
             dealer.close(linger=0)

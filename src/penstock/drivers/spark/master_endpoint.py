@@ -52,9 +52,14 @@ class MasterEndpoint:
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._router = self._context.socket(zmq.ROUTER)
         self._refusals = RefusalMonitor(self._context, self._router)
-        self.address = bind_server(
-            self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, max_frame_bytes
-        )
+        try:
+            self.address = bind_server(
+                self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, max_frame_bytes
+            )
+        except OSError:
+            self._authenticator.close()
+            self._context.destroy(linger=0)
+            raise
         self._waker = Waker()
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)

@@ -5,8 +5,8 @@ will miss some. Such a task is cancelled here, and when it has ended, the job ma
 because it may then start the next attempt, and two attempts never run at once.
 
 Most connections break because the process at the other end has died. The job master learns that from Spark within a
-moment, and a better reason with it, so a broken connection is given that moment. Nothing wrong can come of it: a channel
-with a gap delivers nothing more, hence no barrier, hence no checkpoint completes.
+moment, and a better reason with it, so a broken connection is given that moment. Nothing wrong can come of it: a
+channel with a gap delivers nothing more, hence no barrier, hence no checkpoint completes.
 """
 
 from __future__ import annotations

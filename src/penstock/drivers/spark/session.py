@@ -60,7 +60,10 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
     """
     wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
     with _lock:
-        active = _active_session()
+        try:
+            active = _active_session()
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
+            raise PenstockError(f"the Spark session of this program is of no use: {short_reason(error)}") from None
         if active is not None and not (_own is not None and _own.handle.session is active):
             return _adopt(active, wanted)
         own = _fitting_own_session(wanted, slots, usable=active is not None) or _start(wanted, slots)

@@ -33,7 +33,11 @@ NO_LIMIT: Final = 0
 def bind_server(
     server: Socket, public: bytes, secret: bytes, bind_host: str, advertise_host: str, max_frame_bytes: int
 ) -> str:
-    """Make a socket the server of an authenticated port at a free port number; returns the address for its clients."""
+    """Make a socket the server of an authenticated port at a free port number; returns the address for its clients.
+
+    Raises:
+        OSError: if `bind_host` is no interface of this machine.
+    """
     _limit(server, max_frame_bytes)
     server.curve_server = True
     server.curve_publickey = public
@@ -43,19 +47,32 @@ def bind_server(
     server.setsockopt(zmq.BACKLOG, BACKLOG)
     family, *_, numeric = socket.getaddrinfo(bind_host, 0, type=socket.SOCK_STREAM)[0]
     server.setsockopt(zmq.IPV6, family == socket.AF_INET6)
-    server.bind(f"tcp://{_in_address(str(numeric[0]))}:*")
+    try:
+        server.bind(f"tcp://{_in_address(str(numeric[0]))}:*")
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, f"cannot listen on {bind_host}: {error.strerror}") from error
     port = server.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
     return f"tcp://{_in_address(advertise_host)}:{port}"
 
 
-def make_client(client: Socket, keys: WorkerKeys, server_public: bytes, max_frame_bytes: int) -> None:
-    """Make a socket an authenticated client of a server that must hold the secret to `server_public`."""
+def connect_client(
+    client: Socket,
+    keys: WorkerKeys,
+    server_public: bytes,
+    address: str,
+    max_frame_bytes: int,
+    unsent_max: int = NO_LIMIT,
+) -> None:
+    """Connect a socket as an authenticated client to a server that must hold the secret to `server_public`."""
     _limit(client, max_frame_bytes)
+    client.setsockopt(zmq.SNDHWM, unsent_max)
     client.curve_publickey = keys.worker_public
     client.curve_secretkey = keys.worker_secret
     client.curve_serverkey = server_public
     client.setsockopt(zmq.RECONNECT_IVL, RECONNECT_INTERVAL_MS)
     client.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_INTERVAL_MAX_MS)
+    client.setsockopt(zmq.IPV6, "[" in address)
+    client.connect(address)
 
 
 def _limit(of: Socket, max_frame_bytes: int) -> None:

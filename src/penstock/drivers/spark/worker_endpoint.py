@@ -28,7 +28,7 @@ from penstock.drivers.spark.sockets import (
     RefusalMonitor,
     Waker,
     bind_server,
-    make_client,
+    connect_client,
 )
 from penstock.wire.buffers import BufferCodec
 from penstock.wire.messages import MessageCodec
@@ -102,16 +102,20 @@ class WorkerEndpoint:
 
         self._data = self._context.socket(zmq.PULL)
         self._refusals = RefusalMonitor(self._context, self._data)
-        self.data_address = bind_server(
-            self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
-        )
+        try:
+            self.data_address = bind_server(
+                self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
+            )
+        except OSError:
+            self._authenticator.close()
+            self._context.destroy(linger=0)
+            raise
         self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id)
 
         self._master = self._context.socket(zmq.DEALER)
         self._master.setsockopt(zmq.ROUTING_ID, own_identity)
-        make_client(self._master, keys, keys.master_public, max_frame_bytes)
         self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
-        self._master.connect(master_address)
+        connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
         self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
 
         self._waker = Waker()
@@ -255,7 +259,7 @@ class WorkerEndpoint:
     def _receive_frames(self) -> list[Frame]:
         """The frames of one message; of one with too many, only so many as show that."""
         frame = self._data.recv(_NOBLOCK, copy=False)
-        frames = [frame.bytes]
+        frames: list[Frame] = [frame.bytes]
         while frame.more:
             frame = self._data.recv(_NOBLOCK, copy=False)
             if len(frames) <= FRAMES_MAX:

@@ -1,0 +1,41 @@
+import threading
+from typing import Any
+
+from penstock.drivers.spark.background import ThreadBackground
+
+
+def test_results_and_errors_come_back_in_the_owners_turn() -> None:
+    woken = threading.Semaphore(0)
+    background = ThreadBackground("test", 2, woken.release)
+    seen: list[Any] = []
+
+    def done(result: Any, error: BaseException | None) -> None:
+        seen.append((result, type(error), threading.current_thread()))
+
+    background.submit(lambda: 7, done)
+    background.submit(lambda: 1 // 0, done)
+    assert woken.acquire(timeout=10)
+    assert woken.acquire(timeout=10)
+    assert seen == []
+    assert background.deliver()
+    assert not background.deliver()
+    me = threading.current_thread()
+    assert sorted(seen, key=str) == sorted([(7, type(None), me), (None, ZeroDivisionError, me)], key=str)
+    background.close()
+
+
+def test_close_drops_what_has_not_begun_unless_told_to_finish() -> None:
+    for finish in (False, True):
+        began, go, done = threading.Event(), threading.Event(), []
+
+        def first(began: threading.Event = began, go: threading.Event = go) -> None:
+            began.set()
+            go.wait(10)
+
+        background = ThreadBackground("test", 1, lambda: None)
+        background.submit(first, lambda result, error: None)
+        background.submit(lambda done=done: done.append(1), lambda result, error: None)  # type: ignore[misc]
+        assert began.wait(10)
+        threading.Timer(0.05, go.set).start()
+        background.close(finish=finish)
+        assert done == ([1] if finish else [])

@@ -1,0 +1,170 @@
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.core.protocol import ShutDownWorker, ToMaster, WorkerLost, WorkerRequestFailed
+from penstock.drivers.spark import cluster as cluster_module
+from penstock.drivers.spark.cluster import RELEASE_GRACE_MS, START_ATTEMPTS_MAX, SparkCluster
+from penstock.drivers.spark.handle import PROCESS_DIED
+
+
+class FakeClock:
+    now = 1_000
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+class FakeSpark:
+    """Runs each task until a test, or an interrupt, ends it."""
+
+    def __init__(self) -> None:
+        self.interrupted: list[str] = []
+        self.started = threading.Semaphore(0)
+        self._ends: dict[str, Callable[[], list[tuple[str, str]]]] = {}
+        self._ended: dict[str, threading.Event] = defaultdict(threading.Event)
+
+    def ship_package(self) -> None:
+        pass
+
+    def run_task(self, entry: Any, tag: str, description: str) -> list[tuple[str, str]]:
+        self.started.release()
+        assert self._ended[tag].wait(10)
+        return self._ends[tag]()
+
+    def interrupt(self, tag: str) -> None:
+        self.interrupted.append(tag)
+        self.fail(tag, "Job 1 cancelled")
+
+    def fail(self, tag: str, text: str) -> None:
+        def raising() -> list[tuple[str, str]]:
+            raise RuntimeError(text)
+
+        self.end(tag, raising)
+
+    def end(self, tag: str, how: Callable[[], list[tuple[str, str]]]) -> None:
+        self._ends[tag] = how
+        self._ended[tag].set()
+
+
+class World:
+    def __init__(self) -> None:
+        self.spark = FakeSpark()
+        self.clock = FakeClock()
+        self.sent: list[tuple[str, Any]] = []
+        self.ids: list[str] = []
+        self.woken = threading.Semaphore(0)
+        self.cluster = SparkCluster(
+            self.spark,
+            "job",
+            "name",
+            self._settings,
+            lambda worker_id, message: self.sent.append((worker_id, message)),
+            self.woken.release,
+            self.clock,
+        )
+
+    def _settings(self, worker_id: str) -> Any:
+        return SimpleNamespace(worker_id=worker_id)
+
+    def start(self, count: int = 1) -> list[str]:
+        self.cluster.request_workers(count)
+        for _ in range(count):
+            assert self.spark.started.acquire(timeout=10)
+        return sorted(self.cluster._workers)
+
+    def collect(self) -> list[ToMaster]:
+        assert self.woken.acquire(timeout=10)
+        return self.cluster.collect()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(cluster_module, "make_entry", lambda settings: None)
+    world = World()
+    yield world
+    world.cluster.release_all()
+    while world.cluster.worker_count:
+        world.clock.now += RELEASE_GRACE_MS
+        world.cluster.on_time()
+        world.collect()
+
+
+def tag(worker_id: str) -> str:
+    return f"penstock-job-{worker_id}"
+
+
+def test_ids_are_never_used_again(world: World) -> None:
+    ids = world.start(3)
+    assert len(set(ids)) == 3
+    assert all(world.cluster.is_live(worker_id) for worker_id in ids)
+
+
+def test_a_registered_worker_that_ends_is_lost_for_a_short_reason(world: World) -> None:
+    (worker_id,) = world.start()
+    world.cluster.on_registered(worker_id)
+    world.spark.fail(tag(worker_id), "Python worker exited unexpectedly (crashed)\n\tat java")
+    assert world.collect() == [WorkerLost(worker_id, PROCESS_DIED)]
+    assert not world.cluster.is_live(worker_id)
+    assert world.cluster.worker_count == 0
+
+
+def test_a_worker_that_ends_by_itself_says_why(world: World) -> None:
+    one, two = world.start(2)
+    for worker_id in (one, two):
+        world.cluster.on_registered(worker_id)
+    world.spark.end(tag(one), lambda: [("orphaned", "no word from the job master for 9 ms")])
+    assert world.collect() == [WorkerLost(one, "no word from the job master for 9 ms")]
+    world.spark.end(tag(two), list)
+    assert world.collect() == [WorkerLost(two, "it ended by itself (failed)")]
+
+
+def test_a_process_that_dies_before_it_registers_is_started_again_a_few_times(world: World) -> None:
+    world.cluster.request_workers(1)
+    for attempt in range(1, START_ATTEMPTS_MAX + 1):
+        assert world.spark.started.acquire(timeout=10)
+        (worker_id,) = world.cluster._workers
+        world.spark.fail(tag(worker_id), "Python worker exited unexpectedly (crashed)")
+        expected = [] if attempt < START_ATTEMPTS_MAX else [WorkerRequestFailed(PROCESS_DIED)]
+        assert world.collect() == expected
+
+
+def test_a_worker_that_cannot_start_is_not_tried_again(world: World) -> None:
+    (worker_id,) = world.start()
+    world.spark.end(tag(worker_id), lambda: [("failed", "the workers' Python lacks a module: zmq")])
+    assert world.collect() == [WorkerRequestFailed("the workers' Python lacks a module: zmq")]
+
+
+def test_release_asks_first_and_interrupts_later_and_nothing_is_said_of_it(world: World) -> None:
+    (worker_id,) = world.start()
+    world.cluster.on_registered(worker_id)
+    world.cluster.release(worker_id)
+    assert world.sent == [(worker_id, ShutDownWorker("released"))]
+    assert not world.cluster.is_live(worker_id)
+    assert world.cluster.next_deadline() == world.clock.now + RELEASE_GRACE_MS
+    world.cluster.on_time()
+    assert world.spark.interrupted == []
+    world.clock.now += RELEASE_GRACE_MS
+    world.cluster.on_time()
+    assert world.spark.interrupted == [tag(worker_id)]
+    assert world.collect() == []
+    assert world.cluster.next_deadline() is None
+
+
+def test_release_of_a_worker_that_is_not_up_interrupts_at_once(world: World) -> None:
+    (worker_id,) = world.start()
+    world.cluster.release(worker_id)
+    assert world.spark.interrupted == [tag(worker_id)]
+    assert world.collect() == []
+
+
+def test_nothing_is_sent_to_workers_that_are_gone(world: World) -> None:
+    (worker_id,) = world.start()
+    world.cluster.release(worker_id)
+    world.cluster.send(worker_id, ShutDownWorker("x"))
+    world.cluster.send("never heard of", ShutDownWorker("x"))
+    assert world.sent == []

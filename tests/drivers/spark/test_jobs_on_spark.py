@@ -1,0 +1,114 @@
+"""Real jobs on real Spark tasks."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import JobExecutionError, UserFunctionError
+from penstock.common.job_status import JobStatus
+from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.job import submit
+from penstock.drivers.spark.job_client import SparkJobClient
+from tests.drivers.spark.programs import CollectingListener, counting_job, expected_counts
+
+pytestmark = pytest.mark.spark
+
+PATIENCE_S = 60
+
+
+def settings(directory: Path) -> Configuration:
+    return Configuration.from_dict(
+        {
+            "execution.checkpointing.interval": "300 ms",
+            "execution.checkpointing.dir": str(directory),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "3",
+            "restart-strategy.fixed-delay.delay": "50 ms",
+        }
+    )
+
+
+def wait_for_checkpoint(client: SparkJobClient, number: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while client.get_progress().result(PATIENCE_S).checkpoints_completed < number:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_output_is_exactly_once_through_the_death_of_a_worker(spark: SparkHandle, tmp_path: Path) -> None:
+    listener, count = CollectingListener(), 6_000
+    client = submit(counting_job(count, 2_000, 2), settings(tmp_path), listener)
+    wait_for_checkpoint(client, 2)
+    _, _, process_id = client.get_progress().result(PATIENCE_S).workers[0]
+    os.kill(process_id, signal.SIGKILL)
+    result = client.wait()
+    assert result.get_job_id() == client.get_job_id()
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    assert listener.counts == expected_counts(count)
+    assert any("its Python process died" in (reason or "") for reason in listener.reasons)
+
+
+def test_a_users_error_comes_with_its_place_and_without_java(spark: SparkHandle) -> None:
+    def divide(number: int) -> tuple[int, int]:
+        return number, 1 // (number - 50)
+
+    client = submit(counting_job(100, None, 2, divide), Configuration(), CollectingListener())
+    with pytest.raises(UserFunctionError) as caught:
+        client.wait()
+    text = str(caught.value)
+    assert "operator 'map', subtask 1/2\nrecord: 50\n" in text
+    assert text.endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert "java" not in text.lower()
+
+
+def test_cancel_ends_the_job(spark: SparkHandle) -> None:
+    client = submit(counting_job(None, 1_000, 2), Configuration(), CollectingListener())
+    client.cancel()
+    with pytest.raises(JobExecutionError, match="it was cancelled"):
+        client.get_job_execution_result().result(PATIENCE_S)
+    assert client.get_job_status().result() is JobStatus.CANCELED
+
+
+def test_an_interrupt_cancels_the_job_and_goes_on(spark: SparkHandle) -> None:
+    client = submit(counting_job(None, 1_000, 2), Configuration(), CollectingListener())
+    threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        client.wait()
+    assert client.get_job_execution_result().done()
+
+
+PROGRAM = """
+import os, signal, sys
+from penstock.common.configuration import Configuration
+from penstock.drivers.spark.job import submit
+from tests.drivers.spark.programs import CollectingListener, counting_job, expected_counts
+
+assert "pyspark" not in sys.modules
+listener = CollectingListener()
+client = submit(counting_job(1_000, None, 4), Configuration(), listener)
+client.wait()
+print(listener.counts == expected_counts(1_000))
+submit(counting_job(None, 100, 1), Configuration(), CollectingListener())
+"""
+
+
+def test_a_program_of_its_own_is_quiet_and_leaves_nothing_behind() -> None:
+    """From start to end, with a job left running at the end, Spark says nothing, and all processes are gone after."""
+    root = Path(__file__).parents[3]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    program = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        env=environ,
+        cwd=root,
+        capture_output=True,
+        timeout=PATIENCE_S * 2,
+    )
+    # That its stderr has come to an end says that no process is left that could write to it.
+    assert (program.returncode, program.stdout.split(), program.stderr) == (0, [b"True"], b"")

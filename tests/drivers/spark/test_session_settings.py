@@ -1,0 +1,36 @@
+from pathlib import Path
+
+from penstock.drivers.spark.session import SPARE_THREADS, session_settings
+
+
+def test_without_a_master_it_is_local_with_threads_for_every_slot_and_to_spare() -> None:
+    settings, threads = session_settings({}, 40, {})
+    assert threads == 40 + SPARE_THREADS
+    assert settings["spark.master"] == f"local[{threads}]"
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_a_named_master_and_other_settings_pass_through() -> None:
+    settings, threads = session_settings({"spark.master": "spark://host:7077", "spark.cores.max": "9"}, 4, {})
+    assert threads is None
+    assert settings["spark.master"] == "spark://host:7077"
+    assert settings["spark.cores.max"] == "9"
+    assert "spark.driver.host" not in settings
+
+
+def test_a_master_named_by_spark_itself_is_left_to_spark(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("# spark.master local\nspark.master=yarn\n")
+    for environ in (
+        {"SPARK_CONF_DIR": str(tmp_path)},
+        {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"},
+        {"PYSPARK_GATEWAY_PORT": "1"},
+    ):
+        settings, threads = session_settings({}, 4, environ)
+        assert "spark.master" not in settings
+        assert threads is None
+
+
+def test_spark_connect_gets_only_what_was_asked_for() -> None:
+    settings, threads = session_settings({"spark.remote": "sc://host"}, 4, {})
+    assert settings == {"spark.app.name": "penstock", "spark.remote": "sc://host"}
+    assert threads is None

@@ -1,0 +1,369 @@
+"""The endpoints of master and workers, over real sockets on loopback."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import zmq
+from tests.security.live_job import DEADLINE_S, FRAME_BYTES, HOST, Inbox, wait_until
+from tests.security.relay import Relay
+
+from penstock.common.errors import ProtocolError
+from penstock.core.protocol import (
+    CancelTask,
+    ChannelId,
+    EndOfDataReached,
+    ExecutionId,
+    FromWorker,
+    Heartbeat,
+    RegisterWorker,
+    ShutDownWorker,
+)
+from penstock.core.records import Batch, Buffer, EndOfPartition, Watermark
+from penstock.drivers.spark import data_links
+from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.master_endpoint import MasterEndpoint
+from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.wire.errors import RecordSerializationError, RecordTooLargeError
+
+CHANNEL = ChannelId(1, 2, 3, 4)
+EXECUTION = ExecutionId(0, 0, 0)
+
+
+class Cluster:
+    """A master and workers with their inboxes, all run by the test's own thread."""
+
+    def __init__(self) -> None:
+        self.keys = JobKeys.generate()
+        self.master = MasterEndpoint(self.keys, HOST, HOST, FRAME_BYTES)
+        self.from_workers: list[tuple[str, FromWorker]] = []
+        self.workers: dict[str, WorkerEndpoint] = {}
+        self.inboxes: dict[str, Inbox] = {}
+        self.relays: list[Relay] = []
+
+    def worker(self, worker_id: str, master_address: str | None = None) -> WorkerEndpoint:
+        keys = self.keys.for_worker()
+        worker = WorkerEndpoint(worker_id, keys, master_address or self.master.address, HOST, HOST, FRAME_BYTES)
+        self.workers[worker_id], self.inboxes[worker_id] = worker, Inbox()
+        return worker
+
+    def pair(self) -> tuple[WorkerEndpoint, WorkerEndpoint]:
+        a, b = self.worker("a"), self.worker("b")
+        a.connect({"b": b.data_address})
+        b.connect({"a": a.data_address})
+        return a, b
+
+    def relay(self, address: str) -> Relay:
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        self.relays.append(Relay((host, int(port))))
+        return self.relays[-1]
+
+    def run_until(self, condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"in vain waited for: {what}"
+            self.from_workers += self.master.receive(1)
+            for worker_id, worker in self.workers.items():
+                worker.receive(1, self.inboxes[worker_id])
+
+    def close(self) -> None:
+        for worker in self.workers.values():
+            worker.close()
+        self.master.close()
+        for relay in self.relays:
+            relay.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+def test_messages_both_ways_in_order(cluster: Cluster) -> None:
+    """A worker's messages reach the master under its id, and the master's reach it; both first-in first-out."""
+    worker = cluster.worker("w")
+    register = RegisterWorker("w", worker.data_address, HOST, 1)
+    says: list[FromWorker] = [register, *(EndOfDataReached(ExecutionId(0, 0, i)) for i in range(200))]
+    for message in says:
+        worker.send(message)
+    cluster.run_until(lambda: len(cluster.from_workers) == len(says), "the worker's messages")
+    assert cluster.from_workers == [("w", message) for message in says]
+    hears = [CancelTask(ExecutionId(0, 0, i)) for i in range(200)]
+    for order in hears:
+        cluster.master.send("w", order)
+    cluster.run_until(lambda: len(cluster.inboxes["w"].messages) == len(hears), "the master's messages")
+    assert cluster.inboxes["w"].messages == hears
+
+
+def test_buffers_and_credits_between_workers(cluster: Cluster) -> None:
+    """Buffers of batches and events, larger than a frame too, and credits arrive as sent and in order."""
+    a, b = cluster.pair()
+    large: Buffer = [Batch([("record", i, "x" * 100) for i in range(30_000)], list(range(30_000)))]
+    buffers: list[Buffer] = [[Batch([1, 2]), Watermark(3)], large, [EndOfPartition()]]
+    for buffer in buffers:
+        a.send_buffer("b", CHANNEL, buffer)
+    b.send_credit("a", CHANNEL, 2)
+    inbox = cluster.inboxes["b"]
+    cluster.run_until(lambda: len(inbox.buffers) == 3 and cluster.inboxes["a"].credits, "buffers and credit")
+    assert inbox.buffers == [(CHANNEL, buffer) for buffer in buffers]
+    assert cluster.inboxes["a"].credits == [(CHANNEL, 2)]
+
+
+def test_worker_sends_to_itself(cluster: Cluster) -> None:
+    """A worker that is among its own peers reaches itself as any other."""
+    a = cluster.worker("a")
+    a.connect({"a": a.data_address})
+    a.send_buffer("a", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["a"].buffers, "its own buffer")
+    assert cluster.inboxes["a"].buffers == [(CHANNEL, [Watermark(1)])]
+
+
+def test_records_that_cannot_travel(cluster: Cluster) -> None:
+    """A record that cannot be pickled or is too large raises where it is sent, and the link serves on."""
+    a, _ = cluster.pair()
+    with pytest.raises(RecordSerializationError, match=r"_thread\.lock"):
+        a.send_buffer("b", CHANNEL, [Batch([threading.Lock()])])
+    with pytest.raises(RecordTooLargeError, match=r"penstock\.network\.max-frame-bytes allows 1048576"):
+        a.send_buffer("b", CHANNEL, [Batch(["x" * FRAME_BYTES])])
+    a.send_buffer("b", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the next buffer")
+    assert cluster.inboxes["b"].buffers == [(CHANNEL, [Watermark(1)])]
+
+
+def test_unknown_addressees(cluster: Cluster) -> None:
+    """What is meant for a worker that is not there is dropped, without an error and without waiting."""
+    cluster.master.send("nobody", ShutDownWorker("x"))
+    a = cluster.worker("a")
+    a.send_buffer("nobody", CHANNEL, [Watermark(1)])
+    a.send_credit("nobody", CHANNEL, 1)
+
+
+def test_peers_come_and_go(cluster: Cluster) -> None:
+    """A peer with another address is reached there from then on; one that is no longer named, no more."""
+    a, _ = cluster.pair()
+    other = cluster.worker("c")
+    a.send_buffer("b", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the buffer at the first address")
+    a.connect({"c": other.data_address})
+    a.send_buffer("b", CHANNEL, [Watermark(2)])
+    a.send_buffer("c", CHANNEL, [Watermark(3)])
+    cluster.run_until(lambda: cluster.inboxes["c"].buffers, "the buffer at c")
+    assert cluster.inboxes["c"].buffers == [(CHANNEL, [Watermark(3)])]
+    assert cluster.inboxes["b"].buffers == [(CHANNEL, [Watermark(1)])]
+    assert not cluster.inboxes["a"].peers_lost
+
+
+def test_stream_for_another_worker_is_not_delivered(cluster: Cluster) -> None:
+    """When an address has passed to another worker, that one takes nothing that was not meant for it."""
+    a, b = cluster.worker("a"), cluster.worker("b")
+    a.connect({"gone": b.data_address})
+    a.send_buffer("gone", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: b.rejected_messages == 2, "rejected messages")
+    assert not cluster.inboxes["b"].buffers
+
+
+def test_address_that_is_no_network_address(cluster: Cluster) -> None:
+    """A peer cannot make a worker connect to anything but a tcp address."""
+    with pytest.raises(ProtocolError, match="no tcp address: 'ipc:///tmp/x'"):
+        cluster.worker("a").connect({"b": "ipc:///tmp/x"})
+
+
+def test_broken_data_connection_is_told(cluster: Cluster) -> None:
+    """When the connection to a peer breaks, the sender is told once, and does not silently go on over a new one."""
+    a, b = cluster.worker("a"), cluster.worker("b")
+    relay = cluster.relay(b.data_address)
+    a.connect({"b": relay.address})
+    a.send_buffer("b", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the first buffer")
+    relay.close()
+    cluster.run_until(lambda: cluster.inboxes["a"].peers_lost, "the loss")
+    a.send_buffer("b", CHANNEL, [Watermark(2)])
+    cluster.run_until(lambda: not a.receive(10, cluster.inboxes["a"]), "silence")
+    assert cluster.inboxes["a"].peers_lost == [("b", "the connection broke")]
+    a.connect({"b": b.data_address})  # the address changed, so this is a new link
+    a.send_buffer("b", CHANNEL, [Watermark(3)])
+    cluster.run_until(lambda: len(cluster.inboxes["b"].buffers) == 2, "the buffer on the new link")
+    assert cluster.inboxes["b"].buffers[1] == (CHANNEL, [Watermark(3)])
+
+
+def test_peer_that_cannot_be_reached_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer to which no connection comes about is reported after a deadline."""
+    monkeypatch.setattr(data_links, "CONNECT_TIMEOUT_S", 0.05)
+    cluster.worker("a").connect({"b": f"tcp://{HOST}:1"})
+    cluster.run_until(lambda: cluster.inboxes["a"].peers_lost, "the loss")
+    assert cluster.inboxes["a"].peers_lost == [("b", "no connection could be made")]
+
+
+def test_broken_connection_to_the_master_is_told(cluster: Cluster) -> None:
+    """When the connection to the master breaks, the worker is told, once; what it sends then goes nowhere."""
+    relay = cluster.relay(cluster.master.address)
+    worker = cluster.worker("w", relay.address)
+    worker.send(EndOfDataReached(EXECUTION))
+    cluster.run_until(lambda: cluster.from_workers, "the message")
+    relay.close()
+    cluster.run_until(lambda: cluster.inboxes["w"].master_lost, "the loss")
+    worker.send(EndOfDataReached(EXECUTION))
+    worker.receive(10, cluster.inboxes["w"])
+    assert cluster.inboxes["w"].master_lost == ["the connection broke"]
+    assert len(cluster.from_workers) == 1
+
+
+def test_worker_with_a_gap_is_not_heard_any_more(cluster: Cluster) -> None:
+    """When a message of a worker is missing, the master hears nothing more of it, and answers no heartbeat of it."""
+    worker = cluster.worker("w")
+    worker.send(EndOfDataReached(EXECUTION))
+    cluster.run_until(lambda: cluster.from_workers, "the first message")
+    worker._sent += 1
+    worker.send(EndOfDataReached(EXECUTION))
+    cluster.run_until(lambda: cluster.master.rejected_messages == 1, "the gap")
+    worker.start_heartbeats(5)
+    cluster.run_until(lambda: cluster.master.rejected_messages == 10, "rejected heartbeats")
+    assert len(cluster.from_workers) == 1
+    assert worker.master_silence_ms > 20
+
+
+def test_gap_in_the_masters_messages(cluster: Cluster) -> None:
+    """When a message of the master is missing, the worker is told that the master is lost, and gets no later one."""
+    worker = cluster.worker("w")
+    worker.send(EndOfDataReached(EXECUTION))
+    cluster.run_until(lambda: cluster.from_workers, "the first message")
+    cluster.master._sent["w"] = 1
+    for _ in range(3):
+        cluster.master.send("w", CancelTask(EXECUTION))
+    cluster.run_until(lambda: cluster.inboxes["w"].master_lost, "the loss")
+    worker.receive(10, cluster.inboxes["w"])
+    assert cluster.inboxes["w"].master_lost == ["message 1 from the master came where 0 was due"]
+    assert not cluster.inboxes["w"].messages
+
+
+def test_heartbeats_are_sent_and_answered(cluster: Cluster) -> None:
+    """Heartbeats come while the worker's own thread does nothing, and the master's answers end its silence."""
+    worker = cluster.worker("w")
+    worker.start_heartbeats(5)
+    heard: list[tuple[str, FromWorker]] = []
+    while len(heard) < 10:
+        heard += cluster.master.receive(1_000)
+    assert set(heard) == {("w", Heartbeat("w"))}
+    wait_until(lambda: worker.master_silence_ms < 50, "an answer")
+
+
+def test_silence_of_a_dead_master(cluster: Cluster) -> None:
+    """Without answers to its heartbeats, a worker sees the master's silence grow."""
+    worker = cluster.worker("w")
+    worker.start_heartbeats(5)
+    wait_until(lambda: worker.master_silence_ms > 100, "silence")
+
+
+def test_wrong_heartbeat_interval(cluster: Cluster) -> None:
+    """An interval that is not positive, and a second start, are refused."""
+    worker = cluster.worker("w")
+    with pytest.raises(ValueError, match="must be positive, not 0 ms"):
+        worker.start_heartbeats(0)
+    worker.start_heartbeats(1_000)
+    with pytest.raises(RuntimeError, match="twice"):
+        worker.start_heartbeats(1_000)
+
+
+@pytest.mark.parametrize("worker_id", ["", "w" * 300])
+def test_wrong_worker_id(cluster: Cluster, worker_id: str) -> None:
+    """A worker id that does not fit into an identity is refused at once."""
+    with pytest.raises(ValueError, match="1 to 200 bytes"):
+        cluster.worker(worker_id)
+
+
+def test_wake(cluster: Cluster) -> None:
+    """`wake` ends a wait that is under way, and the next one when none is; it counts as nothing received."""
+    worker, inbox = cluster.worker("w"), Inbox()
+    long_ms = int(DEADLINE_S * 1_000)
+    started = time.monotonic()
+    for wake, wait in (
+        (worker.wake, lambda: worker.receive(long_ms, inbox)),
+        (cluster.master.wake, lambda: cluster.master.receive(long_ms)),
+    ):
+        wake()
+        wake()
+        assert not wait()
+        thread = threading.Timer(0.02, wake)
+        thread.start()
+        assert not wait()
+        thread.join()
+    assert time.monotonic() - started < DEADLINE_S / 2
+
+
+def test_last_words_arrive(cluster: Cluster) -> None:
+    """What was sent just before closing still arrives, in both directions."""
+    worker = cluster.worker("w")
+    worker.send(EndOfDataReached(EXECUTION))
+    cluster.run_until(lambda: cluster.from_workers, "the first message")
+    cluster.master.send("w", ShutDownWorker("the end"))
+    cluster.run_until(lambda: cluster.inboxes["w"].messages, "the order")
+    for _ in range(100):
+        worker.send(EndOfDataReached(EXECUTION))
+    del cluster.workers["w"]
+    worker.close()
+    cluster.run_until(lambda: len(cluster.from_workers) == 101, "the last words")
+
+
+def test_close_frees_everything() -> None:
+    """Closing, also twice, leaves no thread and no descriptor behind; waking afterwards does nothing."""
+    Cluster().close()  # what libraries keep for good is there from now on
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        cluster = Cluster()
+        a, _ = cluster.pair()
+        a.start_heartbeats(10)
+        a.send_buffer("b", CHANNEL, [Watermark(1)])
+        cluster.run_until(lambda: cluster.inboxes["b"].buffers and cluster.from_workers, "traffic")  # noqa: B023
+        cluster.close()
+        cluster.close()
+        a.wake()
+        cluster.master.wake()
+    assert threading.active_count() == threads
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, "descriptors to close")
+
+
+def test_closing_does_not_wait_for_an_absent_master() -> None:
+    """A worker whose master never answered closes within the moment granted to last words."""
+    worker = WorkerEndpoint("w", JobKeys.generate().for_worker(), f"tcp://{HOST}:1", HOST, HOST, FRAME_BYTES)
+    worker.send(EndOfDataReached(EXECUTION))
+    started = time.monotonic()
+    worker.close()
+    assert time.monotonic() - started < 5
+
+
+def test_interface_that_is_not_there(cluster: Cluster) -> None:
+    """An endpoint that cannot listen says where, and leaves no thread behind."""
+    threads = threading.active_count()
+    with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1: "):
+        MasterEndpoint(cluster.keys, "192.0.2.1", HOST, FRAME_BYTES)
+    with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1: "):
+        WorkerEndpoint("w", cluster.keys.for_worker(), cluster.master.address, "192.0.2.1", HOST, FRAME_BYTES)
+    assert threading.active_count() == threads
+
+
+def test_loopback_of_the_sixth_version() -> None:
+    """Endpoints also work over IPv6."""
+    keys = JobKeys.generate()
+    try:
+        master = MasterEndpoint(keys, "::1", "::1", FRAME_BYTES)
+    except (zmq.ZMQError, OSError):
+        pytest.skip("this machine has no IPv6")
+    worker = WorkerEndpoint("w", keys.for_worker(), master.address, "::1", "::1", FRAME_BYTES)
+    worker.send(EndOfDataReached(EXECUTION))
+    assert master.receive(int(DEADLINE_S * 1_000)) == [("w", EndOfDataReached(EXECUTION))]
+    worker.close()
+    master.close()
+
+
+def test_message_too_long_to_send(cluster: Cluster) -> None:
+    """A control message longer than a frame may be raises where it is sent, and the numbering stays whole."""
+    worker = cluster.worker("w")
+    with pytest.raises(ProtocolError, match="RegisterWorker"):
+        worker.send(RegisterWorker("w", "x" * FRAME_BYTES, HOST, 1))
+    worker.send(EndOfDataReached(EXECUTION))
+    cluster.run_until(lambda: cluster.from_workers, "the next message")
+    assert cluster.from_workers == [("w", EndOfDataReached(EXECUTION))]
