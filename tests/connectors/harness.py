@@ -106,8 +106,8 @@ class Cluster:
             reader.close()
         self.enumerator.close()
 
-    def deliver(self) -> None:
-        """Brings messages between readers and enumerator, until there are none."""
+    def deliver(self) -> bool:
+        """Brings messages between readers and enumerator; whether a split was among them."""
         for host in self.hosts:
             for _ in range(host.requests):
                 self.enumerator.handle_split_request(host.subtask_index)
@@ -117,7 +117,9 @@ class Cluster:
             self.readers[subtask_index].add_splits([split])
         for subtask_index in self.master.finished:
             self.readers[subtask_index].no_more_splits()
+        found = bool(self.master.assigned)
         self.master.assigned, self.master.finished = [], []
+        return found
 
     def poll(self, subtask_index: int, batch_size: int) -> Batch | InputStatus:
         found = self.readers[subtask_index].poll_next(batch_size)
@@ -141,21 +143,18 @@ class Cluster:
 
 
 def read(source: Source[Any, Any], batch_size: int = 1000, parallelism: int = 1, hostile: bool = False) -> Cluster:
-    """Reads a bounded source to its end, restarting after every single poll when hostile."""
+    """Reads a bounded source to its end; when hostile, restarts after every batch and every split handed out."""
     cluster = Cluster(source, parallelism)
     try:
         for turn in range(POLLS_MAX):
-            cluster.poll(turn % parallelism, batch_size)
-            if hostile:
-                assert cluster.snapshot() == cluster.snapshot()
-                if len(cluster.ended) == parallelism:
-                    return cluster
-                ended = cluster.ended
-                cluster.restart()
-                cluster.ended = ended if turn % 2 else set()
+            found = cluster.poll(turn % parallelism, batch_size)
             if len(cluster.ended) == parallelism:
                 return cluster
-            cluster.deliver()
+            if isinstance(found, Batch):
+                if hostile:
+                    cluster.restart()
+            elif cluster.deliver() and hostile:
+                cluster.restart()
         raise AssertionError("the source does not end")
     finally:
         cluster.close()

@@ -18,6 +18,7 @@ from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.print import PrintSink
 from penstock.core.connector import Sink
 from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.keyed_functions import KeyedFunctionOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.core.operators.sink import SinkOperator
@@ -36,6 +37,7 @@ from penstock.core.task.partitioners import (
     Partitioner,
     RebalancePartitioner,
 )
+from penstock.datastream.functions import Function as RichFunction
 from penstock.plan.transformation import Transformation, Upstream
 
 if TYPE_CHECKING:
@@ -225,6 +227,25 @@ class KeyedStream(DataStream):
         super().__init__(environment, upstreams)
         self._key_selector = key_selector
         self._original = original
+
+    def _function(self, kind: str, func: Function) -> DataStream | None:
+        """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""
+        if not hasattr(func, "open") or type(func).open is RichFunction.open:
+            return None
+        factory = partial(KeyedFunctionOperator, func, self._key_selector, kind)
+        return self._add(kind.replace("_", " ").title(), factory, is_stateful=True)
+
+    def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
+        """One record out for each record in; a `MapFunction` may use keyed state."""
+        return self._function("map", func) or super().map(func, output_type)
+
+    def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
+        """Any number of records out for each one in; a `FlatMapFunction` may use keyed state."""
+        return self._function("flat_map", func) or super().flat_map(func, output_type)
+
+    def filter(self, func: Function) -> DataStream:
+        """The records for which a function is true; a `FilterFunction` may use keyed state."""
+        return self._function("filter", func) or super().filter(func)
 
     def reduce(self, func: Function) -> DataStream:
         """Fold each record into its key's value; emits the new value for every record."""

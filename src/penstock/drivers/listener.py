@@ -21,6 +21,8 @@ class ClientListener:
     def on_job_status(self, status: str, reason: str | None) -> None:
         """Failures and restarts are warnings, the rest is information."""
         level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
+        if status == "CREATED":
+            return
         _log.log(level, "%s: %s%s", self._name, status.lower(), f": {reason}" if reason else "")
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:

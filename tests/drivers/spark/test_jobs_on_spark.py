@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.drivers.spark.programs import CollectingListener, counting_job, expected_counts
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, UserFunctionError
@@ -16,7 +17,6 @@ from penstock.common.job_status import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 from penstock.drivers.spark.job_client import SparkJobClient
-from tests.drivers.spark.programs import CollectingListener, counting_job, expected_counts
 
 pytestmark = pytest.mark.spark
 

@@ -5,17 +5,18 @@ import queue
 import signal
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor, FakeMaster
 
 from penstock.common.configuration import Configuration
 from penstock.drivers.spark.entry import Executor, WorkerServices
 from penstock.drivers.spark.handle import PROCESS_DIED, SparkHandle
 from penstock.drivers.spark.job_thread import JobThread
-from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor, FakeMaster
 
 pytestmark = pytest.mark.spark
 
@@ -27,6 +28,7 @@ class Cluster:
 
     def __init__(self, spark: SparkHandle, count: int, make_executor: Callable[[WorkerServices], Executor]) -> None:
         self._notices: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._kept: dict[str, deque[Any]] = defaultdict(deque)
         self.ended: list[Any] = []
         self.thread = JobThread(
             spark,
@@ -40,12 +42,11 @@ class Cluster:
         self.thread.start()
 
     def next(self, wanted: str) -> Any:
-        """The next notice of a kind."""
-        while True:
+        """The next notice of a kind; those of other kinds are kept."""
+        while not self._kept[wanted]:
             kind, message = self._notices.get(timeout=PATIENCE_S)
-            if kind == wanted:
-                return message
-            assert kind not in ("lost", "failed"), message
+            self._kept[kind].append(message)
+        return self._kept[wanted].popleft()
 
     def end(self) -> None:
         self.thread.ask(lambda master: master.cancel())

@@ -429,6 +429,8 @@ class JobMaster:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = self._error_of(failure, execution)
+            self._waiting_for_slots = False
+            self._slots_deadline_ms = None
             self.checkpoints.stop("the job is recovering from a failure")
             self._move(_S.FAILING, failure.reason)
             self._cancel_tasks()

@@ -51,7 +51,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its windows; emit what fires again and what is late."""
         values, timestamps = batch.values, self.require_timestamps(batch)
-        low, high, windows = self._assigner.assign(min(timestamps))
+        _low, high, windows = self._assigner.assign(min(timestamps))
         if max(timestamps) < high:
             self._add_to_windows(windows, values, timestamps)
         else:

@@ -70,6 +70,7 @@ class WindowOperatorBase(FunctionOperator):
         if self._result is None:
             fired.append(result)
         else:
+            self.context.keyed.current_key = key
             fired.extend(
                 self._result.emit(key, TimeWindow(start, end), result, self._watermark, self.context.clock.now_ms)
             )

@@ -150,7 +150,9 @@ class StreamTask:
 
     def next_deadline(self) -> int | None:
         """When (ms) a step is needed even if nothing arrives."""
-        times = [self._flush_at_ms, self._chain.next_timer_ms() if self._chain and self._processes else None]
+        times = [self._flush_at_ms]
+        if self._chain is not None and self._processes and self._is_available():
+            times.append(self._chain.next_timer_ms())
         known = [t for t in times if t is not None]
         return min(known) if known else None
 

@@ -1,0 +1,43 @@
+"""Map, filter and flat map on a keyed stream, for functions that use keyed state (A1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.core.operators.process import KeyedProcessOperator
+
+
+class KeyedFunctionOperator(KeyedProcessOperator):
+    """Calls a map, filter or flat-map function with its record's key as the current one."""
+
+    def __init__(self, function: Any, key_selector: Callable[[Any], Any], kind: str) -> None:
+        super().__init__(_AsProcessFunction(function, kind), key_selector)
+
+
+class _AsProcessFunction:
+    """A function of records in the shape of a keyed process function."""
+
+    def __init__(self, function: Any, kind: str) -> None:
+        self._function = function
+        self._kind = kind
+
+    def open(self, runtime_context: Any) -> None:
+        self._function.open(runtime_context)
+        self.process_element = {"map": self._map, "filter": self._filter, "flat_map": self._flat_map}[self._kind]
+
+    def close(self) -> None:
+        self._function.close()
+
+    def _map(self, value: Any, ctx: Any) -> Iterable[Any]:
+        return (self._function.map(value),)
+
+    def _filter(self, value: Any, ctx: Any) -> Iterable[Any]:
+        return (value,) if self._function.filter(value) else ()
+
+    def _flat_map(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        expanded: Iterable[Any] | None = self._function.flat_map(value)
+        return expanded
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """No timer is ever set."""
