@@ -34,7 +34,7 @@ class Network(Protocol):
     """Buffers and credits from this worker to others; each channel is first-in first-out."""
 
     def connect(self, peers: Mapping[str, str]) -> None:
-        """Make these workers reachable: worker id to data address."""
+        """Make these workers, and no others, reachable: worker id to data address."""
         ...
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:

@@ -26,7 +26,8 @@ def test_results_and_errors_come_back_in_the_owners_turn() -> None:
 
 def test_close_drops_what_has_not_begun_unless_told_to_finish() -> None:
     for finish in (False, True):
-        began, go, done = threading.Event(), threading.Event(), []
+        began, go = threading.Event(), threading.Event()
+        done: list[int] = []
 
         def first(began: threading.Event = began, go: threading.Event = go) -> None:
             began.set()

@@ -116,6 +116,6 @@ def test_a_worker_that_lacks_a_module_cannot_start(start: Callable[..., Cluster]
     def make_executor(services: WorkerServices) -> Executor:
         import no_such_module  # type: ignore[import-not-found]
 
-        return no_such_module.Executor()
+        return EchoExecutor(no_such_module)
 
     assert "No module named 'no_such_module'" in start(1, make_executor).next("failed").reason

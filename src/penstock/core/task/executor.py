@@ -53,6 +53,8 @@ class TaskExecutor:
         self._consumers: dict[ChannelId, StreamTask] = {}
         self._producers: dict[ChannelId, Subpartition] = {}
         self._early_credit: dict[ChannelId, int] = {}
+        self._attempt = -1
+        self._peers: dict[str, str] = {}
         self._metrics_interval_ms = metrics_interval_ms
         self._metrics_due_ms = 0
 
@@ -126,7 +128,11 @@ class TaskExecutor:
     def _deploy(self, deployment: DeployTask) -> None:
         attempt = deployment.execution.attempt
         self._early_credit = {c: n for c, n in self._early_credit.items() if c.attempt >= attempt}
-        self._network.connect({w: a for w, a in deployment.peers.items() if w != self.worker_id})
+        if attempt > self._attempt:
+            self._attempt = attempt
+            self._peers.clear()
+        self._peers.update({w: a for w, a in deployment.peers.items() if w != self.worker_id})
+        self._network.connect(self._peers)
         task = StreamTask(
             deployment,
             self._make_gate(deployment),

@@ -43,7 +43,7 @@ def run_worker(payload: bytes) -> tuple[str, str]:
     settings: WorkerSettings = pickle.loads(payload)
     if _is_retried():
         # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
-        return entry.RETRIED, "Spark lost the worker and started it again"
+        return entry.RETRIED, "its Python process or its Spark executor died"
     try:
         return _run(settings)
     except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost

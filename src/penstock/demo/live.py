@@ -1,0 +1,123 @@
+"""What one sees while the job runs: a line that keeps changing on a terminal, a new line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from penstock.core.job.progress import JobProgress
+
+_RATE_WINDOW_S: Final = 2.0
+_PLAIN_PERIOD_S: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A job at one moment, in the demo's words."""
+
+    status: str
+    event_time: str
+    share: float
+    per_second: int
+    checkpoints: int
+    restarts: int
+
+    def __str__(self) -> str:
+        """One line."""
+        restarts = f"{self.restarts} restart{'' if self.restarts == 1 else 's'}"
+        return f"{self.per_second:>6,} flights/s  checkpoint {self.checkpoints:>2}  {restarts}"
+
+
+class Meter:
+    """Turns a job's progress into figures.
+
+    Args:
+        first_ms: the event time at which the input begins.
+        last_ms: the event time at which it ends.
+    """
+
+    def __init__(self, first_ms: int, last_ms: int) -> None:
+        self._first_ms = first_ms
+        self._last_ms = last_ms
+        self._counts: deque[tuple[float, int]] = deque()
+
+    def read(self, progress: JobProgress, now_s: float) -> Figures:
+        """The figures of that moment; `now_s` by any clock that does not jump."""
+        within = min(max(progress.watermark_ms, self._first_ms), self._last_ms)
+        known = progress.watermark_ms > self._first_ms
+        return Figures(
+            progress.status.lower(),
+            datetime.fromtimestamp(within // 1000, UTC).strftime("%Y-%m-%d") if known else "----------",
+            (within - self._first_ms) / max(1, self._last_ms - self._first_ms),
+            self._rate(progress.source_records, now_s),
+            progress.checkpoints_completed,
+            progress.restarts,
+        )
+
+    def _rate(self, records: int, now_s: float) -> int:
+        counts = self._counts
+        if counts and records < counts[-1][1]:  # a new attempt counts from its recovery point
+            counts.clear()
+        counts.append((now_s, records))
+        while now_s - counts[0][0] > _RATE_WINDOW_S:
+            counts.popleft()
+        begun_s, begun = counts[0]
+        return int((records - begun) / (now_s - begun_s)) if now_s > begun_s else 0
+
+
+class Live:
+    """Shows figures, as the console allows; a context manager.
+
+    Args:
+        console: where to.
+        clock: seconds, for the time between plain lines.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._begun_s = clock()
+        self._shown_s = self._begun_s
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            self._bar = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.fields[event_time]}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[figures]}"),
+                console=console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("", total=1.0, event_time="----------", figures="starting")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, figures: Figures) -> None:
+        """Show the job's figures as of now."""
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=figures.share, event_time=figures.event_time, figures=self._words(figures)
+            )
+            return
+        now_s = self._clock()
+        if now_s - self._shown_s >= _PLAIN_PERIOD_S:
+            self._shown_s = now_s
+            seconds = int(now_s - self._begun_s)
+            self._console.print(f"  {seconds:>3} s  event time {figures.event_time}  {self._words(figures)}")
+
+    def _words(self, figures: Figures) -> str:
+        return str(figures) if figures.status == "running" else f"{figures.status}, {figures.restarts} restarts so far"

@@ -1,0 +1,189 @@
+"""The demo's job: what the airports' hours were like, and how bad each carrier's worst delay has got.
+
+The flights come in the order in which they left; their event time is the minute for which they were planned. So a delay
+is also how late a record is, and the watermark follows six hours behind: a flight delayed by more may find its hour
+closed and goes to a side output, which is written as well. Which flights those are depends on how far the readers are
+when they meet them; that the windows and the side outputs together hold every departure exactly once does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from penstock.common import Duration, OutputTag, WatermarkStrategy
+from penstock.core.connector import Source
+from penstock.datastream import (
+    AggregateFunction,
+    DataStream,
+    KeyedProcessFunction,
+    ProcessWindowFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
+from penstock.datastream.connectors import BucketAssigner, FileSink, FileSource, OutputFileConfig
+from penstock.datastream.formats.csv import CsvFormat, CsvWriterFactory
+from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.demo.data import MINUTE_MS, hour_ms
+from penstock.demo.pacing import PacedSource
+
+#: A flight as it comes: origin, carrier, planned hour (ms), minute in it, delay of the departure in minutes or None.
+Flight = tuple[str, str, int, int, int | None]
+
+DAY_MS = 86_400_000
+OUT_OF_ORDERNESS = Duration.of_hours(6)
+SPLIT_BYTES = 1 << 20
+
+HOURLY, WORST, LATE_FOR_HOUR, LATE_FOR_DAY = "hourly", "worst", "late-for-hour", "late-for-day"
+COLUMNS = {
+    HOURLY: ["origin", "hour", "departures", "delay_minutes"],
+    WORST: ["carrier", "day", "worst_delay_minutes"],
+    LATE_FOR_HOUR: ["origin", "carrier", "hour_ms", "minute", "delay_minutes"],
+    LATE_FOR_DAY: ["origin", "carrier", "hour_ms", "minute", "delay_minutes"],
+}
+
+
+def build(env: StreamExecutionEnvironment, departures: Path, output: Path, per_second: float | None) -> None:
+    """Add the job to an environment.
+
+    Args:
+        env: the environment.
+        departures: the flights in the order of their departure.
+        output: the folder to write to; a folder in it for each of `COLUMNS`.
+        per_second: flights a second; None for as many as it can take.
+    """
+    planned = WatermarkStrategy.for_bounded_out_of_orderness(OUT_OF_ORDERNESS).with_timestamp_assigner(planned_ms)
+    departed = env.from_source(_source(departures, per_second), planned, "flights").filter(has_departed)
+
+    late_for_hour = OutputTag(LATE_FOR_HOUR)
+    hourly = (
+        departed.key_by(origin_of)
+        .window(TumblingEventTimeWindows.of(Duration.of_hours(1)))
+        .side_output_late_data(late_for_hour)
+        .aggregate(CountAndSum(), NameHour())
+        .name("hours")
+    )
+    worst = departed.key_by(carrier_of).process(WorstDelay()).name("worst delays")
+
+    _write(hourly, output, HOURLY)
+    _write(hourly.get_side_output(late_for_hour), output, LATE_FOR_HOUR)
+    _write(worst, output, WORST)
+    _write(worst.get_side_output(WorstDelay.LATE), output, LATE_FOR_DAY)
+
+
+def _source(departures: Path, per_second: float | None) -> Source[Flight, Any]:
+    columns = {"origin": str, "carrier": str, "time_hour": hour_ms, "minute": int, "dep_delay": int}
+    flights = CsvFormat(columns, null_values=["NA"], as_tuple=True)
+    source = FileSource.for_record_stream_format(flights, departures).set_split_size(SPLIT_BYTES).build()
+    return source if per_second is None else PacedSource(source, per_second)
+
+
+def _write(stream: DataStream, output: Path, what: str) -> None:
+    sink: FileSink[tuple[Any, ...]] = (
+        FileSink.for_bulk_format(output / what, CsvWriterFactory(COLUMNS[what], header=True))
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_output_file_config(OutputFileConfig(part_suffix=".csv"))
+        .build()
+    )
+    stream.sink_to(sink).name(what)
+
+
+def planned_ms(flight: Flight) -> int:
+    """The event time."""
+    return flight[2] + flight[3] * MINUTE_MS
+
+
+def has_departed(flight: Flight) -> bool:
+    """Whether it was not cancelled."""
+    return flight[4] is not None
+
+
+def origin_of(flight: Flight) -> str:
+    """The airport it left from."""
+    return flight[0]
+
+
+def carrier_of(flight: Flight) -> str:
+    """The airline's code."""
+    return flight[1]
+
+
+def hour_name(timestamp_ms: int) -> str:
+    """An hour as the data spell it, such as `2013-01-01T10:00:00Z`."""
+    return datetime.fromtimestamp(timestamp_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def day_name(timestamp_ms: int) -> str:
+    """A day, such as `2013-01-01`."""
+    return hour_name(timestamp_ms)[:10]
+
+
+class CountAndSum(AggregateFunction):
+    """How many departures, and the sum of their delays: whole numbers, so that results compare exactly."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        """Nothing yet."""
+        return 0, 0
+
+    def add(self, value: Flight, accumulator: tuple[int, int]) -> tuple[int, int]:
+        """One more departure."""
+        assert value[4] is not None
+        return accumulator[0] + 1, accumulator[1] + value[4]
+
+    def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
+        """Count and sum."""
+        return accumulator
+
+
+class NameHour(ProcessWindowFunction):
+    """Puts origin and hour before a window's result."""
+
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[str, str, int, int]]:
+        """One row a window."""
+        for departures, delay_minutes in elements:
+            yield key, hour_name(context.window().start), departures, delay_minutes
+
+
+class WorstDelay(KeyedProcessFunction):
+    """At the end of each day on which a carrier flew: its worst delay of the year so far.
+
+    Flights of the next day come before the timer of this one fires, so the open days' worst delays are kept apart, and
+    each is folded into the running one when its day ends. A flight whose day has ended goes to `LATE`. The watermark
+    alone does not tell that: it is not part of a checkpoint, so for a moment after a recovery it is behind the state.
+    """
+
+    LATE = OutputTag(LATE_FOR_DAY)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Look up the state."""
+        self._of_open_days = runtime_context.get_map_state(MapStateDescriptor("of open days"))
+        self._so_far = runtime_context.get_state(ValueStateDescriptor("worst delay and end of the last closed day"))
+
+    def process_element(self, value: Flight, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        """Note the delay for its day."""
+        timestamp_ms, timers = ctx.timestamp(), ctx.timer_service()
+        assert timestamp_ms is not None
+        day_end_ms = timestamp_ms - timestamp_ms % DAY_MS + DAY_MS - 1
+        so_far = self._so_far.value()
+        if day_end_ms <= timers.current_watermark() or (so_far is not None and day_end_ms <= so_far[1]):
+            yield self.LATE, value
+            return
+        worst = self._of_open_days.get(day_end_ms)
+        if worst is None:
+            timers.register_event_time_timer(day_end_ms)
+        if worst is None or value[4] > worst:
+            self._of_open_days.put(day_end_ms, value[4])
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[tuple[str, str, int]]:
+        """The day has ended."""
+        worst, so_far = self._of_open_days.get(timestamp), self._so_far.value()
+        self._of_open_days.remove(timestamp)
+        if so_far is not None:
+            worst = max(worst, so_far[0])
+        self._so_far.update((worst, timestamp))
+        yield ctx.get_current_key(), day_name(timestamp), worst

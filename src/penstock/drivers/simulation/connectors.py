@@ -1,0 +1,202 @@
+"""A replayable source with splits that come late, and a two-phase sink into the outside world."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.core.connector import (
+    Boundedness,
+    Committer,
+    InputStatus,
+    Sink,
+    SinkWriter,
+    SinkWriterContext,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+from penstock.drivers.simulation.outside import TransactionId, outside
+
+#: Timestamps of a split rise by STEP_MS a record, disturbed by less than JITTER_MS.
+STEP_MS = 10
+JITTER_MS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The records of one split from `position` up to and without `stop`."""
+
+    source: int
+    index: int
+    position: int
+    stop: int
+
+
+def record_at(split: Split, position: int, keys: int) -> tuple[Any, int]:
+    """A record and its timestamp (ms): (key, where it comes from, a number)."""
+    mixed = (split.source * 31 + split.index * 17 + position) * 2654435761 % 2**32
+    timestamp = (split.index * split.stop + position) * STEP_MS + mixed % JITTER_MS
+    return (mixed >> 8) % keys, (split.source, split.index, position), mixed % 13
+
+
+class SimulatedSource(Source[Any, Split]):
+    """Yields the same records in every run; splits come when it pleases the outside world."""
+
+    def __init__(self, world: str, source: int, splits: int, split_records: int, keys: int, is_lazy: bool) -> None:
+        self.world = world
+        self.keys = keys
+        self.is_lazy = is_lazy
+        self.splits = [Split(source, i, 0, split_records) for i in range(splits)]
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Bounded."""
+        return Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[Split], restored: Any | None
+    ) -> SplitEnumerator[Split]:
+        return _Enumerator(self, context, self.splits if restored is None else restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, Split]:
+        return _Reader(self, context)
+
+
+class _Enumerator(SplitEnumerator[Split]):
+    """Hands out splits in order of time, some at once and some after a while."""
+
+    def __init__(self, source: SimulatedSource, context: SplitEnumeratorContext[Split], splits: list[Split]) -> None:
+        self._chance = outside(source.world).chance
+        self._is_lazy = source.is_lazy
+        self._context = context
+        self._splits = deque(splits)
+
+    def start(self) -> None:
+        """Nothing is to be found."""
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        if not self._is_lazy or self._chance.random() < 0.3:
+            self._answer(subtask_index)
+            return
+        delay_ms = int(self._chance.random() * 3) * int(self._chance.random() * 60)
+        self._context.call_async(lambda: None, lambda result, error: self._answer(subtask_index), delay_ms)
+
+    def _answer(self, subtask_index: int) -> None:
+        is_answered = False
+        for _ in range(2 if self._chance.random() < 0.2 else 1):
+            if self._splits:
+                is_answered = True
+                self._context.assign_split(self._splits.popleft(), subtask_index)
+        if not is_answered or (not self._splits and self._chance.random() < 0.5):
+            self._context.signal_no_more_splits(subtask_index)
+
+    def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
+        self._splits.extendleft(reversed(splits))
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Split]:
+        return list(self._splits)
+
+
+class _Reader(SourceReader[Any, Split]):
+    def __init__(self, source: SimulatedSource, context: SourceReaderContext) -> None:
+        self._source = source
+        self._chance = outside(source.world).chance
+        self._context = context
+        self._splits: deque[Split] = deque()
+        self._is_asking = False
+        self._no_more = False
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        if self._source.is_lazy and self._chance.random() < 0.1:
+            return InputStatus.NOTHING_AVAILABLE
+        while self._splits:
+            split = self._splits[0]
+            stop = min(split.stop, split.position + max_records)
+            if split.position < stop:
+                self._splits[0] = replace(split, position=stop)
+                return _batch(split, stop, self._source.keys)
+            self._splits.popleft()
+        if self._no_more:
+            return InputStatus.END_OF_INPUT
+        if not self._is_asking:
+            self._is_asking = True
+            self._context.request_split()
+        return InputStatus.NOTHING_AVAILABLE
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        self._splits.extend(splits)
+        self._is_asking = False
+
+    def no_more_splits(self) -> None:
+        self._no_more = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Split]:
+        return list(self._splits)
+
+
+def _batch(split: Split, stop: int, keys: int) -> Batch:
+    values, timestamps = [], []
+    for position in range(split.position, stop):
+        value, timestamp = record_at(split, position, keys)
+        values.append(value)
+        timestamps.append(timestamp)
+    return Batch(values, timestamps)
+
+
+class SimulatedSink(Sink[Any]):
+    """Writes in transactions that the outside world keeps by id."""
+
+    def __init__(self, world: str, name: str) -> None:
+        self.world = world
+        self.name = name
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, TransactionId]:
+        return _Writer(self, context)
+
+    def create_committer(self, context: SinkWriterContext) -> Committer[Any]:
+        return _Committer(self)
+
+
+class _Writer(SinkWriter[Any, TransactionId]):
+    def __init__(self, sink: SimulatedSink, context: SinkWriterContext) -> None:
+        self._name = sink.name
+        self._world = outside(sink.world)
+        self._scope = (context.operator_id, context.subtask_index, context.attempt)
+        self._count = 0
+        self._open: list[Any] = []
+        self._prepared: list[TransactionId] = []
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        self._world.on_user_call()
+        self._open.extend(values)
+
+    def prepare_commit(self) -> list[TransactionId]:
+        if not self._open:
+            return []
+        self._count += 1
+        transaction_id = (*self._scope, self._count)
+        self._world.prepare(transaction_id, self._name, self._open)
+        self._open = []
+        self._prepared.append(transaction_id)
+        return [transaction_id]
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        for transaction_id in self._prepared:
+            self._world.transactions[transaction_id].checkpoint_id = checkpoint_id
+        self._prepared.clear()
+        return []
+
+
+class _Committer(Committer[TransactionId]):
+    def __init__(self, sink: SimulatedSink) -> None:
+        self._world = outside(sink.world)
+
+    def commit(self, committables: Sequence[TransactionId]) -> None:
+        for transaction_id in committables:
+            self._world.commit(transaction_id)

@@ -1,0 +1,89 @@
+"""The world outside the job: what user functions and connectors of a simulated job reach besides the runtime.
+
+User functions and sinks travel to workers as bytes, so they cannot hold references to it; they hold its name, and find
+it here. It outlives workers and attempts, as a database does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+TransactionId = tuple[str, int, int, int]  # operator, subtask, attempt, count
+
+_worlds: dict[str, Outside] = {}
+
+
+class PlannedError(Exception):
+    """Raised by a user function because the history wants it so."""
+
+
+@dataclass
+class Transaction:
+    """Records that a sink writer has prepared. `checkpoint_id` is the checkpoint in whose snapshot it lies first."""
+
+    sink: str
+    records: list[Any]
+    checkpoint_id: int | None = None
+    is_committed: bool = False
+
+
+@dataclass
+class Outside:
+    """An external system with transactions, a fuse for user functions, and chance for connectors."""
+
+    chance: random.Random
+    #: called at each user call; may raise
+    on_user_call: Callable[[], None] = lambda: None
+    #: called before and after each commit; may raise
+    on_commit: Callable[[], None] = lambda: None
+    #: whether a checkpoint with at least this id has become visible
+    is_covered: Callable[[int], bool] = lambda checkpoint_id: True
+    transactions: dict[TransactionId, Transaction] = field(default_factory=dict)
+    committed: dict[str, list[Any]] = field(default_factory=dict)
+    commits: int = 0
+    repeated_commits: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any]) -> None:
+        """Store records that nobody sees yet."""
+        if transaction_id in self.transactions:
+            self.violations.append(f"transaction {transaction_id} was prepared twice")
+        self.transactions[transaction_id] = Transaction(sink, list(records))
+
+    def commit(self, transaction_id: TransactionId) -> None:
+        """Make a transaction visible; one that is visible already stays as it is."""
+        self.on_commit()
+        transaction = self.transactions.get(transaction_id)
+        if transaction is None:
+            self.violations.append(f"transaction {transaction_id} was committed but never prepared")
+        elif transaction.is_committed:
+            self.repeated_commits += 1
+        else:
+            covered = transaction.checkpoint_id
+            if covered is None or not self.is_covered(covered):
+                self.violations.append(f"transaction {transaction_id} was committed before checkpoint {covered} was")
+            transaction.is_committed = True
+            self.commits += 1
+            self.committed.setdefault(transaction.sink, []).extend(transaction.records)
+        self.on_commit()
+
+
+def outside(name: str) -> Outside:
+    """The world of that name."""
+    return _worlds[name]
+
+
+@contextmanager
+def present(name: str, world: Outside) -> Iterator[Outside]:
+    """Let a world be found under a name for a while."""
+    if name in _worlds:
+        raise ValueError(f"there is a world named {name!r} already")
+    _worlds[name] = world
+    try:
+        yield world
+    finally:
+        del _worlds[name]

@@ -1,0 +1,258 @@
+"""Random job graphs, and what they must give whatever happens on the way.
+
+A job is a list of stages, each reading earlier ones. Only such stages are put together that the final output does not
+depend on the order in which records of different channels meet: so a plain computation over all records, stage by
+stage, gives the one right answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.core.operators.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.process import KeyedProcessOperator
+from penstock.core.operators.session_window import SessionWindowOperator
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.core.operators.window_contents import AggregatingContents, ListContents, ProcessResult
+from penstock.core.task.partitioners import (
+    BroadcastPartitioner,
+    ForwardPartitioner,
+    HashPartitioner,
+    Partitioner,
+    RebalancePartitioner,
+)
+from penstock.core.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.drivers.simulation import functions
+from penstock.drivers.simulation.connectors import JITTER_MS, SimulatedSink, SimulatedSource
+from penstock.plan.job_graph import build_job_graph
+from penstock.plan.transformation import Transformation, Upstream
+
+STATELESS = ("map", "filter", "flat_map")
+KEYED = ("reduce", "buckets", "tumbling", "sliding", "session")
+VERTICES_MAX = 5
+
+
+@dataclass
+class Stage:
+    """One operator. `inputs` are (stage, partitioning); `is_timed`: its output's timestamps do not depend on order.
+
+    `order` names the records between which the output keeps order: "split" those of a split with the same key,
+    "count" running counts of a key; None where nothing is promised.
+    """
+
+    kind: str
+    parallelism: int
+    inputs: tuple[tuple[int, str], ...]
+    size_ms: int = 0
+    lateness_ms: int = 0
+    keeps_records: bool = False
+    is_timed: bool = True
+    order: str | None = None
+    source: SimulatedSource | None = None
+    idleness_ms: int | None = None
+
+    def __str__(self) -> str:
+        inputs = "+".join(f"{partitioning}({index})" for index, partitioning in self.inputs)
+        return f"{self.kind}[{self.parallelism}]{' <- ' if inputs else ''}{inputs}"
+
+
+@dataclass
+class Topology:
+    """A job's stages, upstream before downstream."""
+
+    world: str
+    keys: int
+    stages: list[Stage]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{i}:{stage}" for i, stage in enumerate(self.stages))
+
+    def job_graph(self, configuration: Configuration) -> JobGraph:
+        """As the job master takes it."""
+        made: list[Transformation] = []
+        for index, stage in enumerate(self.stages):
+            upstreams = tuple(Upstream(made[i], _partitioner(name)) for i, name in stage.inputs)
+            made.append(self._transformation(index, stage, upstreams))
+        return build_job_graph(made, configuration, self.world)
+
+    def _transformation(self, index: int, stage: Stage, upstreams: tuple[Upstream, ...]) -> Transformation:
+        source = sink = None
+        factory: Any
+        if stage.kind == "source":
+            source = stage.source
+            strategy = WatermarkStrategy.for_bounded_out_of_orderness(JITTER_MS)
+            if stage.idleness_ms is not None:
+                strategy = strategy.with_idleness(stage.idleness_ms)
+            factory = partial(_source_operator, source, strategy)
+        elif stage.kind == "sink":
+            sink = SimulatedSink(self.world, f"sink-{index}")
+            factory = partial(SinkOperator, sink)
+        else:
+            factory = self._factory(stage)
+        return Transformation(
+            stage.kind,
+            factory,
+            upstreams,
+            name=f"{stage.kind}-{index}",
+            uid=f"stage-{index}",
+            parallelism=stage.parallelism,
+            is_stateful=stage.kind not in STATELESS,
+            source=source,
+            sink=sink,
+        )
+
+    def _factory(self, stage: Stage) -> Any:
+        world, key_of = self.world, functions.key_of
+        match stage.kind:
+            case "map":
+                return partial(MapOperator, functions.Map(world, self.keys))
+            case "count":
+                return partial(MapOperator, functions.Map(world, None))
+            case "filter":
+                return partial(FilterOperator, functions.Filter(world))
+            case "flat_map":
+                return partial(FlatMapOperator, functions.FlatMap(world, self.keys))
+            case "reduce":
+                return partial(KeyedReduceOperator, functions.Sum(world), key_of)
+            case "buckets":
+                return partial(KeyedProcessOperator, functions.Buckets(world, stage.size_ms or None), key_of)
+        contents: Any = ListContents() if stage.keeps_records else AggregatingContents(functions.SumAndCount())
+        result = ProcessResult(functions.WindowTotal(world), stage.keeps_records)
+        operator: Any = SessionWindowOperator if stage.kind == "session" else AlignedWindowOperator
+        return partial(operator, key_of, _windows(stage), contents, result, stage.lateness_ms)
+
+    def expected(self) -> dict[str, Counter[Any]]:
+        """What each sink must have when the job has finished."""
+        from penstock.drivers.simulation.reference import outputs
+
+        return outputs(self)
+
+
+def _source_operator(source: SimulatedSource, strategy: WatermarkStrategy) -> SourceOperator:
+    return SourceOperator(source, strategy)
+
+
+def _partitioner(name: str) -> Partitioner:
+    match name:
+        case "hash":
+            return HashPartitioner(functions.key_of)
+        case "broadcast":
+            return BroadcastPartitioner()
+        case "forward":
+            return ForwardPartitioner()
+    return RebalancePartitioner()
+
+
+def _windows(stage: Stage) -> Any:
+    if stage.kind == "tumbling":
+        return TumblingEventTimeWindows(stage.size_ms)
+    if stage.kind == "sliding":
+        return SlidingEventTimeWindows(stage.size_ms, stage.size_ms // 2)
+    return EventTimeSessionWindows(stage.size_ms)
+
+
+class TopologyMaker:
+    """Draws a job."""
+
+    def __init__(self, chance: random.Random, world: str) -> None:
+        self._chance = chance
+        self._world = world
+        self._keys = chance.choice((2, 4, 7))
+        self._has_idleness = chance.random() < 0.25
+        self._stages: list[Stage] = []
+        #: stages whose output nobody reads yet
+        self._open: list[int] = []
+
+    def make(self) -> Topology:
+        """A job of one or two sources, some stages, and one or two sinks."""
+        chance = self._chance
+        for source in range(1 if chance.random() < 0.6 else 2):
+            self._add_source(source)
+        for _ in range(chance.randint(0, VERTICES_MAX - 2)):
+            self._add_stage()
+        if len(self._open) > 1 and chance.random() < 0.6:
+            self._add("sink", tuple(self._open), self._parallelism())
+        else:
+            for index in list(self._open):
+                self._add("sink", (index,), self._parallelism())
+        return Topology(self._world, self._keys, self._stages)
+
+    def _parallelism(self) -> int:
+        return self._chance.choice((1, 1, 2, 2, 3, 4))
+
+    def _add_source(self, number: int) -> None:
+        chance = self._chance
+        splits, records = chance.randint(1, 5), chance.randint(3, 20)
+        source = SimulatedSource(self._world, number, splits, records, self._keys, chance.random() < 0.6)
+        idleness = chance.choice((5, 20, 60)) if self._has_idleness and chance.random() < 0.7 else None
+        self._stages.append(
+            Stage("source", self._parallelism(), (), order="split", source=source, idleness_ms=idleness)
+        )
+        self._open.append(len(self._stages) - 1)
+
+    def _add_stage(self) -> None:
+        chance = self._chance
+        inputs = (chance.choice(self._open),)
+        if len(self._open) > 1 and chance.random() < 0.4:
+            inputs = tuple(self._open[:2])
+        is_timed = all(self._stages[i].is_timed for i in inputs)
+        kinds = [*STATELESS, "reduce", "reduce", "buckets"]
+        if is_timed:
+            kinds += ["buckets", "tumbling", "sliding", "session"]
+        kind = chance.choice(kinds)
+        if kind == "reduce":
+            inputs = (self._add("count", inputs, self._parallelism()),)
+        index = self._add(kind, inputs, self._parallelism())
+        stage = self._stages[index]
+        if kind in ("tumbling", "sliding", "session"):
+            stage.keeps_records = chance.random() < 0.5
+            stage.lateness_ms = chance.choice((0, 0, 40, 100_000))
+            stage.size_ms = chance.choice((20, 60, 200))
+        elif kind == "buckets":
+            stage.size_ms = chance.choice((30, 100)) if is_timed else 0
+        if self._has_idleness and stage.size_ms:
+            # An idle source may come back with records that are late: only what waits for the end is determined.
+            stage.size_ms = 0 if kind == "buckets" else functions.LAST_MS
+        if chance.random() < 0.15 and len(self._open) < 3:
+            self._open.append(inputs[0])  # fan out: somebody else may read the same stream
+
+    def _add(self, kind: str, inputs: tuple[int, ...], parallelism: int) -> int:
+        links = tuple((i, self._partitioning(kind, self._stages[i].parallelism, parallelism)) for i in inputs)
+        stage = Stage(kind, parallelism, links)
+        stage.is_timed = kind != "reduce" and all(self._stages[i].is_timed for i in inputs)
+        stage.order = self._order(stage)
+        self._stages.append(stage)
+        for i in inputs:
+            if i in self._open:
+                self._open.remove(i)
+        if kind != "sink":
+            self._open.append(len(self._stages) - 1)
+        return len(self._stages) - 1
+
+    def _partitioning(self, kind: str, upstream: int, parallelism: int) -> str:
+        if kind in KEYED:
+            return "hash"
+        names = ["hash", "hash", "rebalance"]
+        if upstream == parallelism:
+            names += ["forward"] * 4
+        if kind == "sink" and self._chance.random() < 0.3 and upstream * parallelism <= 4:
+            names.append("broadcast")
+        return self._chance.choice(names)
+
+    def _order(self, stage: Stage) -> str | None:
+        if stage.kind == "reduce":
+            return "count"
+        if len(stage.inputs) != 1 or stage.kind not in ("map", "filter", "sink"):
+            return None
+        upstream, partitioning = stage.inputs[0]
+        return self._stages[upstream].order if partitioning in ("hash", "forward") else None

@@ -1,0 +1,51 @@
+"""The command `penstock`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from penstock.common.errors import PenstockError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Flink's model, in Python, on Spark."""
+
+
+@main.command("version")
+def show_version() -> None:
+    """Print the version."""
+    click.echo(f"penstock {version('penstock')}")
+
+
+@main.command()
+@click.option("--parallelism", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers.")
+@click.option("--target", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Driver.")
+@click.option("--kill/--no-kill", default=True, help="Whether a worker is killed in mid-flight (on Spark).")
+@click.option("--rate", type=click.IntRange(0), default=20_000, show_default=True, help="Flights a second; 0: no limit.")
+@click.option("--limit", type=click.IntRange(1), help="Only so many flights, from the beginning of the year.")
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder and leave it.")
+def demo(parallelism: int, target: str, kill: bool, rate: int, limit: int | None, keep: Path | None) -> None:
+    """Replay a year of flights, kill a worker in mid-flight, and compare the result with Spark SQL's.
+
+    Ends with 0 only when both answers are equal, a worker really died and the job really restarted.
+    """
+    from rich.console import Console
+
+    from penstock.demo.run import DemoOptions, run_demo
+
+    options = DemoOptions(parallelism, target, kill, keep, rate or None, limit)
+    try:
+        succeeded = run_demo(options, Console())
+    except PenstockError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    sys.exit(0 if succeeded else 1)
+
+
+if __name__ == "__main__":
+    main()

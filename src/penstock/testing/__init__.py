@@ -1,0 +1,25 @@
+"""Tools for testing: one operator or user function at a time, in virtual time, without a cluster.
+
+>>> from penstock.testing import harness_for
+>>> with harness_for(lambda word: word.upper()) as harness:
+...     harness.process("a", 10)
+...     harness.output
+[Record('A', 10)]
+"""
+
+from penstock.testing.elements import Element, ProcessingTime, Record
+from penstock.testing.functions import harness_for, operator_factory_for
+from penstock.testing.hostile import run_hostile
+from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.virtual_clock import VirtualClock
+
+__all__ = [
+    "Element",
+    "OneInputOperatorHarness",
+    "ProcessingTime",
+    "Record",
+    "VirtualClock",
+    "harness_for",
+    "operator_factory_for",
+    "run_hostile",
+]

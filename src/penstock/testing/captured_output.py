@@ -1,0 +1,48 @@
+"""Where an operator under test emits."""
+
+from __future__ import annotations
+
+from penstock.core.records import Batch
+from penstock.testing.elements import Record
+
+
+class CapturedOutput:
+    """Implements `Output` by writing everything down, in order; checks what every batch must keep."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.sides: dict[str, list[Record]] = {}
+        self.watermarks: list[int] = []
+        self.idle_changes: list[bool] = []
+        #: records, watermarks (ms) and idleness (bool) in the one order in which they were emitted
+        self.order: list[Record | int | bool] = []
+
+    def collect(self, batch: Batch) -> None:
+        """Records for the main output."""
+        records = _records(batch)
+        self.records += records
+        self.order += records
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        """Records for a side output."""
+        self.sides.setdefault(tag_id, []).extend(_records(batch))
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """A watermark; it never falls."""
+        if self.watermarks and timestamp < self.watermarks[-1]:
+            raise AssertionError(f"the watermark fell from {self.watermarks[-1]} to {timestamp}")
+        self.watermarks.append(timestamp)
+        self.order.append(timestamp)
+
+    def emit_status(self, idle: bool) -> None:
+        """Idleness."""
+        self.idle_changes.append(idle)
+        self.order.append(idle)
+
+
+def _records(batch: Batch) -> list[Record]:
+    if batch.timestamps is None:
+        return [Record(value) for value in batch.values]
+    if len(batch.timestamps) != len(batch.values):
+        raise AssertionError(f"a batch of {len(batch.values)} values has {len(batch.timestamps)} timestamps")
+    return [Record(value, timestamp) for value, timestamp in zip(batch.values, batch.timestamps, strict=True)]

@@ -1,0 +1,29 @@
+"""What a test feeds into an operator, and what it gets out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.core.records import Watermark
+
+
+@dataclass(frozen=True, repr=False)
+class Record:
+    """A value with its event time in ms, or None."""
+
+    value: Any
+    timestamp: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Record({self.value!r})" if self.timestamp is None else f"Record({self.value!r}, {self.timestamp})"
+
+
+@dataclass(frozen=True)
+class ProcessingTime:
+    """The clock goes on by so many ms."""
+
+    by_ms: int
+
+
+Element: TypeAlias = Record | Watermark | ProcessingTime

@@ -1,0 +1,54 @@
+"""From a user's function to the operator that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
+from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator, method
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
+from penstock.testing.operator_harness import OneInputOperatorHarness
+
+
+def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[], StreamOperator]:
+    """What makes the operator around a user's function; a plain callable is taken for a map function.
+
+    Raises:
+        TypeError: if the function needs a key selector and has none, or the other way round.
+    """
+    keyed = isinstance(function, KeyedProcessFunction | ReduceFunction)
+    if keyed != (key_selector is not None):
+        raise TypeError(f"{type(function).__name__} {'needs a' if keyed else 'takes no'} key selector")
+    if keyed:
+        selector = method(key_selector, "get_key")
+        operator = KeyedProcessOperator if isinstance(function, KeyedProcessFunction) else KeyedReduceOperator
+        return partial(operator, function, selector)
+    if isinstance(function, ProcessFunction):
+        return partial(ProcessOperator, function)
+    if isinstance(function, FlatMapFunction):
+        return partial(FlatMapOperator, function)
+    if isinstance(function, FilterFunction):
+        return partial(FilterOperator, function)
+    return partial(MapOperator, function)
+
+
+def harness_for(function: Any, key_selector: Any = None, **arguments: Any) -> OneInputOperatorHarness:
+    """A harness, not yet open, around a user's function.
+
+    Args:
+        function: a `KeyedProcessFunction`, `ReduceFunction`, `ProcessFunction`, `FlatMapFunction`, `FilterFunction` or
+            `MapFunction`; a plain callable maps.
+        key_selector: for the keyed ones.
+        **arguments: those of `OneInputOperatorHarness`, such as `parallelism`.
+    """
+    return OneInputOperatorHarness(operator_factory_for(function, key_selector), **arguments)

@@ -1,0 +1,152 @@
+"""The hostile run: an operator's output depends on its input alone, whatever else is done to it.
+
+The same input is run through the operator in many ways: in batches of one record, of two, and so on; left alone,
+snapshotted between every two inputs, and replaced between every two inputs by a fresh instance that was restored from
+the snapshot. All of them must give the same records with the same timestamps, in the same order.
+
+Each instance is made from a pickled copy of the factory, so a function that keeps in `self` what belongs into state is
+found out. As after a real recovery, a fresh instance hears the watermark again before its next record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import cloudpickle
+
+from penstock.common.output_tag import OutputTag
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Watermark
+from penstock.testing.elements import Element, ProcessingTime, Record
+from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.virtual_clock import VirtualClock
+
+BATCH_SIZES: Final = (1, 2, 3, 1000)
+LEAVE, SNAPSHOT, REPLACE = "left alone", "snapshotted", "snapshotted and replaced"
+
+Outputs = dict[str | None, list[Record]]
+
+
+def run_hostile(
+    operator_factory: Callable[[], StreamOperator],
+    inputs: Sequence[Element],
+    expected: Sequence[Any],
+    expected_sides: Mapping[OutputTag, Sequence[Any]] | None = None,
+    *,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    end: bool = True,
+    **arguments: Any,
+) -> None:
+    """Run an operator in every hostile way and compare what it emits.
+
+    Args:
+        operator_factory: makes the operator; is pickled.
+        inputs: records, watermarks, and the passing of processing time.
+        expected: the main output, in order: values, or `Record`s where timestamps matter.
+        expected_sides: side outputs, in the same way.
+        batch_sizes: into which batches neighbouring records are put.
+        end: whether the input ends (MAX_WATERMARK, end of input, finish) after the last one.
+        **arguments: those of `OneInputOperatorHarness`.
+
+    Raises:
+        AssertionError: that tells the way in which the output was another.
+    """
+    wanted: dict[str | None, Sequence[Any]] = {None: expected}
+    wanted.update({tag.tag_id: values for tag, values in (expected_sides or {}).items()})
+    pickled = cloudpickle.dumps(operator_factory)
+    reference: Outputs | None = None
+    for treatment in (LEAVE, SNAPSHOT, REPLACE):
+        for batch_size in batch_sizes:
+            way = f"in batches of {batch_size}, {treatment} between every two"
+            run = _Run(pickled, treatment, arguments)
+            outputs = run.run(list(_batches(inputs, batch_size)), end)
+            for tag, values in wanted.items():
+                _compare(outputs.get(tag, []), values, tag, way)
+            if reference is None:
+                reference = outputs
+            assert outputs == reference, f"{way}: {outputs} instead of {reference}"
+
+
+def _compare(got: list[Record], wanted: Sequence[Any], tag: str | None, way: str) -> None:
+    shown = [r if isinstance(w, Record) else r.value for r, w in zip(got, wanted, strict=False)]
+    shown += got[len(shown) :]
+    where = "main output" if tag is None else f"side output {tag!r}"
+    assert shown == list(wanted), f"{where}, {way}: {shown} instead of {list(wanted)}"
+
+
+def _batches(inputs: Sequence[Element], batch_size: int) -> Iterator[list[Record] | Watermark | ProcessingTime]:
+    for kind, group in groupby(inputs, key=lambda e: isinstance(e, Record) and (e.timestamp is None,)):
+        elements = list(group)
+        if not kind:
+            yield from (e for e in elements if not isinstance(e, Record))
+            continue
+        records = [e for e in elements if isinstance(e, Record)]
+        for start in range(0, len(records), batch_size):
+            yield records[start : start + batch_size]
+
+
+class _Run:
+    def __init__(self, pickled_factory: bytes, treatment: str, arguments: dict[str, Any]) -> None:
+        self._pickled = pickled_factory
+        self._treatment = treatment
+        self._arguments = arguments
+        self._clock = VirtualClock()
+        self._outputs: Outputs = {None: []}
+        self._watermark: int | None = None
+        self._owed_watermark: int | None = None
+        self._checkpoint_id = 0
+        self._harness = self._fresh()
+        self._harness.open()
+
+    def _fresh(self) -> OneInputOperatorHarness:
+        factory = cloudpickle.loads(self._pickled)
+        return OneInputOperatorHarness(factory, clock=self._clock, attempt=self._checkpoint_id, **self._arguments)
+
+    def run(self, inputs: list[list[Record] | Watermark | ProcessingTime], end: bool) -> Outputs:
+        for element in inputs:
+            self._feed(element)
+            self._treat()
+        if end:
+            self._harness.end()
+        self._collect()
+        self._harness.close()
+        return self._outputs
+
+    def _feed(self, element: list[Record] | Watermark | ProcessingTime) -> None:
+        harness = self._harness
+        if isinstance(element, Watermark):
+            self._watermark, self._owed_watermark = element.timestamp, None
+            harness.feed(element)
+            return
+        if self._owed_watermark is not None:
+            harness.watermark(self._owed_watermark)
+            self._owed_watermark = None
+        if isinstance(element, ProcessingTime):
+            harness.feed(element)
+        elif element[0].timestamp is None:
+            harness.process_batch([r.value for r in element])
+        else:
+            harness.process_batch([r.value for r in element], [r.timestamp or 0 for r in element])
+
+    def _treat(self) -> None:
+        if self._treatment == LEAVE:
+            return
+        self._checkpoint_id += 1
+        snapshot = self._harness.snapshot(self._checkpoint_id)
+        if self._treatment == SNAPSHOT:
+            self._harness.notify_complete(self._checkpoint_id)
+            return
+        self._collect()
+        self._harness.close()
+        self._harness = self._fresh()
+        self._harness.restore(snapshot)
+        self._harness.open()
+        self._owed_watermark = self._watermark
+
+    def _collect(self) -> None:
+        captured = self._harness.captured
+        self._outputs.setdefault(None, []).extend(captured.records)
+        for tag, records in captured.sides.items():
+            self._outputs.setdefault(tag, []).extend(records)

@@ -1,0 +1,245 @@
+"""The operator harness: one subtask of one operator in virtual time, with the snapshots of the real runtime.
+
+    harness = OneInputOperatorHarness(lambda: KeyedReduceOperator(max, lambda r: r[0]))
+    harness.open()
+    harness.process(("a", 1), 10)
+    snapshot = harness.snapshot(1)          # bytes: captured, written and checksummed as in a checkpoint
+    other = OneInputOperatorHarness(...)    # also with another parallelism: keyed state is dealt out anew
+    other.restore(snapshot)
+    other.open()
+
+Nothing here waits: processing time moves only by `advance_processing_time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from penstock.common.output_tag import OutputTag
+from penstock.core.job.scheduler import state_of_subtask
+from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.protocol import ExecutionId
+from penstock.core.records import MAX_WATERMARK, Batch, Watermark
+from penstock.core.task.state_transfer import restore_operator, store_captures
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.key_groups import key_group_range
+from penstock.state.operator_state import OperatorStateBackend
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
+from penstock.testing.captured_output import CapturedOutput
+from penstock.testing.elements import Element, ProcessingTime, Record
+from penstock.testing.virtual_clock import VirtualClock
+
+OPERATOR_ID = "operator-under-test"
+
+
+class OneInputOperatorHarness:
+    """Hosts an operator as a task would: same context, same order of calls, same way of its state.
+
+    Args:
+        operator_factory: makes the operator, for example `partial(MapOperator, function)`.
+        parallelism: of the operator.
+        subtask: which subtask this is, from 0; it owns that subtask's key groups.
+        max_parallelism: the number of key groups.
+        name: the operator's name, as it appears in errors.
+        checkpointing: whether the job that the operator believes to be in takes checkpoints.
+        clock: to share one clock between harnesses; by default each has its own, at 0.
+    """
+
+    def __init__(
+        self,
+        operator_factory: Callable[[], StreamOperator],
+        parallelism: int = 1,
+        subtask: int = 0,
+        max_parallelism: int = 128,
+        *,
+        name: str = "Operator",
+        checkpointing: bool = True,
+        attempt: int = 0,
+        clock: VirtualClock | None = None,
+    ) -> None:
+        if not 0 <= subtask < parallelism <= max_parallelism:
+            raise ValueError(f"no subtask {subtask} of {parallelism} with {max_parallelism} key groups")
+        self.clock = clock or VirtualClock()
+        self.operator = operator_factory()
+        self.captured = CapturedOutput()
+        #: bytes that the operator sent to the job's client
+        self.client_output: list[bytes] = []
+        self.splits_requested = 0
+        self.context = OperatorContext(
+            job_id="0" * 32,
+            operator_id=OPERATOR_ID,
+            operator_name=name,
+            task_name=name,
+            subtask_index=subtask,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            attempt=attempt,
+            clock=self.clock,
+            checkpointing=checkpointing,
+            keyed=HeapKeyedStateBackend(max_parallelism, name),
+            operator_state=OperatorStateBackend(),
+            emit_to_client=self.client_output.append,
+            request_split=self._count_request,
+        )
+        self._key_groups = key_group_range(subtask, max_parallelism, parallelism)
+        self._storage = FileCheckpointStore(None, self.context.job_id, 0)
+        self._restored: list[bytes] = []
+        self._is_open = False
+
+    def _count_request(self) -> None:
+        self.splits_requested += 1
+
+    # --- life cycle ------------------------------------------------------------------------------------------------
+
+    def restore(self, *snapshots: bytes) -> None:
+        """Begin with the state of these snapshots, one from each subtask of the former run; call before `open`."""
+        if self._is_open:
+            raise RuntimeError("restore() comes before open()")
+        self._restored += snapshots
+
+    def open(self) -> None:
+        """Set up, initialise state (from the snapshots, where there are some) and open (F1)."""
+        context = self.context
+        self.operator.setup(context, self.captured)
+        context.operator_state.is_restored = bool(self._restored)
+        if self._restored:
+            state = _merged(self._restored)
+            mine = state_of_subtask(state, context.subtask_index, context.parallelism, context.max_parallelism)
+            restore_operator(mine, context, self._storage, *self._key_groups)
+        self.operator.initialize_state()
+        self.operator.open()
+        self._is_open = True
+
+    def end(self) -> None:
+        """All input was read: MAX_WATERMARK, end of input, finish (F3)."""
+        self.operator.process_watermark(MAX_WATERMARK)
+        self.operator.end_input()
+        self.operator.finish()
+
+    def close(self) -> None:
+        """Release resources (F4)."""
+        self._is_open = False
+        self.operator.close()
+
+    def __enter__(self) -> OneInputOperatorHarness:
+        self.open()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # --- input -----------------------------------------------------------------------------------------------------
+
+    def process(self, value: Any, timestamp: int | None = None) -> None:
+        """One record."""
+        self.process_batch([value], None if timestamp is None else [timestamp])
+
+    def process_batch(self, values: Sequence[Any], timestamps: Iterable[int] | None = None) -> None:
+        """Several records as one batch."""
+        self.operator.process_batch(Batch(list(values), None if timestamps is None else list(timestamps)))
+
+    def watermark(self, timestamp: int) -> None:
+        """Event time has come to `timestamp` (ms)."""
+        self.operator.process_watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        """The input became idle, or active again."""
+        self.operator.process_status(idle)
+
+    def advance_processing_time(self, by_ms: int) -> None:
+        """Let the clock go on; each timer fires at its own time."""
+        target = self.clock.now_ms() + by_ms
+        while (due := self.operator.next_timer_ms()) is not None and due <= target:
+            self.clock.advance_to(max(due, self.clock.now_ms()))
+            self.operator.on_processing_time(self.clock.now_ms())
+            if self.operator.next_timer_ms() == due:
+                break  # a source's time to poll again, which is no timer
+        self.clock.advance_to(target)
+
+    def feed(self, element: Element) -> None:
+        """A record, a watermark, or the passing of processing time."""
+        if isinstance(element, Record):
+            self.process(element.value, element.timestamp)
+        elif isinstance(element, Watermark):
+            self.watermark(element.timestamp)
+        elif isinstance(element, ProcessingTime):
+            self.advance_processing_time(element.by_ms)
+        else:
+            raise TypeError(f"not an element of a stream: {element!r}")
+
+    # --- checkpoints -----------------------------------------------------------------------------------------------
+
+    def snapshot(self, checkpoint_id: int) -> bytes:
+        """Take part in a checkpoint; the bytes are those of its `_metadata`, with all state inside."""
+        context = self.context
+        self.operator.prepare_snapshot(checkpoint_id)
+        captures = {OPERATOR_ID: self.operator.snapshot_state(checkpoint_id)}
+        execution = ExecutionId(0, context.subtask_index, context.attempt)
+        stored = store_captures(captures, self._storage, checkpoint_id, execution, *self._key_groups)
+        state = OperatorState(
+            OPERATOR_ID,
+            None,
+            context.operator_name,
+            context.parallelism,
+            context.max_parallelism,
+            {context.subtask_index: stored[OPERATOR_ID]},
+        )
+        return encode_metadata(
+            CheckpointMetadata(checkpoint_id, context.job_id, "harness", self.clock.now_ms(), False, (state,))
+        )
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete."""
+        self.operator.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will not complete."""
+        self.operator.notify_checkpoint_aborted(checkpoint_id)
+
+    # --- output ----------------------------------------------------------------------------------------------------
+
+    @property
+    def output(self) -> list[Record]:
+        """Records of the main output so far, with timestamps."""
+        return list(self.captured.records)
+
+    @property
+    def values(self) -> list[Any]:
+        """Values of the main output so far."""
+        return [record.value for record in self.captured.records]
+
+    def side_output(self, tag: OutputTag | str) -> list[Record]:
+        """Records of a side output so far."""
+        return list(self.captured.sides.get(tag if isinstance(tag, str) else tag.tag_id, ()))
+
+    def take_output(self) -> list[Record]:
+        """Records of the main output since the last call."""
+        records, self.captured.records = self.captured.records, []
+        return records
+
+    @property
+    def watermarks(self) -> list[int]:
+        """Watermarks emitted so far."""
+        return list(self.captured.watermarks)
+
+    @property
+    def idle_changes(self) -> list[bool]:
+        """Changes of idleness emitted so far."""
+        return list(self.captured.idle_changes)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """The operator's named counters."""
+        return dict(self.context.counters)
+
+
+def _merged(snapshots: Sequence[bytes]) -> OperatorState:
+    """One operator's state out of the snapshots of its subtasks."""
+    states = [decode_metadata(snapshot, "a harness snapshot").operators[0] for snapshot in snapshots]
+    first = states[0]
+    if len({(s.parallelism, s.max_parallelism) for s in states}) != 1:
+        raise ValueError("the snapshots are of different runs: their parallelism differs")
+    subtasks = {subtask: state for s in states for subtask, state in s.subtasks.items()}
+    return OperatorState(first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks)

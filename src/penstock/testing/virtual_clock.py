@@ -1,0 +1,28 @@
+"""Processing time that a test moves by hand."""
+
+from __future__ import annotations
+
+
+class VirtualClock:
+    """Implements the `Clock` port; time (ms) stands still until it is told otherwise."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """The time in ms."""
+        return self._now_ms
+
+    def advance_to(self, now_ms: int) -> None:
+        """Move to a time (ms).
+
+        Raises:
+            ValueError: if it lies in the past.
+        """
+        if now_ms < self._now_ms:
+            raise ValueError(f"time does not run backwards: it is {self._now_ms} ms, not {now_ms} ms")
+        self._now_ms = now_ms
+
+    def advance(self, by_ms: int) -> None:
+        """Move on by so many ms."""
+        self.advance_to(self._now_ms + by_ms)
