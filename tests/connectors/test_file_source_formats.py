@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.connectors.harness import read
 
 from penstock.common.typeinfo import Types
 from penstock.connectors.file.source import FileSource
@@ -22,7 +23,6 @@ from penstock.formats.csv import CsvFormat
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.stream_format import StreamFormat
-from tests.connectors.harness import read
 
 HUGE = "x" * 400_000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.core.operators.process import KeyedProcessContext, ProcessContext
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
@@ -105,7 +105,7 @@ class AggregateFunction(Function, ABC):
 class ProcessFunction(Function, ABC):
     """Sees each record with its context; yields results, and `(OutputTag, value)` for side outputs."""
 
-    Context = ProcessContext
+    Context: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
@@ -115,8 +115,8 @@ class ProcessFunction(Function, ABC):
 class KeyedProcessFunction(Function, ABC):
     """Sees each record with its key's state and timers (A1)."""
 
-    Context = KeyedProcessContext
-    OnTimerContext = KeyedTimerContext
+    Context: TypeAlias = KeyedProcessContext
+    OnTimerContext: TypeAlias = KeyedTimerContext
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
@@ -137,7 +137,7 @@ class WindowFunction(Function, ABC):
 class ProcessWindowFunction(Function, ABC):
     """Sees all records of a key and window, with a context, when the window fires."""
 
-    Context = WindowProcessContext
+    Context: TypeAlias = WindowProcessContext
 
     @abstractmethod
     def process(self, key: Any, context: WindowProcessContext, elements: Iterable[Any]) -> Iterable[Any]:

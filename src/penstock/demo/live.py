@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from penstock.core.job.progress import JobProgress
 
-_RATE_WINDOW_S: Final = 2.0
+_RATE_WINDOW_S: Final = 3.0
 _PLAIN_PERIOD_S: Final = 2.0
 
 
@@ -65,11 +65,12 @@ class Meter:
         counts = self._counts
         if counts and records < counts[-1][1]:  # a new attempt counts from its recovery point
             counts.clear()
-        counts.append((now_s, records))
-        while now_s - counts[0][0] > _RATE_WINDOW_S:
+        if not counts or records > counts[-1][1]:  # workers report now and then: only news are worth a mark
+            counts.append((now_s, records))
+        while len(counts) > 1 and now_s - counts[0][0] > _RATE_WINDOW_S:
             counts.popleft()
-        begun_s, begun = counts[0]
-        return int((records - begun) / (now_s - begun_s)) if now_s > begun_s else 0
+        (begun_s, begun), (last_s, last) = counts[0], counts[-1]
+        return int((last - begun) / (last_s - begun_s)) if last_s > begun_s else 0
 
 
 class Live:
@@ -120,4 +121,4 @@ class Live:
             self._console.print(f"  {seconds:>3} s  event time {figures.event_time}  {self._words(figures)}")
 
     def _words(self, figures: Figures) -> str:
-        return str(figures) if figures.status == "running" else f"{figures.status}, {figures.restarts} restarts so far"
+        return str(figures) if figures.status == "running" else figures.status

@@ -257,7 +257,7 @@ class _ConsoleHandler(logging.Handler):
         self._console.print(f"  {record.getMessage()}", markup=False, highlight=False)
 
 
-class _job_log_on:  # noqa: N801 - used as a function
+class _job_log_on:
     """While it lasts, Penstock's log goes to the console instead of wherever it went."""
 
     def __init__(self, console: Console) -> None:

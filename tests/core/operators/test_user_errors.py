@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
@@ -17,7 +18,6 @@ from penstock.core.operators.stateless import (
 )
 from penstock.core.operators.window_contents import ApplyResult, ListContents, ReducingContents
 from penstock.core.windowing import EventTimeSessionWindows, TumblingEventTimeWindows
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction, ProcessFunction
 from penstock.testing import OneInputOperatorHarness, harness_for
 
@@ -86,9 +86,8 @@ def test_error_names_operator_and_record(kind, position):
     """A2: a user function that raises in the middle of a batch is reported with its operator and exactly its record."""
     values = [v for v in (10, 11, 12, 13, 14, 15) if v != BAD]
     values[position] = BAD
-    with OneInputOperatorHarness(FACTORIES[kind], name="mine") as harness:
-        with pytest.raises(UserCodeError) as caught:
-            harness.process_batch(values, range(6))
+    with OneInputOperatorHarness(FACTORIES[kind], name="mine") as harness, pytest.raises(UserCodeError) as caught:
+        harness.process_batch(values, range(6))
     assert caught.value.operator_name == "mine"
     assert caught.value.record == BAD
     assert isinstance(caught.value.__cause__, Oops)
@@ -116,9 +115,8 @@ def test_stop_iteration_is_an_error_like_any_other(kind):
         ),
     }[kind]
     values = [1, BAD, 5] if kind != "flat map" else [BAD]
-    with OneInputOperatorHarness(factory, name="mine") as harness:
-        with pytest.raises(UserCodeError) as caught:
-            harness.process_batch(values, range(len(values)))
+    with OneInputOperatorHarness(factory, name="mine") as harness, pytest.raises(UserCodeError) as caught:
+        harness.process_batch(values, range(len(values)))
     assert caught.value.record == BAD
 
 

@@ -110,5 +110,5 @@ def test_a_program_of_its_own_is_quiet_and_leaves_nothing_behind() -> None:
         capture_output=True,
         timeout=PATIENCE_S * 2,
     )
-    # That its stderr has come to an end says that no process is left that could write to it.
+    # `run` returns when stdout has come to its end, that is when the JVM, which inherits it, has gone too.
     assert (program.returncode, program.stdout.split(), program.stderr) == (0, [b"True"], b"")

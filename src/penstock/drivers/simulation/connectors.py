@@ -23,7 +23,8 @@ from penstock.core.connector import (
 from penstock.core.records import Batch
 from penstock.drivers.simulation.outside import TransactionId, outside
 
-#: Timestamps of a split rise by STEP_MS a record, disturbed by less than JITTER_MS.
+#: Timestamps of a split rise by STEP_MS a record, disturbed by less than JITTER_MS. They are even, and session gaps are
+#: odd: whether a record that begins just where a session ends belongs to it depends on the order of arrival.
 STEP_MS = 10
 JITTER_MS = 30
 
@@ -41,8 +42,8 @@ class Split:
 def record_at(split: Split, position: int, keys: int) -> tuple[Any, int]:
     """A record and its timestamp (ms): (key, where it comes from, a number)."""
     mixed = (split.source * 31 + split.index * 17 + position) * 2654435761 % 2**32
-    timestamp = (split.index * split.stop + position) * STEP_MS + mixed % JITTER_MS
-    return (mixed >> 8) % keys, (split.source, split.index, position), mixed % 13
+    timestamp = (split.index * split.stop + position) * STEP_MS + mixed % JITTER_MS // 2 * 2
+    return ((mixed >> 8) % keys, (split.source, split.index, position), mixed % 13), timestamp
 
 
 class SimulatedSource(Source[Any, Split]):
@@ -59,9 +60,7 @@ class SimulatedSource(Source[Any, Split]):
         """Bounded."""
         return Boundedness.BOUNDED
 
-    def create_enumerator(
-        self, context: SplitEnumeratorContext[Split], restored: Any | None
-    ) -> SplitEnumerator[Split]:
+    def create_enumerator(self, context: SplitEnumeratorContext[Split], restored: Any | None) -> SplitEnumerator[Split]:
         return _Enumerator(self, context, self.splits if restored is None else restored)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, Split]:

@@ -15,6 +15,8 @@ Record = tuple[Any, Any, int]
 
 #: Later than any record: such a timer fires at the end of the input only.
 LAST_MS = 10**14
+#: Lets aligned windows end after an even timestamp, so that what they give has even ones too.
+WINDOW_OFFSET_MS = 1
 
 
 def key_of(record: Record) -> Any:

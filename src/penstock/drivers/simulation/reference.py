@@ -52,21 +52,20 @@ def _keyed(stage: Stage, key: Any, records: list[Timed]) -> list[Timed]:
         return [((key, "count", i + 1), t) for i, (_, t) in enumerate(records)]
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     if stage.kind == "session":
-        groups = _sessions(records, stage.size_ms)
+        groups = _sessions(records, stage.size_ms + 1)
     for record, t in records if stage.kind != "session" else ():
         if stage.kind == "buckets":
             starts = [functions.bucket_end(t, stage.size_ms or None)]
         else:
             slide = stage.size_ms if stage.kind == "tumbling" else stage.size_ms // 2
-            starts = list(range(t - t % slide, t - stage.size_ms, -slide))
+            starts = list(range(t - (t - functions.WINDOW_OFFSET_MS) % slide, t - stage.size_ms, -slide))
         for start in starts:
             groups[(start, start if stage.kind == "buckets" else start + stage.size_ms)].append(record[2])
     if stage.kind == "buckets":
         ends = sorted(groups)
         return [((key, ("bucket", e[0], i + 1), sum(groups[e])), e[0]) for i, e in enumerate(ends)]
     return [
-        ((key, ("window", start, end, len(numbers)), sum(numbers)), end - 1)
-        for (start, end), numbers in groups.items()
+        ((key, ("window", start, end, len(numbers)), sum(numbers)), end - 1) for (start, end), numbers in groups.items()
     ]
 
 

@@ -155,10 +155,10 @@ def _partitioner(name: str) -> Partitioner:
 
 def _windows(stage: Stage) -> Any:
     if stage.kind == "tumbling":
-        return TumblingEventTimeWindows(stage.size_ms)
+        return TumblingEventTimeWindows(stage.size_ms, functions.WINDOW_OFFSET_MS)
     if stage.kind == "sliding":
-        return SlidingEventTimeWindows(stage.size_ms, stage.size_ms // 2)
-    return EventTimeSessionWindows(stage.size_ms)
+        return SlidingEventTimeWindows(stage.size_ms, stage.size_ms // 2, functions.WINDOW_OFFSET_MS)
+    return EventTimeSessionWindows(stage.size_ms + 1)
 
 
 class TopologyMaker:

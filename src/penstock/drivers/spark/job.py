@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from penstock.common import options
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.common.errors import PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
-from penstock.drivers.spark.clock import SystemClock
+from penstock.drivers.clock import SystemClock
+from penstock.drivers.running_job import settle
 from penstock.drivers.spark.executor_factory import TaskExecutorFactory
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.drivers.spark.job_thread import JobThread, MasterServices
@@ -116,14 +117,11 @@ class _SparkJob:
 
     def _on_end(self, give_back: functools.partial[None], broke: PenstockError | None) -> None:
         give_back()
-        name, status = self._job_graph.name, self._status()
         failure = self._master.failure if self._master is not None else None
+        status = self._status()
         if broke is not None:
-            self._result.complete_exceptionally(broke)
-        elif status is JobStatus.FINISHED:
-            runtime_ms = self._clock.now_ms() - self._started_ms
-            self._result.complete(JobExecutionResult(self._job_id, runtime_ms))
-        elif status is JobStatus.FAILED:
-            self._result.complete_exceptionally(failure or JobExecutionError(name, "for no known reason"))
-        else:
-            self._result.complete_exceptionally(JobExecutionError(name, "it was cancelled"))
+            status, failure = JobStatus.FAILED, broke
+        elif not status.is_terminal_state():  # its workers were ended without waiting for the job master
+            status = JobStatus.CANCELED
+        runtime_ms = self._clock.now_ms() - self._started_ms
+        settle(self._result, self._job_id, self._job_graph.name, status, failure, runtime_ms)

@@ -20,8 +20,8 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.core.ports import Background, Clock, Cluster
 from penstock.core.protocol import RegisterWorker, ToMaster
+from penstock.drivers.clock import SystemClock
 from penstock.drivers.spark.background import ThreadBackground
-from penstock.drivers.spark.clock import SystemClock
 from penstock.drivers.spark.cluster import SparkCluster
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.handle import SparkHandle

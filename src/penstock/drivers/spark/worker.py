@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
+from penstock.drivers.clock import SystemClock
 from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
-from penstock.drivers.spark.clock import SystemClock
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.handle import LOOPBACK
 from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver

@@ -1,0 +1,190 @@
+"""All workers and all channels of a simulated cluster; the job master's port `Cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
+    ChannelId,
+    EndOfDataReached,
+    NotifyCheckpointComplete,
+    RegisterWorker,
+    ShutDownWorker,
+    TaskStateChanged,
+    ToMaster,
+    ToWorker,
+    TriggerCheckpoint,
+    WorkerLost,
+)
+from penstock.drivers.simulation.describe import describe_buffer, describe_message
+from penstock.drivers.simulation.engine import Engine
+from penstock.drivers.simulation.ready import Channel
+from penstock.drivers.simulation.store import MemoryStore
+from penstock.drivers.simulation.worker import Worker
+
+MASTER = "master"
+#: How soon a death that makes a noise is heard of, at most.
+NOTICE_MS_MAX = 30
+START_MS_MAX = 50
+ZOMBIE_MS_MAX = 300
+#: Messages at which a checkpoint, or the job's end, moves along: good moments to break something.
+PROTOCOL = (AcknowledgeCheckpoint, EndOfDataReached, NotifyCheckpointComplete, TaskStateChanged, TriggerCheckpoint)
+
+
+class SimulatedCluster:
+    """Workers by id, channels by sender, receiver and name."""
+
+    def __init__(
+        self, engine: Engine, store: MemoryStore, reports_metrics: bool, on_master: Callable[[ToMaster], None]
+    ) -> None:
+        self.engine = engine
+        self.store = store
+        self.workers: dict[str, Worker] = {}
+        self.data: dict[tuple[str, str, str, ChannelId], Channel] = {}
+        self.control: dict[tuple[str, str], Channel] = {}
+        #: whether the last delivery was of one of PROTOCOL
+        self.was_protocol = False
+        self.violations: list[str] = []
+        #: called with each worker that the job master lets go
+        self.on_release: Callable[[Worker], None] = lambda worker: None
+        self._reports_metrics = reports_metrics
+        self._on_master = on_master
+        self._made = 0
+        self._released: set[str] = set()
+
+    # --- the port Cluster ------------------------------------------------------------------------------------------
+
+    def request_workers(self, count: int) -> None:
+        for _ in range(count):
+            self._made += 1
+            worker_id = f"worker-{self._made}"
+            self.engine.call_later(self.engine.between(0, START_MS_MAX), lambda w=worker_id: self._start(w))  # type: ignore[misc]
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        self.engine.log.write(f"master -> {worker_id}: {describe_message(message)}" if self.engine.log.is_on else "")
+        if worker_id in self.workers and worker_id not in self._released:
+            self._control(MASTER, worker_id).push(message)
+
+    def release(self, worker_id: str) -> None:
+        engine = self.engine
+        engine.log.write(f"master releases {worker_id}")
+        self._released.add(worker_id)
+        worker = self.workers.get(worker_id)
+        if worker is None:
+            return
+        self.on_release(worker)
+        if engine.faults.is_zombie():
+            engine.call_later(engine.between(1, ZOMBIE_MS_MAX), lambda: self.kill(worker, is_noticed=False))
+        elif engine.chance.random() < 0.5:
+            self._control(MASTER, worker_id).push(ShutDownWorker("released"))
+            engine.call_later(ZOMBIE_MS_MAX, lambda: self.kill(worker, is_noticed=False))
+        else:
+            self.kill(worker, is_noticed=False)
+
+    # --- workers ---------------------------------------------------------------------------------------------------
+
+    def _start(self, worker_id: str) -> None:
+        self.engine.log.write(f"{worker_id} starts")
+        worker = self.workers[worker_id] = Worker(worker_id, self, self._reports_metrics)
+        worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self._made))
+
+    def kill(self, worker: Worker, is_noticed: bool = True) -> None:
+        """A worker's process ends, without a word. What it had sent may arrive, but for the last of it."""
+        engine = self.engine
+        if self.workers.get(worker.worker_id) is not worker:
+            return
+        engine.log.write(f"{worker.worker_id} dies")
+        self._remove(worker)
+        worker.background.abandon()
+        for channel in [*self.control.values(), *self.data.values()]:
+            if channel.sender == worker.worker_id:
+                channel.cut(engine.between(0, len(channel.items)))
+        if is_noticed and not engine.faults.is_silent():
+            self._notice(worker.worker_id)
+
+    def forget(self, worker: Worker) -> None:
+        """A worker's process has ended in good order."""
+        if self.workers.get(worker.worker_id) is worker:
+            self.engine.log.write(f"{worker.worker_id} ends")
+            self._remove(worker)
+            worker.background.abandon()
+
+    def _remove(self, worker: Worker) -> None:
+        del self.workers[worker.worker_id]
+        self.engine.ready.remove(worker)
+        for channel in [*self.control.values(), *self.data.values()]:
+            if channel.receiver == worker.worker_id:
+                channel.cut(0)
+
+    def _notice(self, worker_id: str) -> None:
+        if worker_id not in self._released:
+            self.engine.call_later(
+                self.engine.between(0, NOTICE_MS_MAX), lambda: self._on_master(WorkerLost(worker_id, "it was killed"))
+            )
+
+    def on_time(self, now_ms: int) -> None:
+        """Time has passed."""
+        for worker in self.workers.values():
+            worker.on_time(now_ms)
+
+    def next_due_ms(self) -> int | None:
+        """When any worker has something to do."""
+        times = [w.heartbeat_ms for w in self.workers.values()]
+        times += [w.wake_ms for w in self.workers.values() if w.wake_ms is not None]
+        return min(times) if times else None
+
+    # --- channels --------------------------------------------------------------------------------------------------
+
+    def to_master(self, worker_id: str, message: ToMaster) -> None:
+        """Send to the job master."""
+        self._control(worker_id, MASTER).push(message)
+
+    def _control(self, sender: str, receiver: str) -> Channel:
+        channel = self.control.get((sender, receiver))
+        if channel is None:
+            deliver = self._deliver_to_master if receiver == MASTER else self._deliver_to_worker
+            name = f"{sender}->{receiver}"
+            channel = Channel(name, sender, receiver, self.engine.ready, deliver, self.engine.channel_speed())
+            self.control[(sender, receiver)] = channel
+        return channel
+
+    def data_channel(self, kind: str, sender: str, receiver: str, channel_id: ChannelId) -> Channel:
+        """The channel of that name, made when it is new."""
+        key = (kind, sender, receiver, channel_id)
+        channel = self.data.get(key)
+        if channel is None:
+            name = f"{sender}->{receiver} {kind} {channel_id.edge}:{channel_id.producer}>{channel_id.consumer}"
+            deliver = self._deliver_data if kind == "data" else self._deliver_credit
+            channel = Channel(name, sender, receiver, self.engine.ready, deliver, self.engine.channel_speed())
+            self.data[key] = channel
+        return channel
+
+    def _deliver_to_master(self, channel: Channel, message: ToMaster) -> None:
+        if self.engine.log.is_on:
+            self.engine.log.write(f"{channel.name}: {describe_message(message)}")
+        self.was_protocol = isinstance(message, PROTOCOL)
+        self._on_master(message)
+
+    def _deliver_to_worker(self, channel: Channel, message: ToWorker) -> None:
+        if self.engine.log.is_on:
+            self.engine.log.write(f"{channel.name}: {describe_message(message)}")
+        self.was_protocol = isinstance(message, PROTOCOL)
+        worker = self.workers.get(channel.receiver)
+        if worker is not None:
+            worker.turn(lambda: worker.executor.on_message(message))
+
+    def _deliver_data(self, channel: Channel, item: tuple[ChannelId, Any]) -> None:
+        if self.engine.log.is_on:
+            self.engine.log.write(f"{channel.name}#{item[0].attempt}: {describe_buffer(item[1])}")
+        worker = self.workers.get(channel.receiver)
+        if worker is not None:
+            worker.turn(lambda: worker.executor.on_buffer(*item))
+
+    def _deliver_credit(self, channel: Channel, item: tuple[ChannelId, Any]) -> None:
+        if self.engine.log.is_on:
+            self.engine.log.write(f"{channel.name}#{item[0].attempt}: +{item[1]}")
+        worker = self.workers.get(channel.receiver)
+        if worker is not None:
+            worker.turn(lambda: worker.executor.on_credit(*item))

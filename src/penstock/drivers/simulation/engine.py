@@ -1,0 +1,147 @@
+"""Virtual time, and the turns of a simulation: what is enabled now, what is due later."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.drivers.simulation.faults import Faults
+from penstock.drivers.simulation.ready import Action, Channel, ReadySet
+
+T = TypeVar("T")
+
+SLOW_SPEED = 0.1
+
+
+class EventLog:
+    """One line a transition; nothing is written unless someone asked for a trace."""
+
+    def __init__(self, first_line: str, is_on: bool) -> None:
+        self.is_on = is_on
+        self.lines = [first_line]
+        self.step = 0
+        self.now: Callable[[], int] = lambda: 0
+
+    def write(self, line: str) -> None:
+        """Add a line with step and time."""
+        if self.is_on:
+            self.lines.append(f"{self.step:6} {self.now():7} ms  {line}")
+
+
+class Engine:
+    """The clock, the enabled actions, and the agenda of what becomes due. Knows nothing of jobs."""
+
+    def __init__(self, chance: random.Random, faults: Faults, log: EventLog) -> None:
+        self.ready = ReadySet()
+        self.chance = chance
+        self.faults = faults
+        self.log = log
+        self._now_ms = 0
+        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        log.now = self.now_ms
+
+    def now_ms(self) -> int:
+        """Virtual time: the port `Clock`."""
+        return self._now_ms
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Let something happen at a time."""
+        self._count += 1
+        heapq.heappush(self._agenda, (self._now_ms + delay_ms, self._count, call))
+
+    def next_due_ms(self) -> int | None:
+        """When the next of these happens."""
+        return self._agenda[0][0] if self._agenda else None
+
+    def advance(self, to_ms: int) -> None:
+        """Let time pass, and what is due happen."""
+        self._now_ms = max(self._now_ms, to_ms)
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= self._now_ms:
+            heapq.heappop(agenda)[2]()
+
+    def between(self, low: int, high: int) -> int:
+        """A number by chance, both ends included."""
+        return low + int(self.chance.random() * (high - low + 1))
+
+    def channel_speed(self) -> float:
+        """How eager a new channel is."""
+        return SLOW_SPEED if self.faults.is_slow("slow-channel", self.faults.rates.slow_channel) else 1.0
+
+
+class BackgroundJob(Action):
+    """Work beside an owner's turn. It happens, and its result arrives, when the scheduler says so."""
+
+    __slots__ = ("_done", "_owner", "_work")
+
+    def __init__(
+        self,
+        owner: SimulatedBackground,
+        work: Callable[[], T],
+        done: Callable[[T | None, BaseException | None], None],
+    ) -> None:
+        super().__init__()
+        self._owner = owner
+        self._work = work
+        self._done = done
+
+    def run(self) -> None:
+        self._owner.finish(self)
+
+    def work(self) -> Callable[[], None]:
+        """Do the work; returns how to hand over what came of it."""
+        try:
+            result = self._work()
+        except Exception as error:  # noqa: BLE001 - handed to `done`, whatever it is
+            caught = error
+            return lambda: self._done(None, caught)
+        return lambda: self._done(result, None)
+
+
+class SimulatedBackground:
+    """The port `Background` of one owner; `turn` runs what belongs into the owner's turn."""
+
+    def __init__(self, name: str, engine: Engine, turn: Callable[[Callable[[], None]], None]) -> None:
+        self.name = name
+        self.jobs: list[BackgroundJob] = []
+        self._engine = engine
+        self._turn = turn
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        engine = self._engine
+        engine.faults.maybe_die()
+        job = BackgroundJob(self, work, done)
+        self.jobs.append(job)
+        if engine.faults.is_slow("slow-background", engine.faults.rates.slow_background):
+            engine.call_later(engine.between(1, 200), lambda: self._enable(job))
+        else:
+            engine.ready.add(job)
+
+    def _enable(self, job: BackgroundJob) -> None:
+        if job in self.jobs:
+            self._engine.ready.add(job)
+
+    def finish(self, job: BackgroundJob) -> None:
+        """Do one job and hand over its result."""
+        self._engine.ready.remove(job)
+        self.jobs.remove(job)
+        self._engine.log.write(f"{self.name}: background work")
+
+        def whole() -> None:
+            job.work()()
+
+        self._turn(whole)
+
+    def abandon(self) -> None:
+        """The owner is gone: some of its work may still happen, but nobody hears of it."""
+        for job in self.jobs:
+            self._engine.ready.remove(job)
+            if self._engine.chance.random() < 0.4:
+                job.work()
+        self.jobs.clear()
+
+
+__all__ = ["BackgroundJob", "Channel", "Engine", "EventLog", "SimulatedBackground"]

@@ -1,0 +1,85 @@
+"""Faults: whether one happens now, and the count of those that did. After their end none happens any more."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.drivers.simulation.outside import PlannedError
+from penstock.drivers.simulation.scenario import FaultRates
+
+
+class WorkerKilled(BaseException):
+    """The process ends here, in the middle of whatever it does. No `except Exception` may catch it."""
+
+
+class Faults:
+    """Draws faults by their rates, each kind up to its number."""
+
+    def __init__(self, rates: FaultRates, chance: random.Random, log: Callable[[str], None]) -> None:
+        self.rates = rates
+        self.seen: Counter[str] = Counter()
+        self.are_over = False
+        #: whether a worker's own code runs now: only then can it be killed within a call
+        self.in_worker = False
+        self._chance = chance
+        self._draw = chance.random
+        self._log = log
+
+    def _happens(self, kind: str, rate: float, limit: int) -> bool:
+        if not rate or self.are_over or self.seen[kind] >= limit or self._draw() >= rate:
+            return False
+        self.seen[kind] += 1
+        return True
+
+    @property
+    def kills_left(self) -> bool:
+        """Whether any worker will be killed yet."""
+        seen = self.seen
+        return not self.are_over and seen["kill"] + seen["kill-within-call"] < self.rates.kills_max
+
+    def kills_after(self, is_protocol: bool) -> bool:
+        """Whether a worker dies after this action."""
+        if not self.kills_left:
+            return False
+        rates = self.rates
+        return self._happens("kill", rates.kill_after_protocol if is_protocol else rates.kill_after_action, 1_000)
+
+    def maybe_die(self) -> None:
+        """Call wherever a worker meets the world: a worker may end there, in mid-step."""
+        rate = self.rates.kill_within_call
+        if rate and self.in_worker and self.kills_left and self._happens("kill-within-call", rate, 1_000):
+            raise WorkerKilled
+
+    def is_silent(self) -> bool:
+        """Whether nobody notices a death but by silence."""
+        return self._happens("silent-kill", self.rates.silent_kill, 1_000)
+
+    def is_zombie(self) -> bool:
+        """Whether a released worker goes on for a while."""
+        return self._happens("zombie", self.rates.zombie, 1_000)
+
+    def is_slow(self, kind: str, rate: float) -> bool:
+        """Whether something new is slow."""
+        return self._happens(kind, rate, 1_000_000)
+
+    def on_user_call(self) -> None:
+        """Raise, at times, as a user function might; or die within it."""
+        self.maybe_die()
+        rates = self.rates
+        if rates.user_errors_max and self._happens("user-error", rates.user_error, rates.user_errors_max):
+            self._log("fault: a user function raises")
+            raise PlannedError("planned")
+
+    def storage_fault(self, kinds: tuple[str, ...]) -> str | None:
+        """Which of these faults a storage operation meets, if any."""
+        rates = self.rates
+        if not rates.storage_errors_max:
+            return None
+        if not self._happens("storage-error", rates.storage_error, rates.storage_errors_max):
+            return None
+        kind = kinds[int(self._draw() * len(kinds))]
+        self.seen[kind] += 1
+        self._log(f"fault: {kind}")
+        return kind

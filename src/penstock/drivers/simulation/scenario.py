@@ -1,0 +1,117 @@
+"""What one seed stands for: a job, the sizes of its cluster, and which faults it is up against."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.drivers.simulation.topology import Topology, TopologyMaker
+
+HEARTBEAT_INTERVAL_MS = 1_000
+
+
+@dataclass(frozen=True)
+class FaultRates:
+    """How likely each fault is where it can happen. All are drawn a seed; many are nought in most seeds."""
+
+    kills_max: int = 0
+    kill_after_action: float = 0.0
+    #: after actions that move a checkpoint or an end along, where there is more to break
+    kill_after_protocol: float = 0.0
+    kill_within_call: float = 0.0
+    silent_kill: float = 0.0
+    zombie: float = 0.0
+    user_errors_max: int = 0
+    user_error: float = 0.0
+    storage_errors_max: int = 0
+    storage_error: float = 0.0
+    slow_background: float = 0.0
+    slow_channel: float = 0.0
+    slow_executor: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One seed's history before chance takes its turns."""
+
+    topology: Topology
+    configuration: Configuration
+    rates: FaultRates
+    inline_bytes_max: int
+    #: chance that time passes in a step though there is something else to do, and by how much at most (ms)
+    tick: float
+    tick_ms_max: int
+    reports_metrics: bool
+
+
+def draw_scenario(chance: random.Random, world: str) -> Scenario:
+    """A scenario; the same for the same state of chance."""
+    topology = TopologyMaker(chance, world).make()
+    configuration = _configuration(chance)
+    return Scenario(
+        topology,
+        configuration,
+        _rates(chance),
+        chance.choice((0, 0, 600, 1 << 20)),
+        chance.choice((0.01, 0.03, 0.1)),
+        chance.choice((3, 10, 30)),
+        chance.random() < 0.1,
+    )
+
+
+def fault_free(scenario: Scenario) -> Scenario:
+    """The same job without faults."""
+    return Scenario(
+        scenario.topology,
+        scenario.configuration,
+        FaultRates(),
+        scenario.inline_bytes_max,
+        scenario.tick,
+        scenario.tick_ms_max,
+        scenario.reports_metrics,
+    )
+
+
+def _configuration(chance: random.Random) -> Configuration:
+    write = Configuration().write
+    write(options.CHECKPOINTING_INTERVAL_MS, chance.choice((5, 20, 60)))
+    write(options.CHECKPOINTING_MAX_CONCURRENT, chance.choice((1, 1, 2, 3)))
+    write(options.CHECKPOINTING_MIN_PAUSE_MS, chance.choice((0, 0, 10)))
+    write(options.CHECKPOINTING_TIMEOUT_MS, chance.choice((300, 2_000, 20_000)))
+    write(options.CHECKPOINTING_TOLERABLE_FAILURES, chance.choice((0, 2, 1_000)))
+    write(options.CHECKPOINTING_NUM_RETAINED, chance.choice((1, 1, 2)))
+    write(options.RESTART_STRATEGY, "fixed-delay")
+    write(options.FIXED_DELAY_ATTEMPTS, 1_000_000)
+    write(options.FIXED_DELAY_MS, chance.choice((0, 10, 100)))
+    write(options.BUFFERS_PER_CHANNEL, chance.randint(1, 3))
+    write(options.NETWORK_BUFFER_RECORDS, chance.choice((1, 2, 4, 8)))
+    write(options.SOURCE_BATCH_RECORDS, chance.randint(1, 5))
+    write(options.BUFFER_TIMEOUT_MS, chance.choice((0, 5, 100)))
+    write(options.OPERATOR_CHAINING_ENABLED, chance.random() < 0.7)
+    write(options.MAX_PARALLELISM, chance.choice((4, 7, 128)))
+    write(options.HEARTBEAT_TIMEOUT_MS, 5 * HEARTBEAT_INTERVAL_MS)
+    return write(options.HEARTBEAT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS)
+
+
+def _rates(chance: random.Random) -> FaultRates:
+    def some(share: float, value: float) -> float:
+        return value if chance.random() < share else 0.0
+
+    kills_max = chance.choice((0, 1, 1, 2, 2, 3, 4))
+    return FaultRates(
+        kills_max=kills_max,
+        kill_after_action=some(0.6, 0.002),
+        kill_after_protocol=some(0.6, 0.04),
+        kill_within_call=some(0.4, 0.002),
+        silent_kill=some(0.3, 0.3),
+        zombie=some(0.3, 0.5),
+        user_errors_max=chance.choice((0, 0, 1, 2)),
+        user_error=chance.choice((0.003, 0.02)),
+        storage_errors_max=chance.choice((0, 0, 2, 4)),
+        storage_error=chance.choice((0.02, 0.1)),
+        slow_background=some(0.4, 0.3),
+        slow_channel=some(0.3, 0.2),
+        slow_executor=some(0.3, 0.3),
+    )

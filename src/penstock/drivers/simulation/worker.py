@@ -1,0 +1,102 @@
+"""A worker: a task executor, and the ends of its channels. It can be killed at any of its calls to the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.protocol import ChannelId, Heartbeat, ToMaster
+from penstock.core.records import Buffer
+from penstock.core.task.executor import METRICS_INTERVAL_MS, TaskExecutor
+from penstock.drivers.simulation.engine import SLOW_SPEED, SimulatedBackground
+from penstock.drivers.simulation.faults import WorkerKilled
+from penstock.drivers.simulation.ready import Action
+from penstock.drivers.simulation.scenario import HEARTBEAT_INTERVAL_MS
+
+if TYPE_CHECKING:
+    from penstock.drivers.simulation.cluster import SimulatedCluster
+
+
+class Worker(Action):
+    """Its action is one step of its executor. Implements the ports Network and MasterGateway for it."""
+
+    __slots__ = ("background", "cluster", "executor", "heartbeat_ms", "is_registered", "wake_ms", "worker_id")
+
+    def __init__(self, worker_id: str, cluster: SimulatedCluster, reports_metrics: bool) -> None:
+        faults = cluster.engine.faults
+        super().__init__(SLOW_SPEED if faults.is_slow("slow-executor", faults.rates.slow_executor) else 1.0)
+        self.worker_id = worker_id
+        self.cluster = cluster
+        self.wake_ms: int | None = None
+        self.heartbeat_ms = cluster.engine.now_ms() + HEARTBEAT_INTERVAL_MS
+        self.background = SimulatedBackground(worker_id, cluster.engine, self.turn)
+        self.executor = TaskExecutor(
+            worker_id,
+            clock=cluster.engine,
+            network=self,
+            master=self,
+            background=self.background,
+            storage=cluster.store,
+            metrics_interval_ms=METRICS_INTERVAL_MS if reports_metrics else None,
+        )
+
+    # --- the world's side ------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self.cluster.engine.ready.remove(self)
+        self.cluster.engine.log.write(f"{self.worker_id}: step")
+        self.turn(self._step)
+
+    def _step(self) -> None:
+        if self.executor.step():
+            self.cluster.engine.ready.add(self)
+
+    def turn(self, call: Callable[[], None]) -> None:
+        """Let the executor do something, and see when it wants to be stepped again; it may die of it."""
+        faults = self.cluster.engine.faults
+        faults.in_worker = True
+        try:
+            call()
+        except WorkerKilled:
+            faults.in_worker = False
+            self.cluster.kill(self)
+            return
+        finally:
+            faults.in_worker = False
+        if self.executor.shut_down:
+            self.cluster.forget(self)
+            return
+        if call != self._step:
+            self.cluster.engine.ready.add(self)
+        self.wake_ms = self.executor.next_deadline()
+
+    def on_time(self, now_ms: int) -> None:
+        """Time has passed."""
+        if self.wake_ms is not None and self.wake_ms <= now_ms:
+            self.cluster.engine.ready.add(self)
+        if self.heartbeat_ms <= now_ms:
+            self.heartbeat_ms = now_ms + HEARTBEAT_INTERVAL_MS
+            self.cluster.to_master(self.worker_id, Heartbeat(self.worker_id))
+
+    # --- the executor's side: ports Network and MasterGateway -------------------------------------------------------
+
+    def connect(self, peers: Mapping[str, str]) -> None:
+        """Nothing to do: channels come into being when used."""
+
+    def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+        self._send("data", worker_id, channel, buffer)
+
+    def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        self._send("credit", worker_id, channel, credit)
+
+    def _send(self, kind: str, worker_id: str, channel: ChannelId, item: Any) -> None:
+        faults = self.cluster.engine.faults
+        faults.maybe_die()
+        self.cluster.data_channel(kind, self.worker_id, worker_id, channel).push((channel, item))
+        faults.maybe_die()
+
+    def send(self, message: ToMaster) -> None:
+        faults = self.cluster.engine.faults
+        faults.maybe_die()
+        self.cluster.to_master(self.worker_id, message)
+        faults.maybe_die()

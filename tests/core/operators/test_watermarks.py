@@ -1,0 +1,166 @@
+"""Timestamps, watermarks and idleness: the operator, the generator, the valve."""
+
+from functools import partial
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.stateless import TimestampsAndWatermarksOperator
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.core.task.watermarks import WatermarkGenerator, WatermarkValve
+from penstock.testing import OneInputOperatorHarness, Record, run_hostile
+
+BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(5)
+
+
+def operator(strategy):
+    return partial(TimestampsAndWatermarksOperator, strategy)
+
+
+def test_timestamps_are_assigned():
+    """C2: a record's timestamp is what the assigner says; a two-argument assigner also sees the old one."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    run_hostile(operator(strategy.with_timestamp_assigner(lambda v: v * 2)), [Record(1), Record(4)], [Record(1, 2), Record(4, 8)])
+    two = strategy.with_timestamp_assigner(lambda value, old: value + old)
+    run_hostile(operator(two), [Record(1, 10), Record(4, 20)], [Record(1, 11), Record(4, 24)])
+
+
+def test_watermarks_follow_the_highest_timestamp():
+    """C2: the watermark is the highest timestamp minus the bound minus 1 ms, behind the batch, and never falls."""
+    with OneInputOperatorHarness(operator(BOUNDED)) as harness:
+        harness.process_batch("abc", [10, 30, 20])
+        harness.process("d", 12)
+        harness.process("e", 31)
+        assert harness.watermarks == [24, 25]
+        assert harness.captured.order[3] == 24
+
+
+def test_upstream_watermarks_end_here_but_for_the_last():
+    """C2: watermarks from upstream are replaced; only the end of time passes."""
+    with OneInputOperatorHarness(operator(BOUNDED)) as harness:
+        harness.watermark(1000)
+        assert harness.watermarks == []
+        harness.end()
+        assert harness.watermarks == [MAX_WATERMARK]
+
+
+def test_no_watermarks():
+    """C2: a strategy without watermarks gives none."""
+    with OneInputOperatorHarness(operator(WatermarkStrategy.no_watermarks())) as harness:
+        harness.process("a", 5)
+        assert harness.watermarks == []
+
+
+def test_idleness_after_the_last_record():
+    """C2: without records for the idle time the stream becomes idle, once; the next record makes it active again."""
+    with OneInputOperatorHarness(operator(BOUNDED.with_idleness(100))) as harness:
+        harness.process("a", 1)
+        harness.advance_processing_time(99)
+        assert harness.idle_changes == []
+        harness.advance_processing_time(1)
+        harness.advance_processing_time(500)
+        assert harness.idle_changes == [True]
+        harness.process("b", 2)
+        assert harness.idle_changes == [True, False]
+        assert harness.captured.order[-3:-1] == [False, Record("b", 2)]
+
+
+def test_idleness_of_a_stream_without_any_record():
+    """C2: a stream on which nothing ever comes becomes idle too: it is what idleness is most needed for."""
+    with OneInputOperatorHarness(operator(BOUNDED.with_idleness(100))) as harness:
+        harness.advance_processing_time(500)
+        assert harness.idle_changes == [True]
+
+
+def test_end_of_time_of_an_idle_stream_counts():
+    """C2, F3: an idle stream becomes active before its last watermark, or those downstream would not hear it."""
+    with OneInputOperatorHarness(operator(BOUNDED.with_idleness(100))) as harness:
+        harness.process("a", 1)
+        harness.advance_processing_time(500)
+        harness.end()
+        assert harness.captured.order[-2:] == [False, MAX_WATERMARK]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        WatermarkStrategy.for_generator(lambda: None),
+        BOUNDED.with_watermark_alignment("group", 10),
+    ],
+    ids=["generator", "alignment"],
+)
+def test_what_is_not_there_says_so(strategy):
+    """C2: strategies that are not available yet are refused when the operator is made."""
+    with pytest.raises(NotImplementedError, match="not available yet"):
+        WatermarkGenerator(strategy)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.lists(st.integers(-100, 100), max_size=4), max_size=8), st.integers(0, 20))
+def test_generator_against_model(batches, bound):
+    """C2: the watermark after each batch is as high as the highest timestamp so far allows."""
+    generator = WatermarkGenerator(WatermarkStrategy.for_bounded_out_of_orderness(bound))
+    seen, current = [], MIN_TIMESTAMP
+    for timestamps in batches:
+        seen += timestamps
+        given_out = generator.advance(Batch(timestamps, timestamps))
+        wanted = max(seen) - bound - 1 if seen else MIN_TIMESTAMP
+        assert given_out == (wanted if wanted > current else None)
+        current = max(current, wanted)
+
+
+# --- the valve ------------------------------------------------------------------------------------------------------
+
+
+def test_valve_takes_the_lowest():
+    """C2: a task's watermark is the lowest of its channels, and starts when each has one."""
+    valve = WatermarkValve(3)
+    assert [valve.on_watermark(0, 10), valve.on_watermark(1, 20), valve.on_watermark(2, 5)] == [None, None, 5]
+    assert valve.on_watermark(2, 15) == 10
+    assert valve.on_watermark(0, 9) is None  # never falls
+
+
+def test_valve_leaves_idle_channels_out():
+    """C2: an idle channel does not hold the watermark back; when all are idle the task is."""
+    valve = WatermarkValve(2)
+    valve.on_watermark(0, 10)
+    assert valve.on_status(1, True) == (10, None)
+    assert valve.on_watermark(0, 20) == 20
+    assert valve.on_status(0, True) == (None, True)
+    assert valve.on_status(1, False) == (None, False)
+    assert valve.on_watermark(1, 15) is None  # behind what was given out
+    assert valve.on_watermark(1, 25) == 25
+
+
+def test_valve_with_one_channel():
+    """C2: one channel is passed through."""
+    valve = WatermarkValve(1)
+    assert [valve.on_watermark(0, w) for w in (1, 1, 3, 2, MAX_WATERMARK)] == [1, None, 3, None, MAX_WATERMARK]
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 20), st.booleans())), max_size=20
+)  # (channel, watermark or idleness)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(STEPS)
+def test_valve_against_model(steps):
+    """C2: the output never falls, and is the lowest of the active channels whenever that is higher."""
+    valve = WatermarkValve(3)
+    marks, active, output = [MIN_TIMESTAMP] * 3, [True] * 3, MIN_TIMESTAMP
+    for channel, step in steps:
+        was_idle = not any(active)
+        if isinstance(step, bool):
+            active[channel] = not step
+            watermark, idle = valve.on_status(channel, step)
+            assert idle == (None if was_idle == (not any(active)) else not any(active))
+        else:
+            if active[channel]:
+                marks[channel] = max(marks[channel], step)
+            watermark = valve.on_watermark(channel, step)
+        lowest = min([m for m, a in zip(marks, active, strict=True) if a], default=MIN_TIMESTAMP)
+        assert watermark == (lowest if lowest > output else None)
+        output = max(output, lowest)

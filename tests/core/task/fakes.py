@@ -1,0 +1,163 @@
+"""Small stand-ins for what surrounds a task."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from penstock.core.protocol import ChannelId, DeployTask, ExecutionId, InputChannels, OutputChannels
+from penstock.core.task.executor import TaskExecutor
+from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.testing import VirtualClock
+
+SETTINGS = {
+    "checkpointing": "true",
+    "buffer-timeout-ms": "100",
+    "buffers-per-channel": "2",
+    "buffer-records": "4",
+    "source-batch-records": "2",
+}
+
+
+class LaterBackground:
+    """Work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: deque = deque()
+        self.hold = False
+
+    def submit(self, work: Any, done: Any) -> None:
+        self.waiting.append((work, done))
+        if not self.hold:
+            self.run()
+
+    def run(self) -> None:
+        while self.waiting:
+            work, done = self.waiting.popleft()
+            result = error = None
+            try:
+                result = work()
+            except Exception as caught:
+                error = caught
+            done(result, error)
+
+
+class Outbox:
+    """Writes down what was sent, to peers and to the master."""
+
+    def __init__(self) -> None:
+        self.messages: list = []
+        self.buffers: list[tuple[str, ChannelId, list]] = []
+        self.credits: list[tuple[str, ChannelId, int]] = []
+
+    def send(self, message: Any) -> None:
+        self.messages.append(message)
+
+    def connect(self, peers: Any) -> None: ...
+
+    def send_buffer(self, worker_id: str, channel: ChannelId, buffer: list) -> None:
+        self.buffers.append((worker_id, channel, buffer))
+
+    def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        self.credits.append((worker_id, channel, credit))
+
+    def of(self, kind: type) -> list:
+        return [m for m in self.messages if isinstance(m, kind)]
+
+    def elements(self, channel: ChannelId | None = None) -> list:
+        return [e for _, c, buffer in self.buffers for e in buffer if channel is None or c == channel]
+
+
+class Rig:
+    """One executor with one task: `inputs` producers on another worker, one consumer for each output edge."""
+
+    def __init__(
+        self,
+        factories: list,
+        inputs: int = 1,
+        *,
+        partitioner: Any = None,
+        consumers: int = 1,
+        credit: int = 1000,
+        settings: dict[str, str] | None = None,
+        restored: Any = None,
+        **deployment: Any,
+    ) -> None:
+        import cloudpickle
+
+        self.clock = VirtualClock()
+        self.outbox = Outbox()
+        self.background = LaterBackground()
+        self.executor = TaskExecutor(
+            "here",
+            clock=self.clock,
+            network=self.outbox,
+            master=self.outbox,
+            background=self.background,
+            storage=FileCheckpointStore(None, "job", 0),
+            metrics_interval_ms=None,
+        )
+        operators = tuple(
+            ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories)
+        )
+        edges = () if partitioner is None else (OutEdge(9, len(operators) - 1, partitioner),)
+        self.execution = ExecutionId(1, 0, 0)
+        self.inputs = [ChannelId(0, producer, 0, 0) for producer in range(inputs)]
+        self.outputs = [ChannelId(9, 0, consumer, 0) for consumer in range(consumers)]
+        self.executor.on_message(
+            DeployTask(
+                execution=self.execution,
+                job_id="job",
+                task_name="task",
+                parallelism=1,
+                max_parallelism=8,
+                program=cloudpickle.dumps(VertexProgram(operators, edges)),
+                inputs=(InputChannels(0, 0, tuple((p, "there") for p in range(inputs))),) if inputs else (),
+                outputs=(OutputChannels(9, tuple((c, "there") for c in range(consumers)), 8),) if edges else (),
+                peers={"there": "address"},
+                settings={**SETTINGS, **(settings or {})},
+                restored_checkpoint_id=None if restored is None else 1,
+                restored=restored or {},
+                **deployment,
+            )
+        )
+        (self.task,) = self.executor.tasks
+        if edges:
+            for channel in self.outputs:
+                self.executor.on_credit(channel, credit)
+        self.run()
+
+    def run(self) -> None:
+        """Step until nothing happens."""
+        for _ in range(10_000):
+            if not self.executor.step():
+                return
+        raise AssertionError("the task never comes to rest")
+
+    def message(self, message: Any) -> None:
+        self.executor.on_message(message)
+        self.run()
+
+    def feed(self, channel: int, *elements: Any) -> None:
+        """One buffer."""
+        self.executor.on_buffer(self.inputs[channel], list(elements))
+        self.run()
+
+    def advance(self, by_ms: int) -> None:
+        """Let the clock go on from deadline to deadline."""
+        target = self.clock.now_ms() + by_ms
+        while (due := self.executor.next_deadline()) is not None and due <= target:
+            self.clock.advance_to(max(due, self.clock.now_ms()))
+            before = self.executor.next_deadline()
+            self.run()
+            if self.executor.next_deadline() == before:
+                break
+        self.clock.advance_to(target)
+        self.run()
+
+    @property
+    def states(self) -> list[str]:
+        from penstock.core.protocol import TaskStateChanged
+
+        return [m.state for m in self.outbox.of(TaskStateChanged)]
