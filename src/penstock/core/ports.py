@@ -87,8 +87,12 @@ class CheckpointStore(Protocol):
         """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory."""
         ...
 
-    def discard(self, checkpoint_id: int) -> None:
-        """Delete a checkpoint, or what an aborted one left behind."""
+    def listing(self) -> list[str]:
+        """The paths of all files of the job's checkpoints, complete or not."""
+        ...
+
+    def delete(self, paths: list[str]) -> None:
+        """Delete files, in this order; what is gone already is no error."""
         ...
 
     def load(self, path: str) -> CheckpointMetadata:

@@ -58,11 +58,21 @@ class WatermarkStatus(msgspec.Struct, frozen=True, tag="status", array_like=True
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=True):
-    """Separates the records of one checkpoint from those of the next (G1)."""
+    """Separates the records of one checkpoint from those of the next (G1).
+
+    An unaligned one overtakes records. An aligned one with a time-out is turned into such a one by the first task that
+    has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger.
+    """
 
     checkpoint_id: int
     timestamp_ms: int
     is_savepoint: bool = False
+    is_unaligned: bool = False
+    alignment_timeout_ms: int | None = None
+
+    def overtaking(self) -> CheckpointBarrier:
+        """The same barrier, overtaking."""
+        return msgspec.structs.replace(self, is_unaligned=True, alignment_timeout_ms=None)
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True, tag="cancel-checkpoint", array_like=True):

@@ -1,13 +1,10 @@
 """The hash map state backend: keyed state in dictionaries (D1, D3).
 
-A state is a table `namespace -> key -> value`. Plain states use the one namespace None; windows use a namespace a
-window, so that firing a window is taking one dictionary. Key groups are worked out when a snapshot is taken, never on
-access.
+Key groups are worked out when a snapshot is written, never on access.
 """
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 from penstock.state.descriptors import (
@@ -19,11 +16,9 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of
-from penstock.state.snapshot import KeyedCapture, StateCapture
+from penstock.state.snapshot import Entries, KeyedCapture
 from penstock.state.states import NO_KEY, AggregatingState, ListState, MapState, ReducingState, ValueState
-
-Table = dict[Any, dict[Any, Any]]
+from penstock.state.table import StateTable
 
 
 class HeapKeyedStateBackend:
@@ -31,20 +26,19 @@ class HeapKeyedStateBackend:
 
     def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
         self.current_key: Any = NO_KEY
-        self._max_parallelism = max_parallelism
+        self.max_parallelism = max_parallelism
         self._owner = owner
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, StateTable] = {}
         self._kinds: dict[str, str] = {}
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> StateTable:
         """The table of that name, made when it is new."""
-        return self._tables.setdefault(name, {})
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = StateTable(name)
+        return table
 
-    def entries(self, name: str) -> dict[Any, Any]:
-        """The entries of a plain state: those under the namespace None."""
-        return self.table(name).setdefault(None, {})
-
-    def _entries_for(self, descriptor: StateDescriptor) -> dict[Any, Any]:
+    def _table_for(self, descriptor: StateDescriptor) -> StateTable:
         kind = type(descriptor).__name__
         known = self._kinds.setdefault(descriptor.name, kind)
         if known != kind:
@@ -52,53 +46,42 @@ class HeapKeyedStateBackend:
                 f"{self._owner}: state {descriptor.name!r} was declared by a {known} and now by a {kind}; "
                 "give the two states different names"
             )
-        return self.entries(descriptor.name)
+        return self.table(descriptor.name)
 
     def value_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """The value state that the descriptor names."""
-        return ValueState(self, self._entries_for(descriptor))
+        return ValueState(self, self._table_for(descriptor))
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list state that the descriptor names."""
-        return ListState(self, self._entries_for(descriptor))
+        return ListState(self, self._table_for(descriptor))
 
     def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map state that the descriptor names."""
-        return MapState(self, self._entries_for(descriptor))
+        return MapState(self, self._table_for(descriptor))
 
     def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """The reducing state that the descriptor names."""
-        return ReducingState(self, self._entries_for(descriptor), descriptor.reduce_function)
+        return ReducingState(self, self._table_for(descriptor), descriptor.reduce_function)
 
     def aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The aggregating state that the descriptor names."""
-        return AggregatingState(self, self._entries_for(descriptor), descriptor.agg_function)
+        return AggregatingState(self, self._table_for(descriptor), descriptor.agg_function)
 
-    def restore(self, name: str, key: Any, namespace: Any, value: Any) -> None:
-        """Put one row of a snapshot back."""
-        self.table(name).setdefault(namespace, {})[key] = value
+    def restore(self, name: str, entries: Entries, is_written: bool) -> None:
+        """Put entries of a snapshot back; unless `is_written`, the next snapshot writes them again."""
+        table = self.table(name)
+        for namespace, restored in entries.items():
+            table.entries(namespace).update(restored)
+        if not is_written:
+            table.mark_all()
 
-    def capture(self) -> list[StateCapture]:
-        """All state as it is now; raises `StateError` that names the state when a value cannot be stored."""
-        groups: dict[Any, tuple[int, bytes]] = {}
-        return [capture for name in self._tables if (capture := self._capture_table(name, groups)) is not None]
+    def capture(self, checkpoint_id: int) -> list[KeyedCapture]:
+        """What has changed since the last confirmed checkpoint; raises `StateError` for what cannot be stored."""
+        captures = (table.capture(checkpoint_id, self._owner) for table in self._tables.values())
+        return [capture for capture in captures if capture is not None]
 
-    def _capture_table(self, name: str, groups: dict[Any, tuple[int, bytes]]) -> KeyedCapture | None:
-        capture = KeyedCapture(name)
-        dumps = pickle.dumps
-        for namespace, entries in self._tables[name].items():
-            if not entries:
-                continue
-            try:
-                namespace_bytes = dumps(namespace, protocol=5)
-                for key, value in entries.items():
-                    located = groups.get(key)
-                    if located is None:
-                        located = groups[key] = (key_group_of(key, self._max_parallelism), dumps(key, protocol=5))
-                    capture.key_groups.append(located[0])
-                    capture.keys.append(located[1])
-                    capture.namespaces.append(namespace_bytes)
-                    capture.values.append(dumps(value, protocol=5))
-            except (pickle.PicklingError, TypeError, AttributeError) as error:
-                raise StateError(f"{self._owner}: a value in state {name!r} cannot be pickled: {error}") from error
-        return capture if capture.keys else None
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint completed."""
+        for table in self._tables.values():
+            table.confirm(checkpoint_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from penstock.state.snapshot import OperatorCapture, StateCapture
+from penstock.state.snapshot import OperatorCapture
 
 
 class OperatorListState:
@@ -47,7 +47,7 @@ class OperatorStateBackend:
         """Add items of a snapshot."""
         self.list_state(name, mode).items.extend(items)
 
-    def capture(self) -> list[StateCapture]:
+    def capture(self) -> list[OperatorCapture]:
         """All lists as they are now."""
         return [
             OperatorCapture(state.name, state.mode, [pickle.dumps(item, protocol=5) for item in state.items])

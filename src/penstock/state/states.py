@@ -13,6 +13,7 @@ from penstock.state.errors import StateError
 
 if TYPE_CHECKING:
     from penstock.state.heap import HeapKeyedStateBackend
+    from penstock.state.table import StateTable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -37,15 +38,18 @@ NO_KEY: Any = _NoKey()
 class State:
     """Base of all keyed states."""
 
-    __slots__ = ("_backend", "_entries")
+    __slots__ = ("_backend", "_changed", "_entries")
 
-    def __init__(self, backend: HeapKeyedStateBackend, entries: dict[Any, Any]) -> None:
+    def __init__(self, backend: HeapKeyedStateBackend, table: StateTable) -> None:
         self._backend = backend
-        self._entries = entries
+        self._entries = table.entries(None)
+        self._changed = table.changed(None)
 
     def clear(self) -> None:
         """Remove the state of the current key."""
-        self._entries.pop(self._backend.current_key, None)
+        key = self._backend.current_key
+        self._entries.pop(key, None)
+        self._changed.add(key)
 
 
 class ValueState(State, Generic[T]):
@@ -59,10 +63,12 @@ class ValueState(State, Generic[T]):
 
     def update(self, value: T | None) -> None:
         """Store the current key's value; None clears it."""
+        key = self._backend.current_key
+        self._changed.add(key)
         if value is None:
-            self._entries.pop(self._backend.current_key, None)
+            self._entries.pop(key, None)
         else:
-            self._entries[self._backend.current_key] = value
+            self._entries[key] = value
 
 
 class ListState(State, Generic[T]):
@@ -77,6 +83,7 @@ class ListState(State, Generic[T]):
     def add(self, value: T) -> None:
         """Append an item."""
         entries, key = self._entries, self._backend.current_key
+        self._changed.add(key)
         items = entries.get(key)
         if items is None:
             entries[key] = [value]
@@ -87,13 +94,17 @@ class ListState(State, Generic[T]):
         """Append several items."""
         values = list(values)
         if values:
-            self._entries.setdefault(self._backend.current_key, []).extend(values)
+            key = self._backend.current_key
+            self._changed.add(key)
+            self._entries.setdefault(key, []).extend(values)
 
     def update(self, values: Iterable[T]) -> None:
         """Replace the items; an empty list clears the state."""
         values = list(values)
         if values:
-            self._entries[self._backend.current_key] = values
+            key = self._backend.current_key
+            self._changed.add(key)
+            self._entries[key] = values
         else:
             self.clear()
 
@@ -117,6 +128,7 @@ class MapState(State, Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Store a value under `key`."""
         entries, current = self._entries, self._backend.current_key
+        self._changed.add(current)
         found = entries.get(current)
         if found is None:
             entries[current] = {key: value}
@@ -126,12 +138,15 @@ class MapState(State, Generic[K, V]):
     def put_all(self, dict_value: dict[K, V]) -> None:
         """Store several values."""
         if dict_value:
-            self._entries.setdefault(self._backend.current_key, {}).update(dict_value)
+            current = self._backend.current_key
+            self._changed.add(current)
+            self._entries.setdefault(current, {}).update(dict_value)
 
     def remove(self, key: K) -> None:
         """Remove the value under `key`, when there is one."""
         found = self._map()
         found.pop(key, None)
+        self._changed.add(self._backend.current_key)
         if not found:
             self.clear()
 
@@ -182,9 +197,9 @@ class ReducingState(State, Generic[T]):
     __slots__ = ("_reduce",)
 
     def __init__(
-        self, backend: HeapKeyedStateBackend, entries: dict[Any, Any], reduce_function: Callable[[T, T], T]
+        self, backend: HeapKeyedStateBackend, table: StateTable, reduce_function: Callable[[T, T], T]
     ) -> None:
-        super().__init__(backend, entries)
+        super().__init__(backend, table)
         self._reduce = reduce_function
 
     def get(self) -> T | None:
@@ -194,6 +209,7 @@ class ReducingState(State, Generic[T]):
     def add(self, value: T) -> None:
         """Fold a value in."""
         entries, key = self._entries, self._backend.current_key
+        self._changed.add(key)
         entries[key] = self._reduce(entries[key], value) if key in entries else value
 
 
@@ -202,8 +218,8 @@ class AggregatingState(State, Generic[T, V]):
 
     __slots__ = ("_function",)
 
-    def __init__(self, backend: HeapKeyedStateBackend, entries: dict[Any, Any], function: Any) -> None:
-        super().__init__(backend, entries)
+    def __init__(self, backend: HeapKeyedStateBackend, table: StateTable, function: Any) -> None:
+        super().__init__(backend, table)
         self._function = function
 
     def get(self) -> V | None:
@@ -214,5 +230,6 @@ class AggregatingState(State, Generic[T, V]):
     def add(self, value: T) -> None:
         """Add a value."""
         entries, key = self._entries, self._backend.current_key
+        self._changed.add(key)
         accumulator = entries[key] if key in entries else self._function.create_accumulator()
         entries[key] = self._function.add(value, accumulator)

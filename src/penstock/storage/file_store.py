@@ -14,6 +14,7 @@ import fsspec
 
 from penstock.common.errors import CheckpointError
 from penstock.storage.metadata import (
+    METADATA_NAME,
     CheckpointMetadata,
     StateFile,
     check_file,
@@ -22,7 +23,6 @@ from penstock.storage.metadata import (
     encode_metadata,
 )
 
-METADATA_NAME: Final = "_metadata"
 #: State that one subtask may hold inside the job master when no directory is configured.
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
 
@@ -70,7 +70,7 @@ class FileCheckpointStore:
         if len(data) <= self._inline_bytes_max:
             return StateFile(len(data), digest, data=data)
         directory = self._checkpoint_directory(checkpoint_id)
-        path = posixpath.join(directory, name)
+        path = posixpath.join(directory, f"{name}-{digest:016x}")
         self._fs.makedirs(directory, exist_ok=True)
         self._fs.pipe_file(path, data)
         return StateFile(len(data), digest, path=path)
@@ -99,15 +99,23 @@ class FileCheckpointStore:
         self._fs.mv(partial, posixpath.join(directory, METADATA_NAME))
         return directory
 
-    def discard(self, checkpoint_id: int) -> None:
-        """Delete a checkpoint's directory; the metadata first, so that no half of it looks whole."""
-        if self._fs is None:
-            return
-        directory = self._checkpoint_directory(checkpoint_id)
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.rm_file(posixpath.join(directory, METADATA_NAME))
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.rm(directory, recursive=True)
+    def listing(self) -> list[str]:
+        """The paths of all files below the job's directory, in the form of `StateFile.path`."""
+        if self._fs is None or not self._fs.exists(self._root):
+            return []
+        self._fs.invalidate_cache(self._root)
+        found: list[str] = self._fs.find(self._root)
+        return found
+
+    def delete(self, paths: list[str]) -> None:
+        """Delete files in this order, and then the directories that are empty; what is gone already is no error."""
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(path)
+        for directory in {posixpath.dirname(path) for path in paths} | {self._root}:
+            # Not empty (someone still writes there), or no directories at all in this file system.
+            with contextlib.suppress(OSError):
+                self._fs.rmdir(directory)
 
     def load(self, path: str) -> CheckpointMetadata:
         """Read a checkpoint by its directory."""

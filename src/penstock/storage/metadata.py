@@ -13,6 +13,7 @@ import xxhash
 
 from penstock.common.errors import CheckpointError
 
+METADATA_NAME: Final = "_metadata"
 MAGIC: Final = b"PENSTOCK"
 FORMAT_VERSION: Final = 1
 METADATA_BYTES_MAX: Final = 1 << 30
@@ -30,17 +31,21 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 class KeyedStateHandle(msgspec.Struct, frozen=True):
-    """One keyed state of one subtask: an Arrow IPC stream with rows for key groups first..last, both included."""
+    """One keyed state of one subtask, for key groups first..last, both included: a history of files, oldest first."""
 
     first_key_group: int
     last_key_group: int
-    file: StateFile
+    files: tuple[StateFile, ...]
+
+    @property
+    def length(self) -> int:
+        return sum(file.length for file in self.files)
 
 
 class OperatorStateHandle(msgspec.Struct, frozen=True):
     """One operator state of one subtask: an Arrow IPC stream of items; `mode` says how it is redistributed (D2)."""
 
-    mode: str  # split | union | broadcast
+    mode: str  # split | union | broadcast | channel
     items: int
     file: StateFile
 
@@ -85,7 +90,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         files = [op.coordinator for op in self.operators if op.coordinator is not None]
         for op in self.operators:
             for subtask in op.subtasks.values():
-                files += [h.file for handles in subtask.keyed.values() for h in handles]
+                files += [f for handles in subtask.keyed.values() for h in handles for f in h.files]
                 files += [h.file for handles in subtask.operator.values() for h in handles]
         return files
 

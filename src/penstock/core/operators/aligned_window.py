@@ -40,9 +40,10 @@ class AlignedWindowOperator(WindowOperatorBase):
 
     def initialize_state(self) -> None:
         """Find the windows, and when they are due."""
-        keyed = self.context.keyed
-        self._open_panes: dict[Window, dict[Any, Any]] = keyed.table("_penstock_window")
-        self._fired_panes: dict[Window, dict[Any, Any]] = keyed.table("_penstock_window_fired")
+        self._open_table = self.context.keyed.table("_penstock_window")
+        self._fired_table = self.context.keyed.table("_penstock_window_fired")
+        self._open_panes: dict[Window, dict[Any, Any]] = self._open_table.panes
+        self._fired_panes: dict[Window, dict[Any, Any]] = self._fired_table.panes
         self._ends = [(end, start) for start, end in self._open_panes]
         self._cleanups = [(end, start) for start, end in self._fired_panes]
         heapify(self._ends)
@@ -86,49 +87,56 @@ class AlignedWindowOperator(WindowOperatorBase):
             if window[1] - 1 <= self._watermark:
                 self._fire_again(window, values)
             else:
-                self._add_to_pane(self._pane(window), values)
+                keys = self.keys_of(values, self._key_selector)
+                self._add_to_pane(self._pane(window, keys), keys, values)
+                self._open_table.changed(window).update(keys)
 
-    def _add_to_pane(self, pane: dict[Any, Any], values: list[Any]) -> None:
-        key_of, contents, get = self._key_selector, self._contents, pane.get
+    def _add_to_pane(self, pane: dict[Any, Any], keys: list[Any], values: list[Any]) -> None:
+        contents, get = self._contents, pane.get
         value: Any = None
         try:
             if isinstance(contents, AggregatingContents):
                 # Without the detour over `contents.add`: this is the loop that most jobs spend their time in.
                 add, create = contents.function.add, contents.function.create_accumulator
-                for value in values:
-                    key = key_of(value)
+                for key, value in zip(keys, values, strict=True):
                     accumulator = get(key, _MISSING)
                     pane[key] = add(value, create() if accumulator is _MISSING else accumulator)
             else:
                 first, add = contents.first, contents.add
-                for value in values:
-                    key = key_of(value)
+                for key, value in zip(keys, values, strict=True):
                     held = get(key, _MISSING)
                     pane[key] = first(value) if held is _MISSING else add(held, value)
         except Exception as error:
             raise self.failed(value) from error
 
-    def _pane(self, window: Window) -> dict[Any, Any]:
+    def _pane(self, window: Window, keys: list[Any]) -> dict[Any, Any]:
         pane = self._open_panes.get(window)
         if pane is None:
-            pane = self._open_panes[window] = {}
+            pane = self._open_table.entries(window)
             heappush(self._ends, (window[1], window[0]))
-        if self._fired_panes and window in self._fired_panes:
-            return _ReopeningPane(pane, self._fired_panes[window])
+        fired = self._fired_panes.get(window) if self._fired_panes else None
+        if fired:
+            # Only after a recovery, see the module: these keys fire again, with what they held.
+            for key in keys:
+                if key in fired:
+                    pane[key] = fired.pop(key)
+                    self._fired_table.changed(window).add(key)
         return pane
 
     def _fire_again(self, window: Window, values: list[Any]) -> None:
         """Add late records, that are still allowed, to a window that has fired; it fires for each of them."""
         pane = self._fired_panes.get(window)
         if pane is None:
-            pane = self._fired_panes[window] = {}
+            pane = self._fired_table.entries(window)
             heappush(self._cleanups, (window[1], window[0]))
+        changed = self._fired_table.changed(window)
         value: Any = None
         try:
             for value in values:
                 key = self._key_selector(value)
                 held = pane.get(key, _MISSING)
                 pane[key] = self._contents.first(value) if held is _MISSING else self._contents.add(held, value)
+                changed.add(key)
                 self.fire(key, *window, pane[key])
         except Exception as error:
             raise self.failed(value) from error
@@ -136,42 +144,24 @@ class AlignedWindowOperator(WindowOperatorBase):
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that event time has passed, clean up, and pass the watermark on."""
         self._watermark = timestamp
-        ends, open_panes = self._ends, self._open_panes
+        ends = self._ends
         key: Any = None
         try:
             while ends and ends[0][0] - 1 <= timestamp:
                 end, start = heappop(ends)
-                pane = open_panes.pop((start, end))
+                pane = self._open_table.drop((start, end))
                 for key, contents in pane.items():
                     self.fire(key, start, end, contents)
                 if self._lateness_ms and not self.is_late(end) and pane:
-                    fired = self._fired_panes.get((start, end))
-                    if fired is None:
-                        self._fired_panes[(start, end)] = pane
+                    if (start, end) not in self._fired_panes:
                         heappush(self._cleanups, (end, start))
-                    else:
-                        fired.update(pane)
+                    self._fired_table.entries((start, end)).update(pane)
+                    self._fired_table.changed((start, end)).update(pane)
         except Exception as error:
             raise self.failed(("window of key", key)) from error
         while self._cleanups and self.is_late(self._cleanups[0][0]):
             end, start = heappop(self._cleanups)
-            del self._fired_panes[(start, end)]
+            self._fired_table.drop((start, end))
         self.emit_collected()
         self.output.emit_watermark(timestamp)
 
-
-class _ReopeningPane(dict[Any, Any]):
-    """An open pane that takes a key's contents out of the fired pane when a record for it comes; see the module."""
-
-    def __init__(self, pane: dict[Any, Any], fired: dict[Any, Any]) -> None:
-        super().__init__()
-        self._pane = pane
-        self._fired_pane = fired
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        if key in self._fired_pane:
-            self._pane[key] = self._fired_pane.pop(key)
-        return self._pane.get(key, default)
-
-    def __setitem__(self, key: Any, contents: Any) -> None:
-        self._pane[key] = contents

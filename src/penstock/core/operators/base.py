@@ -113,7 +113,7 @@ class StreamOperator:
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all state as of now; later changes must not reach what was captured (G7)."""
-        return self.context.keyed.capture() + self.context.operator_state.capture()
+        return [*self.context.keyed.capture(checkpoint_id), *self.context.operator_state.capture()]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is complete and will be the one to recover from."""
@@ -164,6 +164,15 @@ class FunctionOperator(StreamOperator):
             return function(*args)
         except Exception as error:
             raise UserCodeError(self.context.operator_name, None, what) from error
+
+    def keys_of(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
+        """The keys of records."""
+        keys: list[Any] = []
+        try:
+            keys.extend(map(key_selector, values))
+        except Exception as error:
+            raise UserCodeError(self.context.operator_name, values[len(keys)], "the key selector") from error
+        return keys
 
     def failed(self, record: Any) -> UserCodeError:
         """The error to raise from what user code raised on a record."""

@@ -23,23 +23,24 @@ class KeyedReduceOperator(FunctionOperator):
         """Open the function."""
         super().open()
         self._reduce = method(self.function, "reduce")
-        self._entries = self.context.keyed.entries("_penstock_reduce")
+        table = self.context.keyed.table("_penstock_reduce")
+        self._entries, self._changed = table.entries(None), table.changed(None)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Fold every record in."""
-        entries, reduce, key_of = self._entries, self._reduce, self._key_selector
+        entries, reduce = self._entries, self._reduce
         get = entries.get
         results: list[Any] = []
         append = results.append
-        value: Any = None
+        keys = self.keys_of(batch.values, self._key_selector)
         try:
-            for value in batch.values:
-                key = key_of(value)
+            for key, value in zip(keys, batch.values, strict=True):
                 reduced = get(key, _MISSING)
                 if reduced is not _MISSING:
-                    value = reduce(reduced, value)
+                    value = reduce(reduced, value)  # noqa: PLW2901 - the fastest way to say it
                 entries[key] = value
                 append(value)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
+        self._changed.update(keys)
         self.output.collect(Batch(results, batch.timestamps))

@@ -37,7 +37,9 @@ class SessionWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Find the sessions and their timers."""
         keyed = self.context.keyed
-        self._sessions: dict[Any, list[Session]] = keyed.entries("_penstock_sessions")
+        table = keyed.table("_penstock_sessions")
+        self._sessions: dict[Any, list[Session]] = table.entries(None)
+        self._changed = table.changed(None)
         self._ends = TimerQueue(keyed.table("_penstock_session_ends"))
         self._cleanups = TimerQueue(keyed.table("_penstock_session_cleanups"))
 
@@ -63,6 +65,7 @@ class SessionWindowOperator(WindowOperatorBase):
         if self.is_late(end):
             self.late_record(value, timestamp)
             return
+        self._changed.add(key)
         if touched:
             merged = touched[0]
             for other in touched[1:]:
@@ -99,6 +102,7 @@ class SessionWindowOperator(WindowOperatorBase):
         for session in list(self._sessions.get(key, ())):
             if session[1] - 1 == timestamp and not session[3]:
                 session[3] = True
+                self._changed.add(key)
                 self.fire(key, session[0], session[1], session[2])
                 if self._lateness_ms:
                     self._cleanups.register(timestamp + self._lateness_ms, key)
@@ -111,6 +115,7 @@ class SessionWindowOperator(WindowOperatorBase):
                 self._drop(key, session)
 
     def _drop(self, key: Any, session: Session) -> None:
+        self._changed.add(key)
         remaining = [s for s in self._sessions[key] if s is not session]
         if remaining:
             self._sessions[key] = remaining

@@ -7,17 +7,35 @@ is always consumed before newer data of the same channel (G2).
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from penstock.core.protocol import ChannelId
-from penstock.core.records import Batch, Buffer, Element
+from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfPartition
+
+_SAMPLE_RECORDS = 8
+
+
+class RecoveredBuffer(list[Element]):
+    """A buffer out of a checkpoint: it came without credit, so none is returned for it."""
+
+
+class ArrivalListener(Protocol):
+    """Who looks at buffers when they arrive, rather than when they are polled."""
+
+    def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None: ...
+
+    def on_barrier_arrival(self, channel: InputChannel, barrier: CheckpointBarrier) -> None: ...
 
 
 class InputChannel:
     """One channel into a task."""
 
     __slots__ = (
+        "_arrived",
+        "_cuts",
         "_position",
         "channel",
         "end_of_data",
@@ -41,6 +59,39 @@ class InputChannel:
         self.end_of_data = False
         self.ended = False
         self._position = 0
+        self._arrived = 0
+        #: checkpoint id -> how many buffers had arrived ahead of its overtaking barrier
+        self._cuts: dict[int, int] = {}
+
+    def append(self, buffer: Buffer) -> None:
+        """A buffer has arrived."""
+        self.queue.append(buffer)
+        self._arrived += 1
+
+    def prepend(self, buffer: RecoveredBuffer) -> None:
+        """Put recovered elements ahead of all that arrived."""
+        self.queue.appendleft(buffer)
+
+    def cut(self, checkpoint_id: int) -> None:
+        """The checkpoint's overtaking barrier has arrived: what arrives from now on is behind it."""
+        self._cuts = {i: n for i, n in self._cuts.items() if n > self._arrived - len(self.queue)}
+        self._cuts[checkpoint_id] = self._arrived
+
+    def before_barrier(self, checkpoint_id: int) -> tuple[Buffer, bool]:
+        """The waiting elements that are before a checkpoint's barrier, and whether that barrier has arrived yet."""
+        limit = self._cuts.get(checkpoint_id)
+        first = self._arrived - len(self.queue)
+        elements: Buffer = []
+        for offset, buffer in enumerate(self.queue):
+            if limit is not None and first + offset >= limit:
+                break
+            for element in buffer[self._position :] if offset == 0 else buffer:
+                if type(element) is CheckpointBarrier and element.checkpoint_id == checkpoint_id:
+                    return elements, True
+                if type(element) is EndOfPartition:
+                    return elements, True
+                elements.append(element)
+        return elements, limit is not None
 
     def pop(self) -> tuple[Element, bool]:
         """The next element, and whether it was the last of its buffer."""
@@ -54,11 +105,24 @@ class InputChannel:
         return element, True
 
 
+def estimated_bytes(batch: Batch) -> int:
+    """About how many bytes the records would take on the wire, judged by the first few of them."""
+    sample = batch.values[:_SAMPLE_RECORDS]
+    try:
+        size = len(pickle.dumps(sample, protocol=5))
+    except (pickle.PicklingError, TypeError, AttributeError):
+        size = 64 * len(sample)
+    return size * len(batch) // max(1, len(sample))
+
+
 class InputGate:
     """All channels into a task, polled in turn, a buffer at a time."""
 
     def __init__(self, channels: list[InputChannel], return_credit: Callable[[InputChannel], None]) -> None:
         self.channels = channels
+        #: overtaking barriers that have arrived, to be looked at before anything is polled
+        self.overtaking: deque[tuple[InputChannel, CheckpointBarrier]] = deque()
+        self.listener: ArrivalListener | None = None
         self._by_id = {c.channel: c for c in channels}
         self._ready: deque[InputChannel] = deque()
         self._return_credit = return_credit
@@ -69,8 +133,26 @@ class InputGate:
         if not buffer:
             self._return_credit(target)
             return
-        target.queue.append(buffer)
+        first = buffer[0]
+        if type(first) is CheckpointBarrier and first.is_unaligned:
+            target.cut(first.checkpoint_id)
+            self.overtaking.append((target, first))
+            if self.listener is not None:
+                self.listener.on_barrier_arrival(target, first)
+            return
+        target.append(buffer)
+        if self.listener is not None:
+            self.listener.on_arrival(target, buffer)
         self._enqueue(target)
+
+    def recover(self, edge: int, producer: int, elements: Buffer) -> None:
+        """Put elements out of a checkpoint back into a channel, ahead of all that arrived."""
+        for channel in self.channels:
+            if (channel.channel.edge, channel.channel.producer) == (edge, producer):
+                channel.prepend(RecoveredBuffer(elements))
+                self._enqueue(channel)
+                return
+        raise AssertionError(f"no channel of edge {edge} from subtask {producer} to recover into")
 
     def _enqueue(self, channel: InputChannel) -> None:
         if not channel.is_queued and not channel.is_blocked and channel.queue:
@@ -86,12 +168,14 @@ class InputGate:
                 ready.popleft()
                 channel.is_queued = False
                 continue
+            had_credit = type(channel.queue[0]) is not RecoveredBuffer
             element, buffer_done = channel.pop()
             if buffer_done:
                 ready.popleft()
                 channel.is_queued = False
                 self._enqueue(channel)
-                self._return_credit(channel)
+                if had_credit:
+                    self._return_credit(channel)
             return channel, element
         return None
 
@@ -106,10 +190,10 @@ class InputGate:
                 channel.is_blocked = False
                 self._enqueue(channel)
 
-    def held_back_records(self) -> int:
-        """Records that wait in channels held back for alignment."""
+    def held_back_bytes(self) -> int:
+        """About how many bytes of records wait in channels held back for alignment."""
         return sum(
-            len(element)
+            estimated_bytes(element)
             for channel in self.channels
             if channel.is_blocked
             for buffer in channel.queue

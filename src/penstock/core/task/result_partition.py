@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.core.protocol import ChannelId
-from penstock.core.records import Batch, Buffer, Event
+from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
 from penstock.core.task.partitioners import Partitioner
 
 #: Full buffers that may wait for credit in one channel before the task is blocked.
@@ -51,6 +51,16 @@ class Subpartition:
     def add_event(self, event: Event) -> None:
         """Append a control element; it leaves with the next flush."""
         self._open.append(event)
+
+    def overtake(self, barrier: CheckpointBarrier) -> Buffer:
+        """Send a barrier ahead of all that waits here, without credit; returns what it overtook, which stays."""
+        overtaken = [element for buffer in self._queue for element in buffer] + self._open
+        self._send(self.worker_id, self.channel, [barrier])
+        return overtaken
+
+    def recover(self, elements: Buffer) -> None:
+        """Put elements out of a checkpoint back, ahead of everything else."""
+        self._queue.appendleft(elements)
 
     def flush(self) -> None:
         """Close the open buffer and send what credit allows."""
@@ -113,6 +123,18 @@ class ResultPartition:
             subpartition.add_event(event)
             if flush:
                 subpartition.flush()
+
+    def overtake(self, barrier: CheckpointBarrier) -> list[tuple[ChannelId, Buffer]]:
+        """Send a barrier ahead of everything to every channel; returns what it overtook in each."""
+        return [(s.channel, s.overtake(barrier)) for s in self.subpartitions]
+
+    def recover(self, consumer: int, elements: Buffer) -> None:
+        """Put elements out of a checkpoint back into the channel to a consumer."""
+        for subpartition in self.subpartitions:
+            if subpartition.channel.consumer == consumer:
+                subpartition.recover(elements)
+                return
+        raise AssertionError(f"no channel to subtask {consumer} to recover into")
 
     def flush(self) -> None:
         """Send what is there, as credit allows."""

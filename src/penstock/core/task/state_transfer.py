@@ -1,50 +1,124 @@
-"""State between an operator and the checkpoint storage, in both directions."""
+"""State between the operators of a task and the checkpoint storage, in both directions.
+
+Keyed state is written as histories: the files of the last completed checkpoint, and one more with what has changed since.
+A history whose changes have outgrown its first file is merged into a single new file. All of that happens in the
+background; what a checkpoint refers to is never changed (G7).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
 
 from penstock.core.operators.base import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
-from penstock.state.snapshot import KeyedCapture, StateCapture, read_keyed, read_operator
-from penstock.storage.metadata import KeyedStateHandle, OperatorStateHandle, OperatorSubtaskState
+from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.state.snapshot import KeyedCapture, OperatorCapture, StateCapture, merge_keyed, read_keyed, read_operator
+from penstock.storage.metadata import KeyedStateHandle, OperatorStateHandle, OperatorSubtaskState, StateFile
+
+#: Files in a history before it is merged, whatever their sizes.
+HISTORY_FILES_MAX: Final = 16
+
+Histories = dict[tuple[str, str], KeyedStateHandle]
 
 
-def store_captures(
-    captures: dict[str, list[StateCapture]],
-    storage: StateStorage,
-    checkpoint_id: int,
-    execution: ExecutionId,
-    first_key_group: int,
-    last_key_group: int,
-) -> dict[str, OperatorSubtaskState]:
-    """Write what was captured: one file a state. Runs in the background."""
-    operators = {}
-    for operator_id, states in captures.items():
-        keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
-        operator: dict[str, tuple[OperatorStateHandle, ...]] = {}
-        for capture in states:
-            name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{capture.name}"
-            file = storage.write(checkpoint_id, name, capture.to_bytes())
-            if isinstance(capture, KeyedCapture):
-                keyed[capture.name] = (KeyedStateHandle(first_key_group, last_key_group, file),)
-            else:
-                operator[capture.name] = (OperatorStateHandle(capture.mode, len(capture.items), file),)
-        operators[operator_id] = OperatorSubtaskState(keyed, operator)
-    return operators
+class StateHistories:
+    """The histories of a task's keyed states: of the last completed checkpoint, and of those under way."""
+
+    def __init__(self) -> None:
+        self.confirmed: Histories = {}
+        self._stored: dict[int, Histories] = {}
+
+    def on_stored(self, checkpoint_id: int, operators: dict[str, OperatorSubtaskState]) -> None:
+        """A checkpoint's files are written."""
+        self._stored[checkpoint_id] = {
+            (operator_id, name): handles[0]
+            for operator_id, state in operators.items()
+            for name, handles in state.keyed.items()
+        }
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint completed: later ones build on its files."""
+        stored = self._stored.get(checkpoint_id)
+        if stored is not None:
+            self.confirmed = stored
+        self._stored = {i: histories for i, histories in self._stored.items() if i > checkpoint_id}
+
+
+class SnapshotWriter:
+    """Writes what was captured for one checkpoint; runs in the background."""
+
+    def __init__(
+        self,
+        storage: StateStorage,
+        checkpoint_id: int,
+        execution: ExecutionId,
+        key_groups: tuple[int, int],
+        max_parallelism: int,
+    ) -> None:
+        self._storage = storage
+        self._checkpoint_id = checkpoint_id
+        self._execution = execution
+        self._key_groups = key_groups
+        self._max_parallelism = max_parallelism
+
+    def store(self, captures: dict[str, list[StateCapture]], confirmed: Histories) -> dict[str, OperatorSubtaskState]:
+        """Write all; returns where it is, by operator."""
+        operators = {}
+        for operator_id, states in captures.items():
+            keyed = {name: (handle,) for (owner, name), handle in confirmed.items() if owner == operator_id}
+            lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
+            for capture in states:
+                if isinstance(capture, KeyedCapture):
+                    history = keyed.get(capture.name)
+                    keyed[capture.name] = (self._extend(operator_id, capture, history[0].files if history else ()),)
+                elif isinstance(capture, OperatorCapture):
+                    file = self._write(operator_id, capture.name, capture.to_bytes())
+                    lists[capture.name] = (OperatorStateHandle(capture.mode, len(capture.items), file),)
+            operators[operator_id] = OperatorSubtaskState(keyed, lists)
+        return operators
+
+    def _extend(self, operator_id: str, capture: KeyedCapture, history: tuple[StateFile, ...]) -> KeyedStateHandle:
+        changes = capture.to_bytes(self._max_parallelism)
+        grown = sum(file.length for file in history[1:]) + len(changes)
+        if history and (grown > history[0].length or len(history) >= HISTORY_FILES_MAX):
+            merged = merge_keyed([*map(self._storage.read, history), changes])
+            files: tuple[StateFile, ...] = (self._write(operator_id, capture.name, merged),)
+        else:
+            files = (*history, self._write(operator_id, capture.name, changes))
+        return KeyedStateHandle(*self._key_groups, files)
+
+    def _write(self, operator_id: str, name: str, data: bytes) -> StateFile:
+        execution = self._execution
+        file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{name}"
+        return self._storage.write(self._checkpoint_id, file_name, data)
 
 
 def restore_operator(
     restored: OperatorSubtaskState,
     context: OperatorContext,
     storage: StateStorage,
-    first_key_group: int,
-    last_key_group: int,
+    key_groups: tuple[int, int],
+    histories: StateHistories,
+    recover_channel: Callable[[str, list[object]], None],
 ) -> None:
-    """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4)."""
-    for name, keyed_handles in restored.keyed.items():
-        for keyed in keyed_handles:
-            for key, namespace, value in read_keyed(storage.read(keyed.file), first_key_group, last_key_group):
-                context.keyed.restore(name, key, namespace, value)
-    for name, handles in restored.operator.items():
+    """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
+
+    A history of just these key groups goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
+    another one) the next checkpoint writes everything.
+    """
+    for name, handles in restored.keyed.items():
+        goes_on = len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
         for handle in handles:
-            context.operator_state.restore(name, handle.mode, read_operator(storage.read(handle.file)))
+            entries = read_keyed(map(storage.read, handle.files), *key_groups)
+            context.keyed.restore(name, entries, goes_on)
+        if goes_on:
+            histories.confirmed[(context.operator_id, name)] = handles[0]
+    for name, lists in restored.operator.items():
+        for state in lists:
+            items = read_operator(storage.read(state.file))
+            if state.mode == CHANNEL_MODE:
+                recover_channel(name, items)
+            else:
+                context.operator_state.restore(name, state.mode, items)

@@ -10,21 +10,24 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from penstock.state.table import StateTable
+
 _MISSING = object()
 
 
 class TimerQueue:
     """Items (such as keys) with the times (ms) at which they are due.
 
-    The buckets are a table `time -> item -> None` of the keyed state backend, so timers are part of every snapshot, and
-    a queue over a restored table goes on where it was.
+    The buckets are the namespaces of a state table, so timers are part of every snapshot, and a queue over a restored
+    table goes on where it was.
     """
 
-    __slots__ = ("_buckets", "_heap")
+    __slots__ = ("_buckets", "_heap", "_table")
 
-    def __init__(self, buckets: dict[int, dict[Any, None]]) -> None:
-        self._buckets = buckets
-        self._heap = list(buckets)
+    def __init__(self, table: StateTable) -> None:
+        self._table = table
+        self._buckets = table.panes
+        self._heap = list(self._buckets)
         heapify(self._heap)
 
     def __len__(self) -> int:
@@ -34,16 +37,19 @@ class TimerQueue:
         """Let `item` be due at `timestamp`; registering it twice is registering it once."""
         bucket = self._buckets.get(timestamp)
         if bucket is None:
-            self._buckets[timestamp] = {item: None}
+            bucket = self._table.entries(timestamp)
             heappush(self._heap, timestamp)
-        else:
-            bucket[item] = None
+        elif item in bucket:
+            return
+        bucket[item] = None
+        self._table.changed(timestamp).add(item)
 
     def delete(self, timestamp: int, item: Any) -> None:
         """Forget `item` at `timestamp`, when it is there."""
         bucket = self._buckets.get(timestamp)
-        if bucket is not None:
-            bucket.pop(item, None)
+        if bucket is not None and item in bucket:
+            del bucket[item]
+            self._table.changed(timestamp).add(item)
 
     def next_timestamp(self) -> int | None:
         """The earliest time at which anything is due, or None."""
@@ -52,7 +58,7 @@ class TimerQueue:
             if self._buckets.get(timestamp):
                 return timestamp
             heappop(self._heap)
-            self._buckets.pop(timestamp, None)
+            self._table.drop(timestamp)
         return None
 
     def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> bool:

@@ -1,0 +1,32 @@
+"""Which files of a job's checkpoint directory nobody needs any more (G6, G11). Pure: a listing in, paths out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
+
+_CHECKPOINT = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
+
+
+def garbage(listing: Iterable[str], kept: Iterable[CheckpointMetadata], oldest_live_id: int) -> list[str]:
+    """The files to delete, metadata first, so that what is half deleted never looks whole.
+
+    Needed are: all files of checkpoints from `oldest_live_id` on, which may still be in the making; the metadata of kept
+    checkpoints; and every state file that one of these refers to, whichever checkpoint wrote it.
+    """
+    kept = list(kept)
+    needed = {file.path for metadata in kept for file in metadata.state_files() if file.path is not None}
+    ids = {metadata.checkpoint_id for metadata in kept}
+    metadata_files, state_files = [], []
+    for path in listing:
+        match = _CHECKPOINT.search(path)
+        if match is None or int(match[1]) >= oldest_live_id or path in needed:
+            continue
+        if match[2] == METADATA_NAME:
+            if int(match[1]) not in ids:
+                metadata_files.append(path)
+        else:
+            state_files.append(path)
+    return sorted(metadata_files) + sorted(state_files)

@@ -1,0 +1,101 @@
+"""Exactly-once by alignment: channels that have delivered the barrier are held back until all have (G2, G3, G4)."""
+
+from __future__ import annotations
+
+from penstock.core.records import CancelCheckpointMarker, CheckpointBarrier
+from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget
+from penstock.core.task.input_gate import InputChannel, InputGate
+
+
+class AlignedBarrierHandler(BarrierHandler):
+    """See the package's text. `held_back_bytes_max` bounds what an alignment may hold back; None for no bound."""
+
+    def __init__(self, gate: InputGate, target: CheckpointTarget, held_back_bytes_max: int | None = None) -> None:
+        super().__init__(gate, target)
+        #: The highest checkpoint that was begun or cancelled here; nothing at or below it begins again.
+        self._latest_id = 0
+        self._aligning: CheckpointBarrier | None = None
+        self._arrived: set[int] = set()
+        self._begun_ms = 0
+        self._held_back_bytes_max = held_back_bytes_max
+
+    def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
+        """Begin or go on with an alignment; take the snapshot when it is complete."""
+        current = self._aligning
+        if current is not None and barrier.checkpoint_id == current.checkpoint_id:
+            self._hold_back(channel)
+        elif barrier.checkpoint_id <= self._latest_id:
+            return
+        else:
+            self._subsume(barrier)
+            self._latest_id = barrier.checkpoint_id
+            if len(self.gate.channels) == 1:
+                self.target.trigger_checkpoint(barrier, 0, 0)
+                return
+            self._begin(barrier)
+            self._hold_back(channel)
+        self._complete_if_aligned()
+
+    def _subsume(self, newer: CheckpointBarrier) -> None:
+        current = self._aligning
+        if current is not None:
+            self._end_alignment()
+            self.target.abort_checkpoint(
+                current.checkpoint_id,
+                f"subsumed: the barrier of checkpoint {newer.checkpoint_id} came before it was aligned",
+            )
+
+    def _begin(self, barrier: CheckpointBarrier) -> None:
+        self._aligning = barrier
+        self._begun_ms = self.target.now_ms()
+
+    def _hold_back(self, channel: InputChannel) -> None:
+        self._arrived.add(channel.index)
+        self.gate.block(channel)
+
+    def on_cancel_marker(self, channel: InputChannel, marker: CancelCheckpointMarker) -> None:
+        """End the alignment that the marker names, and never begin it again."""
+        current = self._aligning
+        if current is not None and marker.checkpoint_id >= current.checkpoint_id:
+            self._end_alignment()
+            self._latest_id = max(self._latest_id, marker.checkpoint_id)
+            self.target.abort_checkpoint(current.checkpoint_id, "cancelled by an upstream task")
+        elif marker.checkpoint_id > self._latest_id:
+            self._latest_id = marker.checkpoint_id
+            self.target.abort_checkpoint(marker.checkpoint_id, "cancelled by an upstream task")
+
+    def on_channel_ended(self, channel: InputChannel) -> None:
+        """Count the channel as aligned."""
+        self._complete_if_aligned()
+
+    def on_aborted(self, checkpoint_id: int) -> None:
+        """Stop aligning on it: some of its barriers may never come."""
+        if self._aligning is not None and self._aligning.checkpoint_id == checkpoint_id:
+            self._end_alignment()
+
+    def on_arrival(self, channel: InputChannel, buffer: object) -> None:
+        """Check the bound on what is held back."""
+        if self._aligning is None or self._held_back_bytes_max is None or not channel.is_blocked:
+            return
+        held_back = self.gate.held_back_bytes()
+        if held_back > self._held_back_bytes_max:
+            checkpoint_id = self._aligning.checkpoint_id
+            self._end_alignment()
+            self.target.abort_checkpoint(
+                checkpoint_id, f"its alignment held back {held_back} bytes, over the {self._held_back_bytes_max} allowed"
+            )
+
+    def _complete_if_aligned(self) -> None:
+        barrier = self._aligning
+        if barrier is None:
+            return
+        if all(c.ended or c.index in self._arrived for c in self.gate.channels):
+            alignment_ms = self.target.now_ms() - self._begun_ms
+            held_back = self.gate.held_back_bytes()
+            self._end_alignment()
+            self.target.trigger_checkpoint(barrier, alignment_ms, held_back)
+
+    def _end_alignment(self) -> None:
+        self._aligning = None
+        self._arrived.clear()
+        self.gate.unblock_all()

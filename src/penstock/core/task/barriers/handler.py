@@ -1,0 +1,72 @@
+"""The interface of all barrier handling, and of the task that it works for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol, TypeAlias
+
+from penstock.core.records import Buffer, CancelCheckpointMarker, CheckpointBarrier
+from penstock.core.task.input_gate import InputChannel, InputGate
+
+#: What was before the barrier in a task's channels: (edge, producing subtask) to elements, in order.
+InFlight: TypeAlias = dict[tuple[int, int], Buffer]
+
+
+class CheckpointTarget(Protocol):
+    """The task, as barrier handling sees it."""
+
+    def trigger_checkpoint(
+        self, barrier: CheckpointBarrier, alignment_ms: int, held_back_bytes: int, is_complete: bool = True
+    ) -> None:
+        """Pass the barrier on and capture all state; when not `is_complete`, `complete_checkpoint` follows."""
+        ...
+
+    def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
+        """What was in flight in the channels is known now: the task's part is whole."""
+        ...
+
+    def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
+        """The task's part will not be: tell everybody."""
+        ...
+
+    def now_ms(self) -> int: ...
+
+
+class BarrierHandler(ABC):
+    """Decides when the barriers that were seen make a checkpoint."""
+
+    def __init__(self, gate: InputGate, target: CheckpointTarget) -> None:
+        self.gate = gate
+        self.target = target
+
+    @abstractmethod
+    def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
+        """A barrier was polled from a channel."""
+
+    @abstractmethod
+    def on_cancel_marker(self, channel: InputChannel, marker: CancelCheckpointMarker) -> None:
+        """A cancel marker was polled from a channel."""
+
+    @abstractmethod
+    def on_channel_ended(self, channel: InputChannel) -> None:
+        """A channel has ended: it will deliver no barrier any more."""
+
+    def on_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - most modes have nothing to do
+        """The coordinator has given the checkpoint up."""
+
+    def on_overtaking_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
+        """A barrier has overtaken the records of its channel."""
+        raise AssertionError(f"barrier {barrier.checkpoint_id} overtook records, but {type(self).__name__} has no use for it")
+
+    def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:  # noqa: B027 - only unaligned modes look
+        """A buffer has arrived on a channel, behind whatever waits there."""
+
+    def on_barrier_arrival(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:  # noqa: B027 - as above
+        """An overtaking barrier has arrived; `on_overtaking_barrier` follows in the task's turn."""
+
+    def next_deadline(self) -> int | None:
+        """When (ms) `on_time` has something to do."""
+        return None
+
+    def on_time(self, now_ms: int) -> None:  # noqa: B027 - most modes have nothing to do
+        """Do what is due."""

@@ -1,0 +1,159 @@
+"""Unaligned checkpoints, and aligned ones that give up aligning after a time (G5).
+
+A barrier that says `is_unaligned` overtakes the records of its channel. The task takes its snapshot when it hears of the
+first one; what is then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
+
+- in a channel that has delivered the barrier: what had arrived ahead of it and is not processed yet;
+- in any other channel: what waits there, and what arrives until its barrier does. Copies are kept as it arrives; the
+  records themselves are processed as ever.
+
+The task's part is whole when every channel has delivered its barrier or has ended. A barrier in band (one that a task
+upstream sent before it gave up aligning) ends its channel's part when it *arrives*, for everything behind it was sent
+after the cut.
+
+Aligned barriers are handled as in `aligned`, until the barrier's own time-out: then the task goes on as if it had heard
+of an overtaking one. Channels held back by then have nothing in flight, as all that was before their barrier has been
+processed.
+"""
+
+from __future__ import annotations
+
+from penstock.core.records import Buffer, CancelCheckpointMarker, CheckpointBarrier, EndOfPartition
+from penstock.core.task.barriers.aligned import AlignedBarrierHandler
+from penstock.core.task.barriers.handler import CheckpointTarget, InFlight
+from penstock.core.task.in_flight import is_state
+from penstock.core.task.input_gate import InputChannel, InputGate
+
+
+class UnalignedBarrierHandler(AlignedBarrierHandler):
+    """See the module's text."""
+
+    def __init__(self, gate: InputGate, target: CheckpointTarget, held_back_bytes_max: int | None = None) -> None:
+        super().__init__(gate, target, held_back_bytes_max)
+        self._capturing_id: int | None = None
+        self._in_flight: InFlight = {}
+        self._open: set[int] = set()
+
+    # --- barriers ----------------------------------------------------------------------------------------------------
+
+    def on_overtaking_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
+        """Begin the checkpoint, unless it has begun. The channel's own part was cut when the barrier arrived."""
+        current = self._aligning
+        if current is not None and barrier.checkpoint_id == current.checkpoint_id:
+            self._give_up_aligning(barrier)
+        elif barrier.checkpoint_id > self._latest_id:
+            self._subsume(barrier)
+            self._latest_id = barrier.checkpoint_id
+            self._capture(barrier, 0, 0)
+
+    def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
+        """As ever; but a checkpoint whose in-flight records are still being captured gives way to a newer one."""
+        if barrier.checkpoint_id > self._latest_id:
+            self._stop_capturing(f"subsumed: the barrier of checkpoint {barrier.checkpoint_id} came before it was whole")
+        super().on_barrier(channel, barrier)
+
+    def on_cancel_marker(self, channel: InputChannel, marker: CancelCheckpointMarker) -> None:
+        """End what the marker names."""
+        if self._capturing_id is not None and marker.checkpoint_id >= self._capturing_id:
+            self._stop_capturing("cancelled by an upstream task")
+        super().on_cancel_marker(channel, marker)
+
+    def on_channel_ended(self, channel: InputChannel) -> None:
+        """Its part is whole."""
+        self._close(channel)
+        super().on_channel_ended(channel)
+
+    def on_aborted(self, checkpoint_id: int) -> None:
+        """Stop working for it."""
+        super().on_aborted(checkpoint_id)
+        if self._capturing_id == checkpoint_id:
+            self._forget_capture()
+
+    def next_deadline(self) -> int | None:
+        """When the alignment in progress gives up."""
+        current = self._aligning
+        if current is None or current.alignment_timeout_ms is None:
+            return None
+        return current.timestamp_ms + current.alignment_timeout_ms
+
+    def on_time(self, now_ms: int) -> None:
+        """Give up aligning when it took too long."""
+        deadline = self.next_deadline()
+        if deadline is not None and now_ms >= deadline:
+            assert self._aligning is not None
+            self._give_up_aligning(self._aligning)
+
+    # --- capturing ---------------------------------------------------------------------------------------------------
+
+    def _subsume(self, newer: CheckpointBarrier) -> None:
+        self._stop_capturing(f"subsumed: the barrier of checkpoint {newer.checkpoint_id} came before it was whole")
+        super()._subsume(newer)
+
+    def _give_up_aligning(self, barrier: CheckpointBarrier) -> None:
+        arrived = set(self._arrived)
+        alignment_ms = self.target.now_ms() - self._begun_ms
+        held_back = self.gate.held_back_bytes()
+        self._end_alignment()
+        self._capture(barrier, alignment_ms, held_back, arrived)
+
+    def _capture(
+        self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int, aligned: set[int] | None = None
+    ) -> None:
+        checkpoint_id = self._capturing_id = barrier.checkpoint_id
+        self._in_flight, self._open = {}, set()
+        for channel in self.gate.channels:
+            if channel.ended or (aligned is not None and channel.index in aligned):
+                continue
+            elements, is_cut = channel.before_barrier(checkpoint_id)
+            self._keep(channel, elements)
+            if not is_cut:
+                self._open.add(channel.index)
+        overtaking = barrier.overtaking()
+        self.target.trigger_checkpoint(overtaking, alignment_ms, held_back, is_complete=False)
+        self._complete_if_whole()
+
+    def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:
+        """Keep copies of what arrives ahead of a channel's barrier."""
+        super().on_arrival(channel, buffer)
+        if channel.index not in self._open:
+            return
+        for position, element in enumerate(buffer):
+            kind = type(element)
+            is_barrier = kind is CheckpointBarrier and element.checkpoint_id == self._capturing_id  # type: ignore[union-attr]
+            if is_barrier or kind is EndOfPartition:
+                self._keep(channel, buffer[:position])
+                self._close(channel)
+                return
+        self._keep(channel, buffer)
+
+    def on_barrier_arrival(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
+        """An overtaking barrier has arrived: nothing behind it belongs to its checkpoint."""
+        if barrier.checkpoint_id == self._capturing_id:
+            self._close(channel)
+
+    def _keep(self, channel: InputChannel, elements: Buffer) -> None:
+        kept = [element for element in elements if is_state(element)]
+        if kept:
+            key = (channel.channel.edge, channel.channel.producer)
+            self._in_flight.setdefault(key, []).extend(kept)
+
+    def _close(self, channel: InputChannel) -> None:
+        if channel.index in self._open:
+            self._open.remove(channel.index)
+            self._complete_if_whole()
+
+    def _complete_if_whole(self) -> None:
+        if self._capturing_id is not None and not self._open:
+            checkpoint_id, in_flight = self._capturing_id, self._in_flight
+            self._forget_capture()
+            self.target.complete_checkpoint(checkpoint_id, in_flight)
+
+    def _stop_capturing(self, reason: str) -> None:
+        checkpoint_id = self._capturing_id
+        if checkpoint_id is not None:
+            self._forget_capture()
+            self.target.abort_checkpoint(checkpoint_id, reason)
+
+    def _forget_capture(self) -> None:
+        self._capturing_id = None
+        self._in_flight, self._open = {}, set()

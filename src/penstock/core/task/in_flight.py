@@ -1,0 +1,43 @@
+"""Records in flight as a part of a checkpoint: to bytes and back (unaligned checkpoints, G5).
+
+They are kept as an operator state of mode `channel`, one for each channel that had any: those before the barrier in an
+input channel with the head of the chain, those that a barrier overtook in an output with the operator that feeds it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+
+from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
+from penstock.core.task.input_gate import InputGate
+from penstock.core.task.result_partition import ResultPartition
+from penstock.state.snapshot import OperatorCapture
+
+CHANNEL_MODE = "channel"
+_PREFIX = "_penstock_in_flight"
+
+
+def is_state(element: Element) -> bool:
+    """Whether an element in flight belongs into a checkpoint: what else there is, its sender says again."""
+    return type(element) is Batch or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
+
+
+def capture_channel(direction: str, edge: int, peer: int, elements: Iterable[Element]) -> OperatorCapture | None:
+    """What is in flight in one channel; `direction` is in or out, `peer` the subtask at the other end."""
+    items = [
+        pickle.dumps((e.values, e.timestamps) if type(e) is Batch else e.timestamp, protocol=5)  # type: ignore[union-attr]
+        for e in elements
+        if is_state(e)
+    ]
+    return OperatorCapture(f"{_PREFIX}.{direction}.{edge}.{peer}", CHANNEL_MODE, items) if items else None
+
+
+def recover_channel(name: str, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]) -> None:
+    """Put what was in flight back into the channel that the state's name says."""
+    _, direction, edge, peer = name.split(".")
+    elements: Buffer = [Batch(*item) if isinstance(item, tuple) else Watermark(item) for item in items]  # type: ignore[arg-type]
+    if direction == "in":
+        gate.recover(int(edge), int(peer), elements)
+    else:
+        partitions[int(edge)].recover(int(peer), elements)

@@ -1,0 +1,108 @@
+"""One keyed state on the heap: `namespace -> key -> value`, with a record of what has changed since the last snapshot.
+
+Plain states use the one namespace None; windows use a namespace a window, timers one a time. So dropping a window or a
+fired timer bucket is dropping one dictionary, and one mark in the record of changes.
+
+Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
+what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not completed
+(yet, or ever) are kept and written again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from penstock.state.errors import StateError
+from penstock.state.snapshot import KeyedCapture
+
+class StateTable:
+    """See the module's text."""
+
+    __slots__ = ("_changed", "_dropped", "_unconfirmed", "name", "panes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.panes: dict[Any, dict[Any, Any]] = {}
+        self._changed: dict[Any, set[Any]] = {}
+        self._dropped: dict[Any, None] = {}
+        #: checkpoint id -> the changes that were new to its snapshot
+        self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]]] = {}
+
+    def entries(self, namespace: Any) -> dict[Any, Any]:
+        """The entries under a namespace; made when there are none."""
+        entries = self.panes.get(namespace)
+        if entries is None:
+            entries = self.panes[namespace] = {}
+        return entries
+
+    def changed(self, namespace: Any) -> set[Any]:
+        """The keys under a namespace whose entries have changed: add to it what you set or removed."""
+        keys = self._changed.get(namespace)
+        if keys is None:
+            keys = self._changed[namespace] = set()
+        return keys
+
+    def drop(self, namespace: Any) -> dict[Any, Any]:
+        """Remove a namespace with all its entries, and return these."""
+        if namespace in self._changed:
+            # The set may be held by a state object, so it is emptied rather than thrown away.
+            self._changed[namespace].clear()
+        self._dropped[namespace] = None
+        return self.panes.pop(namespace, {})
+
+    def restore(self, key: Any, namespace: Any, value: Any) -> None:
+        """Put back one entry of a snapshot, which need not be written again."""
+        self.entries(namespace)[key] = value
+
+    def mark_all(self) -> None:
+        """Let the next snapshot write everything."""
+        for namespace, entries in self.panes.items():
+            self.changed(namespace).update(entries)
+
+    def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
+        """What has changed since the last confirmed checkpoint, pickled at once; None when nothing has."""
+        changed = {namespace: set(keys) for namespace, keys in self._changed.items() if keys}
+        dropped = self._dropped
+        for keys in self._changed.values():
+            keys.clear()
+        self._changed = {namespace: keys for namespace, keys in self._changed.items() if namespace in self.panes}
+        self._dropped = {}
+        if changed or dropped:
+            self._unconfirmed[checkpoint_id] = (changed, dropped)
+        if not self._unconfirmed:
+            return None
+        if len(self._unconfirmed) > 1:
+            changed, dropped = self._merged()
+        else:
+            ((changed, dropped),) = self._unconfirmed.values()
+        return self._freeze(changed, dropped, owner)
+
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint completed: what its snapshot wrote need not be written again."""
+        for older in [i for i in self._unconfirmed if i <= checkpoint_id]:
+            del self._unconfirmed[older]
+
+    def _merged(self) -> tuple[dict[Any, set[Any]], dict[Any, None]]:
+        changed: dict[Any, set[Any]] = {}
+        dropped: dict[Any, None] = {}
+        for one_changed, one_dropped in self._unconfirmed.values():
+            dropped.update(one_dropped)
+            for namespace, keys in one_changed.items():
+                changed.setdefault(namespace, set()).update(keys)
+        return changed, dropped
+
+    def _freeze(self, changed: dict[Any, set[Any]], dropped: dict[Any, None], owner: str) -> KeyedCapture:
+        written = []
+        for namespace, keys in changed.items():
+            entries = self.panes.get(namespace)
+            if entries is None:
+                continue  # dropped since: the mark of that says it all
+            kept = {key: entries[key] for key in keys if key in entries}
+            removed = [key for key in keys if key not in entries] if len(kept) < len(keys) else []
+            written.append((namespace, kept, removed))
+        try:
+            frozen = pickle.dumps((list(dropped), written), protocol=5)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise StateError(f"{owner}: a value in state {self.name!r} cannot be pickled: {error}") from error
+        return KeyedCapture(self.name, frozen)
