@@ -37,7 +37,7 @@ class EnumeratorHost:
             result, error = None, None
             try:
                 result = work()
-            except Exception as caught:
+            except (OSError, ValueError) as caught:
                 error = caught
             handler(result, error)
 

@@ -102,6 +102,7 @@ def test_watching_finds_each_file_once_across_restarts(tmp_path: Path) -> None:
                 cluster.restart()
         expected += [f"x{i}", f"y{i}"]
         assert cluster.all_values == expected
+    cluster.deliver()
     assert cluster.master.background[0][2] == 2_000
     os.utime(directory / "9.txt", (1, 1))
     cluster.deliver()

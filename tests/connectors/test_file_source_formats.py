@@ -15,10 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.connectors.harness import read
+from tests.connectors.harness import ReaderHost, read
 
+from penstock.common.json_row import JsonRowDeserializationSchema
 from penstock.common.typeinfo import Types
+from penstock.connectors.file.reader import FileSourceReader
 from penstock.connectors.file.source import FileSource
+from penstock.connectors.file.split import FileSplit
+from penstock.core.records import Batch
 from penstock.formats.csv import CsvFormat
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
@@ -36,7 +40,7 @@ TEXTS: dict[str, bytes] = {
     "unicode": "zwölf\n\u2028x\u0085y\n日本語\n🚰\n".encode(),
     "huge line": f"a\n{HUGE}\nb\n".encode(),
     "huge line last": f"a\n{HUGE}".encode(),
-    "many": b"".join(b"line %d\n" % i for i in range(300)),
+    "many": b"".join(b"line %d\n" % i for i in range(100)),
 }
 
 
@@ -77,7 +81,7 @@ CSVS: dict[str, bytes] = {
     "empty lines": b"a,b,c\n\n1,2,3\n\r\n4,5,6\n\n",
     "unicode": "a,b,c\nä,\u2028,日本\n🚰,,\x0b\n".encode(),
     "huge": f'a,b,c\n1,"{HUGE}",3\n4,5,6\n'.encode(),
-    "many": b"a,b,c\n" + b"".join(b'%d,"%d,",%d\n' % (i, i, i) for i in range(200)),
+    "many": b"a,b,c\n" + b"".join(b'%d,"%d,",%d\n' % (i, i, i) for i in range(50)),
     "empty": b"",
 }
 
@@ -111,26 +115,45 @@ MULTILINE = (
 )
 
 
+class SmallBlocks(FileSource[Any]):
+    """A source whose readers decode very little at a time."""
+
+    def __init__(self, path: Path, file_format: Any, block_bytes: int) -> None:
+        super().__init__(file_format, (str(path),), None, None)
+        self.block_bytes = block_bytes
+
+    def create_reader(self, context: Any) -> Any:
+        return FileSourceReader(context, self._format, self.block_bytes)
+
+
 @pytest.mark.parametrize("block_bytes", [1, 5, 64, 1 << 18])
 @pytest.mark.parametrize("batch_size", [1, 2, 7, 1000])
-def test_line_feeds_in_quotes(
-    tmp_path: Path, batch_size: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_feeds_in_quotes(tmp_path: Path, batch_size: int, block_bytes: int) -> None:
     """G8: records that span lines, in blocks of any size."""
     path = tmp_path / "file.csv"
     path.write_bytes(MULTILINE)
-    source = source_of(path, CsvFormat(multiline=True), 4)
-    monkeypatch.setattr("penstock.connectors.file.reader.BLOCK_BYTES", block_bytes)
-    create_reader = type(source).create_reader
-    monkeypatch.setattr(
-        type(source), "create_reader", lambda self, context: _small(create_reader(self, context), block_bytes)
-    )
+    source = SmallBlocks(path, CsvFormat(multiline=True), block_bytes)
     assert read(source, batch_size, hostile=True).all_values == expected_rows(MULTILINE)
 
 
-def _small(reader: Any, block_bytes: int) -> Any:
-    reader._block_bytes = block_bytes
-    return reader
+@pytest.mark.parametrize("block_bytes", [1, 5, 64])
+def test_a_position_holds_for_blocks_of_another_size(tmp_path: Path, block_bytes: int) -> None:
+    """G8: a snapshot taken in large blocks is restored in small ones."""
+    path = tmp_path / "file.txt"
+    path.write_bytes(TEXTS["many"])
+    large = FileSourceReader(ReaderHost(), StreamFormat.text_line_format())
+    large.add_splits([FileSplit(str(path), 0, None)])
+    first = large.poll_next(123)
+    small = FileSourceReader(ReaderHost(), StreamFormat.text_line_format(), block_bytes)
+    small.add_splits(large.snapshot_state(1))
+    small.no_more_splits()
+    large.close()
+    assert isinstance(first, Batch)
+    values = first.values
+    while isinstance(found := small.poll_next(1000), Batch):
+        values = values + found.values
+    small.close()
+    assert values == expected_lines(TEXTS["many"])
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -143,8 +166,6 @@ def test_json_lines(tmp_path: Path) -> None:
 
 
 def test_typed_json_rows(tmp_path: Path) -> None:
-    from penstock.common.json_row import JsonRowDeserializationSchema
-
     row_type = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
     schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
     path = tmp_path / "file.jsonl"

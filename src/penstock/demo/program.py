@@ -32,6 +32,8 @@ from penstock.demo.pacing import PacedSource
 
 #: A flight as it comes: origin, carrier, planned hour (ms), minute in it, delay of the departure in minutes or None.
 Flight = tuple[str, str, int, int, int | None]
+#: Carrier, day, the worst delay of the year up to it in minutes.
+Worst = tuple[str, str, int]
 
 DAY_MS = 86_400_000
 OUT_OF_ORDERNESS = Duration.of_hours(6)
@@ -75,7 +77,7 @@ def build(env: StreamExecutionEnvironment, departures: Path, output: Path, per_s
 
 
 def _source(departures: Path, per_second: float | None) -> Source[Flight, Any]:
-    columns = {"origin": str, "carrier": str, "time_hour": hour_ms, "minute": int, "dep_delay": int}
+    columns: dict[str, Any] = {"origin": str, "carrier": str, "time_hour": hour_ms, "minute": int, "dep_delay": int}
     flights = CsvFormat(columns, null_values=["NA"], as_tuple=True)
     source = FileSource.for_record_stream_format(flights, departures).set_split_size(SPLIT_BYTES).build()
     return source if per_second is None else PacedSource(source, per_second)
@@ -179,10 +181,12 @@ class WorstDelay(KeyedProcessFunction):
         if worst is None or value[4] > worst:
             self._of_open_days.put(day_end_ms, value[4])
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[tuple[str, str, int]]:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Worst]:
         """The day has ended."""
-        worst, so_far = self._of_open_days.get(timestamp), self._so_far.value()
+        worst = self._of_open_days.get(timestamp)
+        assert worst is not None
         self._of_open_days.remove(timestamp)
+        so_far = self._so_far.value()
         if so_far is not None:
             worst = max(worst, so_far[0])
         self._so_far.update((worst, timestamp))

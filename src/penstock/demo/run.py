@@ -9,11 +9,13 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
@@ -31,9 +33,14 @@ if TYPE_CHECKING:
     from penstock.drivers.running_job import RunningJob
     from penstock.drivers.spark.handle import SparkHandle
 
-PER_SECOND: Final = 20_000
 CHECKPOINT_INTERVAL_MS: Final = 1_000
 JOB_NAME: Final = "flights"
+
+#: For a JVM that lives for a minute on two cores: the quick compiler, one thread that collects garbage, few partitions.
+_SPARK_SETTINGS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "4",
+}
 
 _POLL_S: Final = 0.2
 _ANSWER_S_MAX: Final = 10.0
@@ -59,7 +66,7 @@ class DemoOptions:
     target: str = "spark"
     kill: bool = True
     keep: Path | None = None
-    per_second: float | None = PER_SECOND
+    per_second: float | None = None
     limit: int | None = None
 
     @property
@@ -101,7 +108,8 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     finally:
         if not leave_behind:
             shutil.rmtree(folder, ignore_errors=True)
-    console.print(f"{time.monotonic() - begun_s:.0f} s in all" + (f"; what was written is in {output}" * leave_behind))
+    where = f"; what was written is in {output}" if leave_behind else ""
+    console.print(f"{time.monotonic() - begun_s:.0f} s in all{where}", highlight=False, soft_wrap=True)
     return succeeded
 
 
@@ -112,8 +120,7 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
             "parallelism.default": options.parallelism,
             "execution.checkpointing.interval": CHECKPOINT_INTERVAL_MS,
             "execution.checkpointing.dir": str(folder / "checkpoints"),
-            "spark.sql.shuffle.partitions": "4",
-            "spark.sql.session.timeZone": "UTC",
+            **_SPARK_SETTINGS,
         }
     )
     flights, spark = _get_ready(options, console, folder, settings)
@@ -123,11 +130,11 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
         outcome = _Watch(console, flights, kills=options.kills).over(env.execute_async(JOB_NAME))
     if spark is None:
         checked_by = "plain Python"
-        with console.status("working the same answer out in plain Python"):
+        with _busy(console, "working the same answer out in plain Python"):
             theirs = plain_python.answer(flights.original)
     else:
         checked_by = "Spark SQL"
-        with console.status("asking Spark SQL the same question"):
+        with _busy(console, "asking Spark SQL the same question"):
             theirs = spark_sql.answer(spark, flights.original)
     return _conclude(console, options, outcome, read_output(output), theirs, checked_by)
 
@@ -137,7 +144,8 @@ def _get_ready(
 ) -> tuple[Flights, SparkHandle | None]:
     """Unpack the flights, and meanwhile start Spark."""
     spark = None
-    with ThreadPoolExecutor(1) as pool, console.status("unpacking the flights, starting Spark" * options.on_spark):
+    what = "unpacking the flights" + ", starting Spark" * options.on_spark
+    with ThreadPoolExecutor(1) as pool, _busy(console, what):
         unpacking = pool.submit(prepare, folder / "input", options.limit)
         if options.on_spark:
             from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -212,6 +220,7 @@ class _Watch:
             f"  [bold]killed {worker_id}[/], process {pid} on {host}, with SIGKILL after "
             f"{progress.checkpoints_completed} checkpoints and {progress.source_records:,} flights",
             highlight=False,
+            soft_wrap=True,
         )
         return pid
 
@@ -233,9 +242,10 @@ def _conclude(
 ) -> bool:
     found = differences(ours, theirs)
     console.print(
-        f"  finished in {outcome.seconds:.1f} s with {outcome.checkpoints} checkpoints, {outcome.restarts} restarts "
-        f"and {ours.late} flights in the side output of late ones",
+        f"  finished in {outcome.seconds:.1f} s: {_plural(outcome.checkpoints, 'checkpoint')}, "
+        f"{_plural(outcome.restarts, 'restart')}, {_plural(ours.late, 'flight')} in the side output for late ones",
         highlight=False,
+        soft_wrap=True,
     )
     print_comparison(console, ours, theirs, checked_by, found)
     if options.kills and outcome.killed_pid is None:
@@ -246,6 +256,18 @@ def _conclude(
     return survived and not found
 
 
+def _busy(console: Console, what: str) -> AbstractContextManager[Any]:
+    """Says what takes a while: while it does on a terminal, as a line elsewhere."""
+    if console.is_terminal:
+        return console.status(what)
+    console.print(what)
+    return nullcontext()
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class _ConsoleHandler(logging.Handler):
     """Shows what Penstock warns of among the demo's own lines."""
 
@@ -254,20 +276,16 @@ class _ConsoleHandler(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._console.print(f"  {record.getMessage()}", markup=False, highlight=False)
+        self._console.print(f"  {record.getMessage()}", markup=False, highlight=False, soft_wrap=True)
 
 
-class _job_log_on:
+@contextmanager
+def _job_log_on(console: Console) -> Iterator[None]:
     """While it lasts, Penstock's log goes to the console instead of wherever it went."""
-
-    def __init__(self, console: Console) -> None:
-        self._logger = logging.getLogger("penstock")
-        self._handler = _ConsoleHandler(console)
-
-    def __enter__(self) -> None:
-        self._before = self._logger.handlers[:], self._logger.propagate
-        self._logger.handlers[:] = [self._handler]
-        self._logger.propagate = False
-
-    def __exit__(self, *exception: object) -> None:
-        self._logger.handlers[:], self._logger.propagate = self._before
+    logger = logging.getLogger("penstock")
+    before = logger.handlers[:], logger.propagate
+    logger.handlers[:], logger.propagate = [_ConsoleHandler(console)], False
+    try:
+        yield
+    finally:
+        logger.handlers[:], logger.propagate = before

@@ -60,7 +60,9 @@ def converter(name: str, column_type: ColumnType, null_values: frozenset[str], a
     """
     parse = parser_of(column_type, name, array_separator)
     if parse is str:
-        return (lambda texts: [None if t in null_values else t for t in texts]) if null_values else lambda texts: texts
+        return lambda texts: (
+            texts if null_values.isdisjoint(texts) else [None if t in null_values else t for t in texts]
+        )
     nulls = null_values | {""}
     if isinstance(column_type, BasicTypeInfo) or parse in _PARSERS.values():
         return _by_distinct_text(parse, nulls)

@@ -10,6 +10,8 @@ import click
 
 from penstock.common.errors import PenstockError
 
+PER_SECOND = 25_000
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
@@ -26,11 +28,13 @@ def show_version() -> None:
 @click.option("--parallelism", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers.")
 @click.option("--target", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Driver.")
 @click.option("--kill/--no-kill", default=True, help="Whether a worker is killed in mid-flight (on Spark).")
-@click.option("--rate", type=click.IntRange(0), default=20_000, show_default=True, help="Flights a second; 0: no limit.")
+@click.option(
+    "--rate", type=click.IntRange(0), default=25_000, show_default=True, help="Flights a second; 0 for no limit."
+)
 @click.option("--limit", type=click.IntRange(1), help="Only so many flights, from the beginning of the year.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder and leave it.")
 def demo(parallelism: int, target: str, kill: bool, rate: int, limit: int | None, keep: Path | None) -> None:
-    """Replay a year of flights, kill a worker in mid-flight, and compare the result with Spark SQL's.
+    """Replay a year of flights, kill a worker in mid-flight, compare the result with Spark SQL's.
 
     Ends with 0 only when both answers are equal, a worker really died and the job really restarted.
     """

@@ -11,27 +11,27 @@ found out. As after a real recovery, a fresh instance hears the watermark again 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
 from penstock.common.output_tag import OutputTag
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Watermark
-from penstock.testing.elements import Element, ProcessingTime, Record
+from penstock.testing.elements import ProcessingTime, Record
 from penstock.testing.operator_harness import OneInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
 
 BATCH_SIZES: Final = (1, 2, 3, 1000)
 LEAVE, SNAPSHOT, REPLACE = "left alone", "snapshotted", "snapshotted and replaced"
 
-Outputs = dict[str | None, list[Record]]
+Outputs: TypeAlias = dict[str | None, list[Record]]
+_Input: TypeAlias = list[Record] | Watermark | ProcessingTime
 
 
 def run_hostile(
     operator_factory: Callable[[], StreamOperator],
-    inputs: Sequence[Element],
+    inputs: Sequence[object],
     expected: Sequence[Any],
     expected_sides: Mapping[OutputTag, Sequence[Any]] | None = None,
     *,
@@ -76,15 +76,25 @@ def _compare(got: list[Record], wanted: Sequence[Any], tag: str | None, way: str
     assert shown == list(wanted), f"{where}, {way}: {shown} instead of {list(wanted)}"
 
 
-def _batches(inputs: Sequence[Element], batch_size: int) -> Iterator[list[Record] | Watermark | ProcessingTime]:
-    for kind, group in groupby(inputs, key=lambda e: isinstance(e, Record) and (e.timestamp is None,)):
-        elements = list(group)
-        if not kind:
-            yield from (e for e in elements if not isinstance(e, Record))
-            continue
-        records = [e for e in elements if isinstance(e, Record)]
-        for start in range(0, len(records), batch_size):
-            yield records[start : start + batch_size]
+def _batches(inputs: Sequence[object], batch_size: int) -> Iterator[_Input]:
+    """Neighbouring records that can share a batch, up to so many at a time; everything else as it is."""
+    waiting: list[Record] = []
+    for element in inputs:
+        if waiting and (
+            len(waiting) == batch_size
+            or not isinstance(element, Record)
+            or (element.timestamp is None) != (waiting[0].timestamp is None)
+        ):
+            yield waiting
+            waiting = []
+        if isinstance(element, Record):
+            waiting.append(element)
+        elif isinstance(element, Watermark | ProcessingTime):
+            yield element
+        else:
+            raise TypeError(f"not an element of a stream: {element!r}")
+    if waiting:
+        yield waiting
 
 
 class _Run:
@@ -104,7 +114,7 @@ class _Run:
         factory = cloudpickle.loads(self._pickled)
         return OneInputOperatorHarness(factory, clock=self._clock, attempt=self._checkpoint_id, **self._arguments)
 
-    def run(self, inputs: list[list[Record] | Watermark | ProcessingTime], end: bool) -> Outputs:
+    def run(self, inputs: list[_Input], end: bool) -> Outputs:
         for element in inputs:
             self._feed(element)
             self._treat()
@@ -114,7 +124,7 @@ class _Run:
         self._harness.close()
         return self._outputs
 
-    def _feed(self, element: list[Record] | Watermark | ProcessingTime) -> None:
+    def _feed(self, element: _Input) -> None:
         harness = self._harness
         if isinstance(element, Watermark):
             self._watermark, self._owed_watermark = element.timestamp, None

@@ -28,7 +28,7 @@ from penstock.state.operator_state import OperatorStateBackend
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
 from penstock.testing.captured_output import CapturedOutput
-from penstock.testing.elements import Element, ProcessingTime, Record
+from penstock.testing.elements import ProcessingTime, Record
 from penstock.testing.virtual_clock import VirtualClock
 
 OPERATOR_ID = "operator-under-test"
@@ -158,7 +158,7 @@ class OneInputOperatorHarness:
                 break  # a source's time to poll again, which is no timer
         self.clock.advance_to(target)
 
-    def feed(self, element: Element) -> None:
+    def feed(self, element: object) -> None:
         """A record, a watermark, or the passing of processing time."""
         if isinstance(element, Record):
             self.process(element.value, element.timestamp)

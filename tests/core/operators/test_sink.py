@@ -176,7 +176,7 @@ def test_committer_is_closed_when_the_writer_cannot_be():
     class Broken(TwoPhase):
         def create_writer(self, context):
             writer = Writer(context, [])
-            writer.close = lambda: 1 / 0
+            writer.close = lambda: 1 / 0  # type: ignore[method-assign]
             return writer
 
     harness = OneInputOperatorHarness(lambda: SinkOperator(Broken()))

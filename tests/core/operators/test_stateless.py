@@ -62,15 +62,15 @@ def test_flat_map_may_return_none():
 
 def test_flat_map_to_side_output():
     """A2: flat map may write to side outputs."""
-    run_hostile(
-        lambda: FlatMapOperator(lambda v: [(SIDE, v) if v % 2 else v]), INPUTS, [0, 2, 4, 6], {SIDE: [1, 3, 5]}
-    )
+    run_hostile(lambda: FlatMapOperator(lambda v: [(SIDE, v) if v % 2 else v]), INPUTS, [0, 2, 4, 6], {SIDE: [1, 3, 5]})
 
 
 def test_process():
     """A1: a process function sees timestamps and writes to side outputs, each record with its timestamp."""
     expected = [Record((n, 10 * n, -(2**63)), 10 * n) for n in (0, 2, 4, 6)]
-    run_hostile(lambda: ProcessOperator(Route()), INPUTS, expected, {SIDE: [Record((n, 10 * n), 10 * n) for n in (1, 3, 5)]})
+    run_hostile(
+        lambda: ProcessOperator(Route()), INPUTS, expected, {SIDE: [Record((n, 10 * n), 10 * n) for n in (1, 3, 5)]}
+    )
 
 
 def test_process_sees_watermark_and_clock():
@@ -114,11 +114,13 @@ def test_timer_without_key_is_refused():
 
 def test_open_and_close_of_functions():
     """F1, F4: a function is opened once before the first record and closed once, with the context of its subtask."""
-    calls = []
+    calls: list = []
 
     class Logging(MapFunction):
         def open(self, runtime_context):
-            calls.append(("open", runtime_context.get_index_of_this_subtask(), runtime_context.get_task_name_with_subtasks()))
+            calls.append(
+                ("open", runtime_context.get_index_of_this_subtask(), runtime_context.get_task_name_with_subtasks())
+            )
 
         def map(self, value):
             return value

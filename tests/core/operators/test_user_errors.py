@@ -1,6 +1,7 @@
 """What is raised by user code names the operator and the record, wherever in a batch it happens."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def one_key(value):
     return "k"
 
 
-FACTORIES = {
+FACTORIES: dict[str, Any] = {
     "map": partial(MapOperator, fails),
     "filter": partial(FilterOperator, fails),
     "flat map": partial(FlatMapOperator, lambda v: [fails(v)]),
@@ -105,7 +106,7 @@ class Leaky:
 @pytest.mark.parametrize("kind", ["map", "filter", "flat map", "timestamp assigner"])
 def test_stop_iteration_is_an_error_like_any_other(kind):
     """A2: a StopIteration out of a user function is its error; it never ends the batch and drops what follows."""
-    factory = {
+    factory: Any = {
         "map": partial(MapOperator, Leaky()),
         "filter": partial(FilterOperator, Leaky()),
         "flat map": partial(FlatMapOperator, Leaky()),
@@ -165,7 +166,7 @@ def test_error_in_window_function_names_the_key(operator, assigner):
         return inputs
 
     result = ApplyResult(broken, True)
-    factory = partial(operator, lambda v: v, assigner, ListContents(), result)
+    factory: Any = partial(operator, lambda v: v, assigner, ListContents(), result)
     with OneInputOperatorHarness(factory, name="mine") as harness:
         harness.process_batch(["a", "b", "c"], [1, 2, 3])
         with pytest.raises(UserCodeError) as caught:
@@ -176,6 +177,8 @@ def test_error_in_window_function_names_the_key(operator, assigner):
 
 def test_windows_without_timestamps_say_what_to_do():
     """C1: event-time windows over records without timestamps are refused with advice."""
-    with OneInputOperatorHarness(FACTORIES["window reduce"]) as harness:
-        with pytest.raises(TypeError, match="assign_timestamps_and_watermarks"):
-            harness.process("x")
+    with (
+        OneInputOperatorHarness(FACTORIES["window reduce"]) as harness,
+        pytest.raises(TypeError, match="assign_timestamps_and_watermarks"),
+    ):
+        harness.process("x")

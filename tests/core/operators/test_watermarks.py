@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.stateless import TimestampsAndWatermarksOperator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -22,7 +23,11 @@ def operator(strategy):
 def test_timestamps_are_assigned():
     """C2: a record's timestamp is what the assigner says; a two-argument assigner also sees the old one."""
     strategy = WatermarkStrategy.for_monotonous_timestamps()
-    run_hostile(operator(strategy.with_timestamp_assigner(lambda v: v * 2)), [Record(1), Record(4)], [Record(1, 2), Record(4, 8)])
+    run_hostile(
+        operator(strategy.with_timestamp_assigner(lambda v: v * 2)),
+        [Record(1), Record(4)],
+        [Record(1, 2), Record(4, 8)],
+    )
     two = strategy.with_timestamp_assigner(lambda value, old: value + old)
     run_hostile(operator(two), [Record(1, 10), Record(4, 20)], [Record(1, 11), Record(4, 24)])
 
@@ -86,7 +91,7 @@ def test_end_of_time_of_an_idle_stream_counts():
 @pytest.mark.parametrize(
     "strategy",
     [
-        WatermarkStrategy.for_generator(lambda: None),
+        WatermarkStrategy.for_generator(UserGenerator),
         BOUNDED.with_watermark_alignment("group", 10),
     ],
     ids=["generator", "alignment"],

@@ -1,6 +1,7 @@
 """Tumbling, sliding and session windows of event time."""
 
 from functools import partial
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -9,6 +10,7 @@ from tests.core.operators.window_model import MAX, AlignedModel, SessionModel, w
 
 from penstock.common.output_tag import OutputTag
 from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_base import LATE_RECORDS
 from penstock.core.operators.window_contents import (
@@ -107,7 +109,7 @@ def test_sliding_assigner(timestamp, size, slide, data):
 )
 def test_impossible_windows_are_refused(make):
     """C1: windows without length, or with an offset past their size, are refused when they are made."""
-    with pytest.raises(ValueError, match="window|offset"):
+    with pytest.raises(ValueError, match=r"window|offset"):
         make()
 
 
@@ -220,7 +222,7 @@ class ShowApply(WindowFunction):
 
 
 VALUES = [Record(("a", 1), 1), Record(("a", 3), 2), Record(("b", 5), 3)]
-CASES = {
+CASES: dict[str, Any] = {
     "reduce": (lambda: ReducingContents(add), None, [("a", 4), ("b", 5)]),
     "aggregate": (lambda: AggregatingContents(Mean()), None, [2.0, 5.0]),
     "reduce, process": (
@@ -273,12 +275,13 @@ def test_contents_of_merging_sessions(case):
 
 def test_aggregate_without_merge_is_told_when_needed():
     """C1: merging sessions without a merge function is an error that names the function."""
+
     class NoMerge(Mean):
         merge = AggregateFunction.merge
 
-    with OneInputOperatorHarness(session(AggregatingContents(NoMerge()))) as harness:
-        with pytest.raises(Exception) as caught:
-            harness.process_batch([("a", 1)] * 3, [0, 15, 8])
+    factory = session(AggregatingContents(NoMerge()))
+    with OneInputOperatorHarness(factory) as harness, pytest.raises(UserCodeError) as caught:
+        harness.process_batch([("a", 1)] * 3, [0, 15, 8])
     assert "NoMerge.merge" in str(caught.value.__cause__)
 
 
@@ -379,7 +382,8 @@ EVENTS = st.lists(
 
 
 def as_inputs(events, model):
-    inputs, watermark = [], -25
+    inputs: list = []
+    watermark = -25
     for event in events:
         if isinstance(event, tuple):
             inputs.append(Record(event, event[1]))

@@ -59,9 +59,7 @@ class SessionModel:
 
     def record(self, key: str, timestamp: int) -> None:
         touched = [
-            s
-            for s in self.sessions.get(key, [])
-            if min(s) <= timestamp + self.gap and timestamp <= max(s) + self.gap
+            s for s in self.sessions.get(key, []) if min(s) <= timestamp + self.gap and timestamp <= max(s) + self.gap
         ]
         merged = sorted([timestamp, *(t for s in touched for t in s)])
         end = merged[-1] + self.gap

@@ -38,7 +38,7 @@ class LaterBackground:
             result = error = None
             try:
                 result = work()
-            except Exception as caught:
+            except Exception as caught:  # noqa: BLE001 - handed on
                 error = caught
             done(result, error)
 
@@ -98,9 +98,7 @@ class Rig:
             storage=FileCheckpointStore(None, "job", 0),
             metrics_interval_ms=None,
         )
-        operators = tuple(
-            ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories)
-        )
+        operators = tuple(ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories))
         edges = () if partitioner is None else (OutEdge(9, len(operators) - 1, partitioner),)
         self.execution = ExecutionId(1, 0, 0)
         self.inputs = [ChannelId(0, producer, 0, 0) for producer in range(inputs)]

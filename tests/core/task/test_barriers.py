@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -36,7 +38,7 @@ class Task:
         self.log.append(f"abort {checkpoint_id}")
 
     def send(self, channel: int, text: str) -> None:
-        element = {
+        element: Any = {
             "b": lambda: CheckpointBarrier(int(text[1:]), 0),
             "c": lambda: CancelCheckpointMarker(int(text[1:])),
             "e": EndOfPartition,
@@ -134,7 +136,7 @@ def test_a_newer_barrier_behind_a_held_back_one() -> None:
 @given(st.integers(1, 4), st.data())
 def test_every_cut_is_consistent(channels: int, data: st.DataObject) -> None:
     """G1, G2: in any interleaving each snapshot has, of every channel, exactly the records before the barrier."""
-    streams = []
+    streams: list[list[str]] = []
     for channel in range(channels):
         streams.append([])
         for checkpoint in (1, 2, 3):

@@ -237,7 +237,7 @@ def test_partitioners(batches: list[Batch], channels: int) -> None:
 
 
 def test_rebalance_is_even() -> None:
-    """B3: rebalancing deals records out evenly, whatever the size of batches; producers begin with different channels."""
+    """B3: rebalancing deals records out evenly, whatever the size of batches; producers begin with other channels."""
     for size in (1, 3, 4, 8):
         parts = collect(RebalancePartitioner(), [Batch(list(range(size))) for _ in range(24)], 4)
         assert len({len(p) for p in parts}) == 1

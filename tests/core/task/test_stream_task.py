@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.core.task.fakes import Rig
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource, CollectionSplit
@@ -41,7 +42,6 @@ from penstock.core.records import (
 )
 from penstock.core.task.partitioners import BroadcastPartitioner, ForwardPartitioner, HashPartitioner
 from penstock.datastream.functions import KeyedProcessFunction
-from tests.core.task.fakes import Rig
 
 LOG: list[str] = []
 
@@ -118,9 +118,7 @@ def calls() -> str:
     return text
 
 
-OPENED = (
-    "head.setup tail.setup tail.initialize_state head.initialize_state tail.open head.open"
-)
+OPENED = "head.setup tail.setup tail.initialize_state head.initialize_state tail.open head.open"
 
 
 # --- life cycle -----------------------------------------------------------------------------------------------------
@@ -235,7 +233,7 @@ def test_failure_skips_finish_and_closes_all(fails_in: str, expected: str) -> No
     """F4: whatever raises fails the task; all operators are closed, once, and finish is not called any more."""
     rig = Rig(chain(tail=fails_in))
     calls()
-    elements = {
+    elements: Any = {
         "process": [Batch([1]), Batch([2])],
         "watermark 5": [Watermark(5), Batch([2])],
         "finish": [Watermark(MAX_WATERMARK), EndOfData(True)],
@@ -272,7 +270,7 @@ def test_program_that_cannot_be_loaded_fails_the_task() -> None:
         def __reduce__(self) -> Any:
             return (int, ("no number",))
 
-    rig = Rig([partial(Logging, Unloadable())])
+    rig = Rig([partial(Logging, Unloadable())])  # type: ignore[arg-type]
     assert rig.states == ["INITIALIZING", "FAILED"]
 
 
@@ -351,7 +349,7 @@ def test_unstorable_state_names_operator_and_state() -> None:
             self.state = runtime_context.get_state(ValueStateDescriptor("connections"))
 
         def process_element(self, value: Any, ctx: Any) -> None:
-            self.state.update(iter(lambda: 1, 2).__class__ and (x for x in ()))
+            self.state.update(iter(lambda: None, 1))
 
     rig = Rig([partial(KeyedProcessOperator, Keeps(), lambda v: v)])
     rig.feed(0, Batch([1]), CheckpointBarrier(1, 0))
@@ -570,7 +568,7 @@ def test_source_becomes_idle_and_says_so() -> None:
 
 
 def test_idle_source_that_ends_is_heard() -> None:
-    """C2, F3: an idle source that ends becomes active before MAX_WATERMARK: of idle channels nobody takes watermarks."""
+    """C2, F3: an idle source that ends becomes active before MAX_WATERMARK: idle channels' watermarks do not count."""
     rig = quiet_rig()
     rig.advance(250)
     rig.message(splits(rig))

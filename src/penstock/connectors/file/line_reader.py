@@ -115,7 +115,7 @@ class LineSplitReader:
                 decoded = self._decoder.decode(block, last)
             if decoded.consumed_bytes or last:
                 break
-            want = 2 * cut
+            want = 2 * len(self._buffer)  # more than is there, or the next cut might be the same
             self._check_record(cut)
         consumed = len(block) if last else decoded.consumed_bytes
         self._buffer = self._buffer[consumed:]

@@ -14,7 +14,7 @@ import click
 from penstock.drivers.simulation.simulation import History, run_seed
 
 
-class SeedRange(click.ParamType):
+class SeedRange(click.ParamType[range]):
     """`A..B`: the seeds from A to B, both included. `N`: so many fresh ones, beginning anywhere."""
 
     name = "A..B|N"
@@ -24,12 +24,13 @@ class SeedRange(click.ParamType):
             return value
         first, dots, last = str(value).partition("..")
         try:
-            if not dots:
-                start = secrets.randbelow(1 << 40)
-                return range(start, start + int(first))
-            return range(int(first), int(last) + 1)
+            start = int(first) if dots else secrets.randbelow(1 << 40)
+            seeds = range(start, int(last) + 1 if dots else start + int(first))
         except ValueError:
+            seeds = range(0)
+        if not seeds:
             self.fail(f"{value!r} is neither a number of seeds nor a range such as 1..100", param, ctx)
+        return seeds
 
 
 @click.command()

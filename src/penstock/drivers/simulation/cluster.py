@@ -83,6 +83,10 @@ class SimulatedCluster:
         else:
             self.kill(worker, is_noticed=False)
 
+    def is_released(self, worker: Worker) -> bool:
+        """Whether the job master has let this worker go."""
+        return worker.worker_id in self._released
+
     # --- workers ---------------------------------------------------------------------------------------------------
 
     def _start(self, worker_id: str) -> None:
@@ -97,7 +101,7 @@ class SimulatedCluster:
             return
         engine.log.write(f"{worker.worker_id} dies")
         self._remove(worker)
-        worker.background.abandon()
+        self._abandon(worker)
         for channel in [*self.control.values(), *self.data.values()]:
             if channel.sender == worker.worker_id:
                 channel.cut(engine.between(0, len(channel.items)))
@@ -109,7 +113,12 @@ class SimulatedCluster:
         if self.workers.get(worker.worker_id) is worker:
             self.engine.log.write(f"{worker.worker_id} ends")
             self._remove(worker)
-            worker.background.abandon()
+            self._abandon(worker)
+
+    def _abandon(self, worker: Worker) -> None:
+        self.store.is_stray_turn = self.is_released(worker)
+        worker.background.abandon()
+        self.store.is_stray_turn = False
 
     def _remove(self, worker: Worker) -> None:
         del self.workers[worker.worker_id]
@@ -165,6 +174,8 @@ class SimulatedCluster:
         if self.engine.log.is_on:
             self.engine.log.write(f"{channel.name}: {describe_message(message)}")
         self.was_protocol = isinstance(message, PROTOCOL)
+        if isinstance(message, EndOfDataReached):
+            self.engine.faults.has_ending = True
         self._on_master(message)
 
     def _deliver_to_worker(self, channel: Channel, message: ToWorker) -> None:

@@ -21,6 +21,8 @@ class Faults:
         self.rates = rates
         self.seen: Counter[str] = Counter()
         self.are_over = False
+        #: whether some task has come to the end of its data
+        self.has_ending = False
         #: whether a worker's own code runs now: only then can it be killed within a call
         self.in_worker = False
         self._chance = chance
@@ -37,6 +39,8 @@ class Faults:
     def kills_left(self) -> bool:
         """Whether any worker will be killed yet."""
         seen = self.seen
+        if self.rates.spares_until_end and not self.has_ending:
+            return False
         return not self.are_over and seen["kill"] + seen["kill-within-call"] < self.rates.kills_max
 
     def kills_after(self, is_protocol: bool) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.job_status import JobStatus
 from penstock.core.protocol import TaskStateChanged, ToMaster
+from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.topology import Stage
 from penstock.drivers.simulation.worker import Worker
 
@@ -97,7 +98,7 @@ class Invariants:
 
     def _check_output(self) -> None:
         simulation = self._simulation
-        for sink, expected in simulation.scenario.topology.expected().items():
+        for sink, expected in outputs(simulation.scenario.topology).items():
             records = simulation.outside.committed.get(sink, [])
             actual = Counter(records)
             if actual != expected:
@@ -122,7 +123,7 @@ class Invariants:
 
     def _check_leaks(self) -> None:
         simulation = self._simulation
-        left = sorted(simulation.store.files)
+        left = sorted(simulation.store.files.keys() - simulation.store.strays)
         if left:
             self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
         if simulation.cluster.workers:

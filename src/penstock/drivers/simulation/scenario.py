@@ -17,6 +17,8 @@ class FaultRates:
     """How likely each fault is where it can happen. All are drawn a seed; many are nought in most seeds."""
 
     kills_max: int = 0
+    #: whether workers are spared until the first task has come to the end of its data
+    spares_until_end: bool = False
     kill_after_action: float = 0.0
     #: after actions that move a checkpoint or an end along, where there is more to break
     kill_after_protocol: float = 0.0
@@ -102,6 +104,7 @@ def _rates(chance: random.Random) -> FaultRates:
     kills_max = chance.choice((0, 1, 1, 2, 2, 3, 4))
     return FaultRates(
         kills_max=kills_max,
+        spares_until_end=chance.random() < 0.35,
         kill_after_action=some(0.6, 0.002),
         kill_after_protocol=some(0.6, 0.04),
         kill_within_call=some(0.4, 0.002),

@@ -28,6 +28,10 @@ class MemoryStore:
         #: the highest checkpoint that has ever been visible
         self.visible_id_max = 0
         self.violations: list[str] = []
+        #: what workers wrote that the job master had let go: nobody can be asked to clean up behind them
+        self.strays: set[str] = set()
+        #: whether such a worker has its turn
+        self.is_stray_turn = False
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
 
@@ -45,6 +49,8 @@ class MemoryStore:
         if path in self.files:
             self.violations.append(f"state file {path} was written twice")
         self.files[path] = data[: len(data) // 2] if fault == "write-torn" else data
+        if self.is_stray_turn:
+            self.strays.add(path)
         if fault is not None:
             raise OSError("planned: the connection broke")
         self._faults.maybe_die()

@@ -53,8 +53,9 @@ class Worker(Action):
 
     def turn(self, call: Callable[[], None]) -> None:
         """Let the executor do something, and see when it wants to be stepped again; it may die of it."""
-        faults = self.cluster.engine.faults
+        faults, store = self.cluster.engine.faults, self.cluster.store
         faults.in_worker = True
+        store.is_stray_turn = self.cluster.is_released(self)
         try:
             call()
         except WorkerKilled:
@@ -62,7 +63,7 @@ class Worker(Action):
             self.cluster.kill(self)
             return
         finally:
-            faults.in_worker = False
+            faults.in_worker = store.is_stray_turn = False
         if self.executor.shut_down:
             self.cluster.forget(self)
             return

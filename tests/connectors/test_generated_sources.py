@@ -1,0 +1,131 @@
+"""Sources that make their records: nothing lost or doubled, by any batch size, parallelism and restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.connectors.harness import Cluster, read
+
+from penstock.common.errors import ConfigurationError
+from penstock.connectors.collection import CollectionSource
+from penstock.connectors.generator import DataGeneratorSource, RateLimit
+from penstock.connectors.nexmark import Auction, Bid, NexmarkSource, Person
+from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.core.connector import Boundedness, InputStatus
+from penstock.core.records import Batch
+
+
+def double(index: int) -> int:
+    return 2 * index
+
+
+def times(index: int) -> int:
+    return index * 1000
+
+
+SOURCES: dict[str, tuple[Any, list[Any]]] = {
+    "collection": (CollectionSource("abcdefghijklmnop", range(16)), list("abcdefghijklmnop")),
+    "empty collection": (CollectionSource([]), []),
+    "numbers": (NumberSequenceSource(-5, 50), list(range(-5, 51))),
+    "one number": (NumberSequenceSource(7, 7), [7]),
+    "generator": (DataGeneratorSource(double, 101, timestamps=times), [2 * i for i in range(101)]),
+    "nothing generated": (DataGeneratorSource(double, 0), []),
+    "nexmark": (
+        NexmarkSource(1_150, seed=3),
+        [v for i in range(2) for v in NexmarkSource(1_150, seed=3).chunk(i).values],
+    ),
+}
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 2, 7, 1000])
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_every_record_once(name: str, batch_size: int, parallelism: int, hostile: bool) -> None:
+    """G8: a restored reader goes on behind the last record handed out."""
+    source, expected = SOURCES[name]
+    cluster = read(source, batch_size, parallelism, hostile)
+    if parallelism == 1:
+        assert cluster.all_values == expected
+    assert Counter(cluster.all_values) == Counter(expected)
+
+
+def test_timestamps_travel_with_records() -> None:
+    source, _ = SOURCES["generator"]
+    assert sorted(read(source, 7, 3, hostile=True).timestamps) == [i * 1000 for i in range(101)]
+    assert read(CollectionSource("ab", [5, 3])).timestamps == [5, 3]
+    with pytest.raises(ConfigurationError, match="1 timestamps for 2 values"):
+        CollectionSource("ab", [5])
+
+
+def test_numbers_are_shared_evenly() -> None:
+    cluster = read(NumberSequenceSource(1, 10), 100, 4)
+    assert sorted(map(len, cluster.values)) == [2, 2, 3, 3]
+    with pytest.raises(ConfigurationError):
+        NumberSequenceSource(2, 1)
+
+
+def test_collection_is_read_by_one_subtask() -> None:
+    assert CollectionSource([1]).max_parallelism() == 1
+
+
+def test_rate_is_kept_by_the_hosts_clock() -> None:
+    source = DataGeneratorSource(double, None, rate_per_second=100)
+    assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    cluster = Cluster(source, 2)
+    counts = []
+    for now_ms in range(0, 10_000, 5):
+        for host in cluster.hosts:
+            host.now = now_ms
+            cluster.poll(host.subtask_index, 1000)
+        cluster.deliver()
+        counts.append(len(cluster.all_values))
+    assert 990 <= counts[-1] <= 1000
+    assert max(b - a for a, b in pairwise(counts)) <= 2
+    assert 1 <= cluster.readers[0].retry_after_ms() <= 21
+    assert sorted(cluster.all_values) == [2 * i for i in range(counts[-1])]
+    cluster.close()
+
+
+def test_rate_limit_forgives_no_more_than_a_second() -> None:
+    limit = RateLimit(10, 0)
+    assert limit.allowance(60_000) == 10
+    limit.spend(10)
+    assert limit.allowance(60_050) == 0
+    assert limit.allowance(60_000 + limit.retry_after_ms() + 50) == 1
+
+
+def test_nexmark_is_the_same_every_time_and_in_proportion() -> None:
+    source = NexmarkSource(100_000, seed=1)
+    values = read(source, 1000).all_values
+    assert Counter(map(type, values)) == {Bid: 92_000, Auction: 6_000, Person: 2_000}
+    bids = [value for value in values if isinstance(value, Bid)]
+    hits = Counter(bid.auction for bid in bids)
+    assert 0.08 < hits[0] / len(bids) < 0.13
+    assert len(hits) > 4_000
+    assert all(0 <= key < 10_000 for key in hits)
+    assert values[:3] == NexmarkSource(3, seed=1).chunk(0).values
+    assert values[:1000] != NexmarkSource(1000, seed=2).chunk(0).values
+    assert read(NexmarkSource(100_000, seed=1, bids_only=True)).all_values == bids
+    event_times = read(NexmarkSource(1_500, events_per_second=10)).timestamps
+    assert event_times == sorted(event_times)
+    assert event_times[-1] - event_times[0] == 149_900
+
+
+def test_nexmark_scalar_and_vector_mixing_agree() -> None:
+    source = NexmarkSource(seed=12345678901234567890)
+    indexes = np.array([0, 1, 50, 2**40], dtype=np.uint64)
+    assert source._mix(indexes, 6).tolist() == [source._one(int(i), 6) for i in indexes]
+
+
+def test_unbounded_sources_do_not_end() -> None:
+    cluster = Cluster(NexmarkSource())
+    for _ in range(20):
+        assert cluster.poll(0, 500) is not InputStatus.END_OF_INPUT
+        cluster.deliver()
+    assert isinstance(cluster.poll(0, 500), Batch)
+    cluster.close()

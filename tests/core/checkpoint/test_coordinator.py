@@ -1,0 +1,308 @@
+"""The checkpoint coordinator, under its job master: when it triggers, completes, aborts, retains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.core.job.master_rig import MasterRig, running
+
+from penstock.common.configuration import Configuration
+from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.protocol import (
+    DeclineCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
+)
+
+PREFIX = "execution.checkpointing."
+
+
+def rig_with(**options: Any) -> MasterRig:
+    """`min_pause="5 ms"` and so on."""
+    return running(conf={PREFIX + key.replace("_", "-"): value for key, value in options.items()})
+
+
+def completed(rig: MasterRig) -> list[int]:
+    return sorted({m.checkpoint_id for m in rig.of(NotifyCheckpointComplete)})
+
+
+def aborted(rig: MasterRig) -> list[int]:
+    return sorted({m.checkpoint_id for m in rig.of(NotifyCheckpointAborted)})
+
+
+def test_interval() -> None:
+    """G6: a checkpoint is triggered every interval, at the sources only."""
+    rig = rig_with()
+    rig.advance(999)
+    assert rig.triggered() == []
+    rig.advance(1)
+    assert [(m.execution.vertex, m.execution.subtask, m.timestamp_ms) for m in rig.of(TriggerCheckpoint)] == [
+        (0, 0, 1000),
+        (0, 1, 1000),
+    ]
+    rig.acknowledge(1)
+    rig.advance(1000)
+    assert rig.triggered() == [1, 2]
+
+
+def test_off() -> None:
+    """G6, J: without an interval nothing is ever triggered."""
+    rig = running(conf={PREFIX + "interval": None, "restart-strategy.type": "none"})
+    rig.advance(10**6)
+    rig.end_of_data()
+    rig.advance(10**6)
+    assert rig.triggered() == []
+
+
+def test_tasks_must_run_first() -> None:
+    """G6: nothing is triggered before every task runs; the next interval tries again."""
+    rig = MasterRig()
+    rig.say("INITIALIZING", *rig.executions)
+    rig.say("RUNNING", *rig.executions[:3])
+    rig.advance(1000)
+    assert rig.triggered() == []
+    rig.say("RUNNING", rig.executions[3])
+    rig.advance(1000)
+    assert rig.triggered() == [1]
+
+
+def test_complete_when_all_have_acknowledged() -> None:
+    """G6: a checkpoint completes with the last acknowledgement; only then tasks are told, and once each."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1, *rig.executions[:3])
+    rig.acknowledge(1, *rig.executions[:3])
+    assert completed(rig) == []
+    rig.acknowledge(1, rig.executions[3])
+    assert [m.execution for m in rig.of(NotifyCheckpointComplete)] == rig.executions
+    rig.acknowledge(1)
+    assert rig.store.stored == [1]
+    progress = rig.master.progress()
+    assert (progress.checkpoints_completed, progress.last_checkpoint_id) == (1, 1)
+    assert progress.last_checkpoint_bytes > 0
+
+
+def test_tasks_hear_of_it_only_when_it_can_be_found() -> None:
+    """G9: nobody commits before the metadata is visible: else a recovery could miss what was committed."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.background.hold = True
+    rig.acknowledge(1)
+    assert completed(rig) == []
+    rig.background.run()
+    assert completed(rig) == [1]
+
+
+def test_metadata_that_cannot_be_written_fails_the_checkpoint() -> None:
+    """G6: a checkpoint whose metadata cannot be written is none, and counts as failed."""
+    rig = rig_with(tolerable_failed_checkpoints=1)
+    rig.store.unwritable = {1, 2}
+    rig.advance(1000)
+    rig.acknowledge(1)
+    assert completed(rig) == []
+    assert aborted(rig) == [1]
+    assert rig.status == "RUNNING"
+    rig.advance(1000)
+    rig.acknowledge(2)
+    assert rig.status == "FAILING"
+    assert "disk full" in str(rig.master.failure)
+
+
+def test_failure_while_the_metadata_is_being_written() -> None:
+    """G8: a checkpoint that becomes visible after the recovery began is not counted on, and is deleted."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.background.hold = True
+    rig.acknowledge(1)
+    rig.fail()
+    rig.background.hold = False
+    rig.background.run()
+    rig.end_cancelled()
+    rig.advance(100)
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {None}
+    assert completed(rig) == []
+    assert 1 in rig.store.discarded
+
+
+def test_min_pause() -> None:
+    """G6: after a checkpoint has completed, at least the minimum pause goes by before the next."""
+    rig = rig_with(min_pause="700 ms")
+    rig.advance(1900)
+    rig.acknowledge(1)
+    rig.advance(699)
+    assert rig.triggered() == [1]
+    rig.advance(1)
+    assert rig.triggered() == [1, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_max_concurrent(limit: int) -> None:
+    """G6: no more checkpoints are under way at once than allowed; a late one is triggered when there is room."""
+    rig = rig_with(max_concurrent_checkpoints=limit)
+    rig.advance(5000)
+    assert rig.triggered() == list(range(1, limit + 1))
+    rig.acknowledge(1)
+    rig.advance(0)
+    assert rig.triggered() == list(range(1, limit + 2))
+
+
+def test_timeout() -> None:
+    """G6: a checkpoint that takes too long is given up, said so to the tasks, deleted, and the next one may start."""
+    rig = rig_with(timeout="300 ms", tolerable_failed_checkpoints=5)
+    rig.advance(1299)
+    assert aborted(rig) == []
+    rig.advance(1)
+    assert aborted(rig) == [1]
+    assert rig.store.discarded == [1]
+    rig.acknowledge(1)
+    assert rig.store.stored == []
+    rig.advance(700)
+    assert rig.triggered() == [1, 2]
+
+
+def test_tolerable_failures() -> None:
+    """G6: failures in a row are tolerated up to the number; one more fails the job; a success begins anew."""
+    rig = rig_with(timeout="100 ms", tolerable_failed_checkpoints=2)
+    rig.advance(2500)
+    assert aborted(rig) == [1, 2]
+    rig.advance(500)
+    rig.acknowledge(3)
+    rig.advance(2500)
+    assert rig.status == "RUNNING"
+    rig.advance(1000)
+    assert rig.status == "FAILING"
+    assert "tolerable-failed-checkpoints is 2" in str(rig.master.failure)
+
+
+def test_two_checkpoints_time_out_at_once() -> None:
+    """G6: when several overdue checkpoints are found in one turn and the first fails the job, the master lives."""
+    rig = rig_with(timeout="2500 ms", max_concurrent_checkpoints=2)
+    rig.advance(2000)
+    assert rig.triggered() == [1, 2]
+    rig.clock.advance(5000)
+    rig.master.on_time()
+    assert rig.status == "FAILING"
+
+
+def test_decline() -> None:
+    """G6: a task that cannot take part ends the checkpoint; that counts as a failure only if it tried and failed."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.master.on_message(DeclineCheckpoint(rig.executions[2], 1, "not ready"))
+    assert aborted(rig) == [1]
+    assert rig.status == "RUNNING"
+    rig.advance(1000)
+    rig.master.on_message(DeclineCheckpoint(rig.executions[2], 2, "disk full", is_failure=True))
+    assert rig.status == "FAILING"
+    assert "disk full" in str(rig.master.failure)
+
+
+def test_late_answers_are_ignored() -> None:
+    """G6: answers about a checkpoint that is over, or was never taken, change nothing."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.acknowledge(1)
+    rig.acknowledge(99)
+    rig.master.on_message(DeclineCheckpoint(rig.executions[0], 1, "late", is_failure=True))
+    assert rig.status == "RUNNING"
+    assert rig.store.stored == [1]
+    assert aborted(rig) == []
+
+
+def test_completion_subsumes_older_ones() -> None:
+    """G6: a checkpoint that completes ends all older ones under way."""
+    rig = rig_with(max_concurrent_checkpoints=3)
+    rig.advance(3000)
+    rig.acknowledge(2)
+    assert completed(rig) == [2]
+    assert aborted(rig) == [1]
+    rig.acknowledge(1)
+    rig.acknowledge(3)
+    assert completed(rig) == [2, 3]
+    assert rig.store.stored == [2, 3]
+
+
+@pytest.mark.parametrize("retained", [1, 2, 3])
+def test_retained(retained: int) -> None:
+    """G6: the last N completed checkpoints are kept, older ones deleted."""
+    rig = rig_with(num_retained=retained)
+    for checkpoint_id in range(1, 6):
+        rig.advance(1000)
+        rig.acknowledge(checkpoint_id)
+    assert rig.store.discarded == list(range(1, 6 - retained))
+
+
+def test_enumerator_that_cannot_be_captured() -> None:
+    """G6: an enumerator that fails in its snapshot fails the checkpoint, not the master."""
+    rig = rig_with(tolerable_failed_checkpoints=1)
+    enumerator: Any = rig.master._sources["id-source"]._enumerator
+    enumerator.breaks = True
+    rig.advance(1000)
+    assert rig.status == "RUNNING"
+    rig.advance(1000)
+    assert rig.status == "FAILING"
+    assert "listing failed" in str(rig.master.failure)
+
+
+def test_ids_only_grow() -> None:
+    """G6: after a recovery ids go on where they were, whatever became of the last checkpoint."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.fail()
+    assert rig.store.discarded == [1]
+    rig.end_cancelled()
+    rig.advance(100)
+    rig.run_all()
+    rig.advance(1000)
+    assert rig.triggered() == [1, 2]
+
+
+def test_finished_tasks() -> None:
+    """G10: checkpoints go on after tasks have finished: barriers start at the first ones that have not."""
+    rig = rig_with()
+    rig.say("FINISHED", rig.executions[0])
+    rig.advance(1000)
+    assert [m.execution.subtask for m in rig.of(TriggerCheckpoint)] == [1]
+    rig.acknowledge(1, *rig.executions[1:])
+    assert completed(rig) == [1]
+    rig.say("FINISHED", rig.executions[1])
+    rig.advance(1000)
+    assert [(m.execution.vertex, m.execution.subtask) for m in rig.of(TriggerCheckpoint)][1:] == [(1, 0), (1, 1)]
+    rig.acknowledge(2, *rig.executions[2:])
+    rig.fail(rig.executions[2])
+    rig.end_cancelled()
+    rig.advance(100)
+    assert [t.finished_on_restore for t in rig.deployed] == [True, True, False, False]
+
+
+def test_partly_finished_operator_runs_again() -> None:
+    """G10: an operator of which only some subtasks had finished is restored with the state of those that run."""
+    rig = rig_with()
+    rig.say("FINISHED", rig.executions[0])
+    rig.advance(1000)
+    rig.acknowledge(1, *rig.executions[1:])
+    rig.fail(rig.executions[2])
+    rig.end_cancelled()
+    rig.advance(100)
+    assert not any(t.finished_on_restore for t in rig.deployed)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (PREFIX + "mode", "AT_LEAST_ONCE"),
+        (PREFIX + "unaligned.enabled", "true"),
+        (PREFIX + "aligned-checkpoint-timeout", "10 ms"),
+        ("state.backend.type", "rocksdb"),
+        ("execution.state-recovery.path", "/somewhere"),
+    ],
+)
+def test_what_is_not_there_says_so(key: str, value: str) -> None:
+    """G5: modes that are not available yet are refused by name."""
+    configuration = Configuration()
+    configuration.set_string(key, value)
+    with pytest.raises(NotImplementedError, match="yet"):
+        CheckpointSettings.of(configuration)

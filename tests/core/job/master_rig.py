@@ -1,0 +1,240 @@
+"""A job master between fakes: the test plays cluster, workers and storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.core.task.fakes import LaterBackground
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import CheckpointError
+from penstock.core.connector import Boundedness, Source
+from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.job.job_master import JobMaster
+from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
+    CancelTask,
+    DeployTask,
+    EndOfDataReached,
+    ExecutionId,
+    Failure,
+    RegisterWorker,
+    TaskStateChanged,
+    TriggerCheckpoint,
+    WorkerLost,
+)
+from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState, StateFile, checksum
+from penstock.testing import VirtualClock
+
+
+class FakeStore:
+    """Checkpoints as a set of ids; `damaged` and `unwritable` ones raise."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.discarded: list[int] = []
+        self.damaged: set[int] = set()
+        self.unwritable: set[int] = set()
+
+    def complete(self, metadata: Any, savepoint_path: str | None = None) -> str:
+        if metadata.checkpoint_id in self.unwritable:
+            raise OSError("disk full")
+        self.stored.append(metadata.checkpoint_id)
+        return f"chk-{metadata.checkpoint_id}"
+
+    def discard(self, checkpoint_id: int) -> None:
+        self.discarded.append(checkpoint_id)
+
+    def load(self, path: str) -> Any:
+        raise NotImplementedError
+
+    def verify(self, metadata: Any) -> None:
+        if metadata.checkpoint_id in self.damaged:
+            raise CheckpointError(f"chk-{metadata.checkpoint_id}/state: the checksum does not hold")
+
+
+class Numbers(Source):
+    """A source whose enumerator remembers how many snapshots were taken of it."""
+
+    boundedness = Boundedness.BOUNDED
+
+    def __init__(self, replayable: bool = True) -> None:
+        self.replayable = replayable
+
+    def create_enumerator(self, context: Any, restored: Any) -> Any:
+        return FakeEnumerator(context, restored)
+
+    def create_reader(self, context: Any) -> Any:
+        raise NotImplementedError
+
+
+class FakeEnumerator:
+    def __init__(self, context: Any, restored: Any) -> None:
+        self.context, self.restored = context, restored
+        self.breaks = False
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def handle_split_request(self, subtask: int) -> None:
+        if self.breaks:
+            raise RuntimeError("listing failed")
+        self.context.assign_split(f"split after {self.restored}", subtask)
+        self.context.signal_no_more_splits(subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        if self.breaks:
+            raise RuntimeError("listing failed")
+        return checkpoint_id
+
+
+def two_vertices(parallelism: int = 2, replayable: bool = True) -> JobGraph:
+    """source -> hash -> sink."""
+
+    def vertex(index: int, name: str, **more: Any) -> JobVertex:
+        info = OperatorInfo(f"id-{name}", name, None, True)
+        return JobVertex(index, name, parallelism, 128, (info,), b"program", **more)
+
+    source = vertex(0, "source", sources={"id-source": Numbers(replayable)})
+    return JobGraph("job", (source, vertex(1, "sink")), (JobEdge(0, 0, 1, 0, "HASH", False),))
+
+
+class MasterRig:
+    """Implements Cluster and JobListener, and plays all workers."""
+
+    def __init__(self, graph: JobGraph | None = None, *, workers: int | None = None, conf: Any = None) -> None:
+        configuration = Configuration()
+        defaults = {
+            "execution.checkpointing.interval": "1000 ms",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "3",
+            "restart-strategy.fixed-delay.delay": "100 ms",
+            "heartbeat.timeout": "1000000 ms",
+        }
+        for key, value in {**defaults, **(conf or {})}.items():
+            if value is not None:
+                configuration.set_string(key, str(value))
+        self.graph = graph or two_vertices()
+        self.clock = VirtualClock()
+        self.store = FakeStore()
+        self.background = LaterBackground()
+        self.requested: list[int] = []
+        self.sent: list[tuple[str, Any]] = []
+        self.released: list[str] = []
+        self.statuses: list[str] = []
+        self.logs: list[str] = []
+        self.client: list[tuple[str, int, bytes]] = []
+        self.master = JobMaster(
+            self.graph,
+            "job-1",
+            configuration,
+            clock=self.clock,
+            cluster=self,
+            background=self.background,
+            store=self.store,
+            listener=self,
+        )
+        self._registered = 0
+        self.master.start()
+        self.register(self.graph.slots_required if workers is None else workers)
+
+    # --- Cluster and JobListener
+
+    def request_workers(self, count: int) -> None:
+        self.requested.append(count)
+
+    def send(self, worker_id: str, message: Any) -> None:
+        self.sent.append((worker_id, message))
+
+    def release(self, worker_id: str) -> None:
+        self.released.append(worker_id)
+
+    def on_job_status(self, status: str, reason: str | None) -> None:
+        self.statuses.append(status)
+
+    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
+        self.client.append((operator_id, subtask_index, payload))
+
+    def on_log(self, line: str) -> None:
+        self.logs.append(line)
+
+    # --- the workers
+
+    def register(self, count: int) -> None:
+        for _ in range(count):
+            self._registered += 1
+            number = self._registered
+            self.master.on_message(RegisterWorker(f"w{number}", f"address-{number}", "host", 1000 + number))
+
+    @property
+    def deployed(self) -> list[DeployTask]:
+        """Deployments of the newest attempt."""
+        all_of_them = [m for _, m in self.sent if isinstance(m, DeployTask)]
+        newest = max((m.execution.attempt for m in all_of_them), default=0)
+        return [m for m in all_of_them if m.execution.attempt == newest]
+
+    def of(self, kind: type) -> list:
+        return [m for _, m in self.sent if isinstance(m, kind)]
+
+    def say(self, state: str, *executions: ExecutionId, failure: Failure | None = None) -> None:
+        for execution in executions:
+            self.master.on_message(TaskStateChanged(execution, state, failure))
+
+    def run_all(self) -> None:
+        for task in self.deployed:
+            self.say("INITIALIZING", task.execution)
+            self.say("RUNNING", task.execution)
+
+    @property
+    def executions(self) -> list[ExecutionId]:
+        return [t.execution for t in self.deployed]
+
+    def fail(self, execution: ExecutionId | None = None, **failure: Any) -> None:
+        self.say("FAILED", execution or self.executions[0], failure=Failure(**({"reason": "broken"} | failure)))
+
+    def end_cancelled(self) -> None:
+        """All tasks that were asked to cancel do."""
+        for message in self.of(CancelTask):
+            self.say("CANCELED", message.execution)
+
+    def lose(self, worker_id: str) -> None:
+        self.master.on_message(WorkerLost(worker_id, "killed"))
+
+    def advance(self, by_ms: int) -> None:
+        target = self.clock.now_ms() + by_ms
+        while (due := self.master.next_deadline()) is not None and due <= target:
+            self.clock.advance_to(max(due, self.clock.now_ms()))
+            self.master.on_time()
+            if self.master.next_deadline() == due:
+                break
+        self.clock.advance_to(target)
+        self.master.on_time()
+
+    def acknowledge(
+        self, checkpoint_id: int, *executions: ExecutionId, finished: bool = False, data: bytes = b"x"
+    ) -> None:
+        for execution in executions or tuple(self.executions):
+            name = self.graph.vertices[execution.vertex].operators[0].operator_id
+            handle = KeyedStateHandle(0, 127, StateFile(len(data), checksum(data), data=data))
+            state = OperatorSubtaskState({"count": (handle,)})
+            self.master.on_message(AcknowledgeCheckpoint(execution, checkpoint_id, {name: state}, finished))
+
+    def triggered(self) -> list[int]:
+        return sorted({m.checkpoint_id for m in self.of(TriggerCheckpoint)})
+
+    def end_of_data(self) -> None:
+        for execution in self.executions:
+            self.master.on_message(EndOfDataReached(execution))
+
+    @property
+    def status(self) -> str:
+        return self.master.status.name
+
+
+def running(**options: Any) -> MasterRig:
+    """A rig whose job runs."""
+    rig = MasterRig(**options)
+    rig.run_all()
+    assert rig.status == "RUNNING"
+    return rig

@@ -1,0 +1,526 @@
+"""The job master: slots, deployment, failover, the end of jobs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.job.master_rig import MasterRig, running, two_vertices
+
+from penstock.common.errors import JobExecutionError, SlotsUnavailableError, UserFunctionError
+from penstock.common.job_status import JobStatus
+from penstock.core.job.execution_graph import Execution
+from penstock.core.job.job_master import CANCELLATION_TIMEOUT_MS
+from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
+from penstock.core.protocol import (
+    AssignSplits,
+    CancelTask,
+    ClientOutput,
+    ExecutionId,
+    Heartbeat,
+    NotifyCheckpointComplete,
+    RequestSplit,
+    TaskMetrics,
+    WorkerRequestFailed,
+)
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", list(ExecutionState))
+def test_execution_states(state: ExecutionState) -> None:
+    """E6: an execution moves as its table says, from every state to every other, and no state is forgotten."""
+    assert set(EXECUTION_MOVES) == set(ExecutionState)
+    for target in ExecutionState:
+        execution = Execution(ExecutionId(0, 0, 0))
+        execution.state = state
+        if target in EXECUTION_MOVES[state]:
+            execution.move(target)
+            assert execution.state is target
+        else:
+            with pytest.raises(AssertionError, match="cannot become"):
+                execution.move(target)
+
+
+def test_tables_end() -> None:
+    """E5, E6: terminal states have no way out; from every other a terminal one can be reached."""
+    for moves, terminal in (
+        (EXECUTION_MOVES, {s for s in ExecutionState if s.is_terminal}),
+        (JOB_MOVES, {s for s in JOB_MOVES if s.is_terminal_state()}),
+    ):
+        for state, targets in moves.items():
+            assert bool(targets) == (state not in terminal)
+            reached, new = {state}, {state}
+            while new:
+                new = {t for s in new for t in moves[s]} - reached  # type: ignore[index]
+                reached |= new
+            assert reached & terminal
+
+
+@pytest.mark.parametrize(
+    ("state", "globally"),
+    [("FINISHED", True), ("CANCELED", True), ("FAILED", True), ("SUSPENDED", False)],
+)
+def test_terminal_job_states(state: str, globally: bool) -> None:
+    """E5: failed, canceled and finished are terminal everywhere; suspended only locally."""
+    assert JobStatus[state].is_terminal_state()
+    assert JobStatus[state].is_globally_terminal_state() is globally
+
+
+# --- slots ----------------------------------------------------------------------------------------------------------
+
+
+def test_slots_are_requested_and_shared() -> None:
+    """E3, E4: a job takes as many workers as its highest parallelism; subtask i of each vertex shares slot i."""
+    rig = MasterRig(workers=1)
+    assert rig.requested == [2]
+    assert rig.deployed == []
+    rig.register(1)
+    assert [(w, m.execution) for w, m in rig.sent] == [
+        ("w1", ExecutionId(0, 0, 0)),
+        ("w2", ExecutionId(0, 1, 0)),
+        ("w1", ExecutionId(1, 0, 0)),
+        ("w2", ExecutionId(1, 1, 0)),
+    ]
+    sink = rig.deployed[2]
+    assert sink.inputs[0].producers == ((0, "w1"), (1, "w2"))
+    assert sink.peers == {"w1": "address-1", "w2": "address-2"}
+
+
+def test_too_few_slots() -> None:
+    """E3: when the cluster does not give the slots in time, the job fails with a message that names both numbers."""
+    rig = MasterRig(two_vertices(4), workers=3, conf={"slot.request.timeout": "5000 ms"})
+    rig.advance(4999)
+    assert not rig.master.is_done
+    rig.advance(1)
+    assert rig.status == "FAILED"
+    assert isinstance(rig.master.failure, SlotsUnavailableError)
+    assert "wanted 4 slots, got 3" in str(rig.master.failure)
+    assert rig.released == ["w1", "w2", "w3"]
+
+
+def test_worker_that_cannot_be_had() -> None:
+    """E3: a worker that cannot be started at all fails the job at once with the reason."""
+    rig = MasterRig(workers=1)
+    rig.master.on_message(WorkerRequestFailed("no such queue"))
+    assert rig.status == "FAILED"
+    assert "no such queue" in str(rig.master.failure)
+
+
+def test_worker_lost_before_deployment_is_replaced() -> None:
+    """E3: a worker that goes while the job still waits for others is asked for anew."""
+    rig = MasterRig(workers=1)
+    rig.lose("w1")
+    assert rig.requested == [2, 1]
+    rig.register(2)
+    assert len(rig.deployed) == 4
+
+
+# --- splits and output ----------------------------------------------------------------------------------------------
+
+
+def test_splits_reach_the_reader_that_asked() -> None:
+    """E1: a reader's request goes to its enumerator, and the answer to the reader."""
+    rig = running()
+    rig.master.on_message(RequestSplit(rig.executions[1], "id-source"))
+    assert [(w, m.execution, m.no_more) for w, m in rig.sent if isinstance(m, AssignSplits)] == [
+        ("w2", ExecutionId(0, 1, 0), False),
+        ("w2", ExecutionId(0, 1, 0), True),
+    ]
+
+
+def test_enumerator_error_fails_the_job_with_its_text() -> None:
+    """E1: what a source's enumerator raises is the job's failure, not the master's death."""
+    rig = running(conf={"restart-strategy.type": "none"})
+    rig.master._sources["id-source"]._enumerator.breaks = True  # type: ignore[union-attr]
+    rig.master.on_message(RequestSplit(rig.executions[0], "id-source"))
+    rig.end_cancelled()
+    assert rig.status == "FAILED"
+    assert "listing failed" in str(rig.master.failure)
+
+
+def test_client_output_reaches_the_listener() -> None:
+    """E1: what a sink sends to the client is handed on; what a former attempt sends is not."""
+    rig = running()
+    rig.master.on_message(ClientOutput(rig.executions[2], "id-sink", b"hello"))
+    rig.master.on_message(ClientOutput(ExecutionId(1, 0, 7), "id-sink", b"stale"))
+    assert rig.client == [("id-sink", 0, b"hello")]
+
+
+def test_progress() -> None:
+    """E1: progress sums what subtasks report; the watermark is the lowest, once each has said one."""
+    rig = running()
+    rig.master.on_message(TaskMetrics(rig.executions[0], 10, 9, 100, {"dropped": 1}))
+    assert rig.master.progress().vertices[0].watermark_ms == -(2**63)
+    rig.master.on_message(TaskMetrics(rig.executions[1], 5, 4, 70, {"dropped": 2}))
+    progress = rig.master.progress()
+    assert (progress.source_records, progress.vertices[0].records_out) == (15, 13)
+    assert progress.vertices[0].watermark_ms == 70
+    assert progress.counters == {"dropped": 3}
+    assert [w[0] for w in progress.workers] == ["w1", "w2"]
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_finish() -> None:
+    """E5: the job is finished when all its tasks are; its workers and checkpoints go."""
+    rig = running()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.say("FINISHED", *rig.executions)
+    assert rig.statuses == ["CREATED", "RUNNING", "FINISHED"]
+    assert sorted(rig.released) == ["w1", "w2"]
+    assert rig.store.discarded == [1]
+    assert rig.master.failure is None
+
+
+def test_last_checkpoint_does_not_wait_for_the_interval() -> None:
+    """F6: when all data was processed the checkpoint that commits it is triggered at once."""
+    rig = running()
+    rig.end_of_data()
+    rig.advance(0)
+    assert rig.triggered() == [1]
+    rig.acknowledge(1, finished=True)
+    assert len(rig.of(NotifyCheckpointComplete)) == 4
+
+
+def test_cancel() -> None:
+    """E5: cancelling cancels every task and waits for each to end."""
+    rig = running()
+    rig.master.cancel()
+    rig.master.cancel()
+    assert rig.status == "CANCELLING"
+    assert [m.execution for m in rig.of(CancelTask)] == rig.executions
+    rig.end_cancelled()
+    assert rig.status == "CANCELED"
+    assert sorted(rig.released) == ["w1", "w2"]
+
+
+@pytest.mark.parametrize("retention", ["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"])
+def test_checkpoints_of_a_cancelled_job(retention: str) -> None:
+    """G6: checkpoints of a cancelled job are deleted, or kept when asked for."""
+    rig = running(conf={"execution.checkpointing.externalized-checkpoint-retention": retention})
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.master.cancel()
+    rig.end_cancelled()
+    assert rig.store.discarded == ([1] if retention == "DELETE_ON_CANCELLATION" else [])
+
+
+@pytest.mark.parametrize("when", ["waiting for slots", "restarting", "failing"])
+def test_cancel_at_any_time(when: str) -> None:
+    """E5: a job can be cancelled before it runs, while it fails, and while it waits to restart."""
+    rig = MasterRig(workers=0) if when == "waiting for slots" else running()
+    if when != "waiting for slots":
+        rig.fail()
+        if when == "restarting":
+            rig.end_cancelled()
+            assert rig.status == "RESTARTING"
+    rig.master.cancel()
+    rig.end_cancelled()
+    assert rig.status == "CANCELED"
+    rig.advance(10_000)
+    assert rig.status == "CANCELED"
+
+
+def test_task_that_finishes_instead_of_cancelling() -> None:
+    """E6: a task that had finished when the cancel reached it counts as ended."""
+    rig = running()
+    rig.master.cancel()
+    rig.say("FINISHED", *rig.executions[:2])
+    rig.say("CANCELED", *rig.executions[2:])
+    assert rig.status == "CANCELED"
+
+
+def test_stuck_tasks_are_ended_by_force() -> None:
+    """F4: a worker whose tasks do not end when cancelled is released, and the job goes on without it."""
+    rig = running()
+    rig.master.cancel()
+    rig.say("CANCELED", rig.executions[0], rig.executions[2])
+    rig.advance(CANCELLATION_TIMEOUT_MS)
+    assert "w2" in rig.released
+    assert rig.status == "CANCELED"
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def test_failure_restarts_from_the_last_checkpoint() -> None:
+    """G8: after a failure all tasks are cancelled; when all have ended, the next attempt starts from the checkpoint."""
+    rig = running()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.fail()
+    assert rig.status == "FAILING"
+    assert len(rig.of(CancelTask)) == 3
+    rig.end_cancelled()
+    assert rig.status == "RESTARTING"
+    rig.advance(99)
+    assert rig.deployed[0].execution.attempt == 0
+    rig.advance(1)
+    assert {t.execution.attempt for t in rig.deployed} == {1}
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
+    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].file.data == b"x"
+    assert rig.requested == [2]
+    assert rig.statuses == ["CREATED", "RUNNING", "FAILING", "RESTARTING", "CREATED", "RUNNING"]
+    rig.master.on_message(RequestSplit(rig.executions[0], "id-source"))
+    assert b"split after 1" in rig.of(AssignSplits)[-2].splits[0]
+
+
+def test_failure_before_any_checkpoint_starts_over() -> None:
+    """G8: without a checkpoint the job starts from the beginning."""
+    rig = running()
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {None}
+
+
+def test_no_two_attempts_at_once() -> None:
+    """G8: as long as one task of the failed attempt has not ended, nothing is deployed."""
+    rig = running()
+    rig.fail()
+    rig.say("CANCELED", *rig.executions[1:3])
+    rig.advance(10_000)
+    assert rig.status == "FAILING"
+    assert rig.deployed[0].execution.attempt == 0
+
+
+def test_restarts_run_out() -> None:
+    """G8: when the strategy gives no restart the job fails, with the last error, and keeps its checkpoints."""
+    rig = running(conf={"restart-strategy.fixed-delay.attempts": "1"})
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    rig.run_all()
+    rig.fail(reason="broken again")
+    rig.end_cancelled()
+    assert rig.status == "FAILED"
+    assert "broken again" in str(rig.master.failure)
+    assert rig.store.discarded == []
+    assert sorted(rig.released) == ["w1", "w2"]
+
+
+def test_user_error() -> None:
+    """A2: a failure in user code becomes a `UserFunctionError` with operator, subtask, record and traceback."""
+    rig = running(conf={"restart-strategy.type": "none"})
+    rig.fail(
+        rig.executions[1], operator_name="My Map", record="42", traceback="Traceback\nValueError: no", user_code=True
+    )
+    rig.end_cancelled()
+    error = rig.master.failure
+    assert isinstance(error, UserFunctionError)
+    assert (error.operator_name, error.subtask_index, error.parallelism, error.record_text) == ("My Map", 1, 2, "42")
+    assert str(error) == "operator 'My Map', subtask 2/2\nrecord: 42\nTraceback\nValueError: no"
+
+
+def test_other_error_names_the_task() -> None:
+    """E1: a failure of the runtime names the task and its subtask."""
+    rig = running(conf={"restart-strategy.type": "none"})
+    rig.fail(rig.executions[3], reason="the disk is full")
+    rig.end_cancelled()
+    assert isinstance(rig.master.failure, JobExecutionError)
+    assert "task sink (2/2): the disk is full" in str(rig.master.failure)
+
+
+def test_worker_lost() -> None:
+    """G8: a lost worker fails its tasks; a new one is asked for, and the job goes on from its checkpoint."""
+    rig = running()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.lose("w2")
+    assert rig.status == "FAILING"
+    assert "w2 (process 1002 on host) was lost: killed" in str(rig.master.failure)
+    assert [w for w, m in rig.sent if isinstance(m, CancelTask)] == ["w1", "w1"]
+    rig.end_cancelled()
+    rig.advance(100)
+    assert rig.requested == [2, 1]
+    rig.register(1)
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
+    assert {w for w, m in rig.sent if getattr(m, "execution", ExecutionId(0, 0, 0)).attempt == 1} == {"w1", "w3"}
+
+
+def test_all_workers_lost() -> None:
+    """G8: losing every worker at once ends every task, and the job restarts on new ones."""
+    rig = running()
+    rig.lose("w1")
+    rig.lose("w2")
+    assert rig.status == "RESTARTING"
+    rig.advance(100)
+    assert rig.requested == [2, 2]
+
+
+def test_worker_lost_while_restarting() -> None:
+    """G8: a worker that goes while the job waits to restart is replaced before the next attempt."""
+    rig = running()
+    rig.fail()
+    rig.end_cancelled()
+    rig.lose("w1")
+    rig.advance(100)
+    assert rig.requested == [2, 1]
+    rig.register(1)
+    assert rig.status == "RUNNING"
+
+
+def test_worker_reported_lost_twice_is_replaced_once() -> None:
+    """E2: a worker that was given up for its silence, and is then reported dead, is replaced by one worker."""
+    rig = running()
+    rig.lose("w2")
+    rig.end_cancelled()
+    rig.advance(100)
+    assert rig.requested == [2, 1]
+    rig.lose("w2")
+    assert rig.requested == [2, 1]
+
+
+def test_worker_lost_with_output_that_others_still_need() -> None:
+    """G8: when a worker goes whose tasks have finished, but whose consumers have not, what was on its way is lost:
+    the job must recover instead of waiting for ever."""
+    rig = running()
+    rig.say("FINISHED", rig.executions[1], rig.executions[3])  # everything on w2
+    rig.lose("w2")
+    assert rig.status == "FAILING"
+
+
+def test_silent_worker() -> None:
+    """E2: a worker that is silent for the heartbeat time-out is lost; one that speaks is not."""
+    rig = running(conf={"heartbeat.timeout": "500 ms", "execution.checkpointing.interval": None})
+    for _ in range(4):
+        rig.advance(200)
+        rig.master.on_message(Heartbeat("w1"))
+        rig.master.on_message(Heartbeat("nobody"))
+    assert rig.released == ["w2"]
+    assert rig.status == "FAILING"
+    assert "silent for 500 ms" in str(rig.master.failure)
+
+
+def test_messages_of_former_attempts_are_not_heard() -> None:
+    """E6: nothing that a former attempt says has any effect."""
+    rig = running()
+    stale = rig.executions
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    rig.run_all()
+    sent = len(rig.sent)
+    rig.say("FAILED", *stale)
+    rig.say("FINISHED", *stale)
+    rig.master.on_message(RequestSplit(stale[0], "id-source"))
+    rig.master.on_message(TaskMetrics(stale[0], 99, 99, 99))
+    rig.advance(1000)
+    rig.acknowledge(1, *stale)
+    assert rig.status == "RUNNING"
+    assert rig.master.progress().source_records == 0
+    assert rig.store.stored == []
+    assert rig.of(AssignSplits) == []
+    assert len(rig.sent) == sent + 2  # the two triggers of checkpoint 1
+    for nonsense in (ExecutionId(9, 0, 1), ExecutionId(0, 9, 1), ExecutionId(-1, 0, 1)):
+        rig.say("FAILED", nonsense)
+    assert rig.status == "RUNNING"
+
+
+def test_messages_after_the_end_are_not_heard() -> None:
+    """E5: a job that has ended stays as it is."""
+    rig = running()
+    executions = rig.executions
+    rig.master.cancel()
+    rig.end_cancelled()
+    rig.say("FAILED", *executions)
+    rig.lose("w1")
+    rig.register(1)
+    rig.advance(10**7)
+    assert rig.statuses[-1] == "CANCELED"
+
+
+# --- damaged checkpoints --------------------------------------------------------------------------------------------
+
+
+def with_two_checkpoints(retained: int = 2) -> MasterRig:
+    rig = running(conf={"execution.checkpointing.num-retained": str(retained)})
+    for checkpoint_id in (1, 2):
+        rig.advance(1000)
+        rig.acknowledge(checkpoint_id, data=b"%d" % checkpoint_id)
+    return rig
+
+
+def test_damaged_checkpoint_falls_back() -> None:
+    """G11: a damaged checkpoint is passed over for the one before, with a clear report."""
+    rig = with_two_checkpoints()
+    rig.store.damaged = {2}
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
+    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].file.data == b"1"
+    assert any("checkpoint 2 cannot be restored: chk-2/state" in line for line in rig.logs)
+
+
+def test_no_good_checkpoint_fails_the_job() -> None:
+    """G11: when no checkpoint is whole the job fails and says why, instead of starting over and losing output."""
+    rig = with_two_checkpoints()
+    rig.store.damaged = {1, 2}
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    assert rig.status == "FAILED"
+    assert "no checkpoint is left to recover from" in str(rig.master.failure)
+    assert "num-retained" in str(rig.master.failure)
+
+
+def test_cancel_while_a_checkpoint_is_being_read() -> None:
+    """E5, G11: a job that is cancelled while it reads its checkpoint is not deployed afterwards."""
+    rig = with_two_checkpoints()
+    rig.fail()
+    rig.end_cancelled()
+    rig.background.run()
+    rig.background.hold = True
+    rig.advance(100)
+    rig.master.cancel()
+    rig.background.run()
+    assert rig.status == "CANCELED"
+    assert {t.execution.attempt for t in rig.deployed} == {0}
+
+
+def test_worker_lost_while_a_checkpoint_is_being_read() -> None:
+    """G8: a worker that goes in that moment is replaced before the deployment."""
+    rig = with_two_checkpoints()
+    rig.fail()
+    rig.end_cancelled()
+    rig.background.run()
+    rig.background.hold = True
+    rig.advance(100)
+    rig.lose("w1")
+    rig.background.run()
+    assert rig.requested == [2, 1]
+    assert rig.status == "CREATED"
+    rig.background.hold = False
+    rig.register(1)
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {2}
+
+
+def test_recovery_after_the_last_checkpoint_still_commits() -> None:
+    """F6, G9, G10: when the checkpoint after finish completed, but a worker died before it was told, the tasks of the
+    next attempt must come back with what they had prepared: only subtasks that had FINISHED may be skipped."""
+    rig = running()
+    rig.end_of_data()
+    rig.advance(0)
+    rig.acknowledge(1, finished=True, data=b"prepared, not committed")
+    rig.lose("w2")
+    rig.end_cancelled()
+    rig.advance(100)
+    rig.register(1)
+    sinks = [t for t in rig.deployed if t.execution.vertex == 1]
+    assert {t.restored_checkpoint_id for t in sinks} == {1}
+    assert not any(t.finished_on_restore for t in sinks)
+
+
+# --- guarantees -----------------------------------------------------------------------------------------------------
+
+
+def test_guarantees_are_said() -> None:
+    """J: the job says whether it takes checkpoints, and which sources cannot be replayed."""
+    assert "checkpointing is off" in MasterRig(conf={"execution.checkpointing.interval": None}).logs[0]
+    rig = MasterRig(two_vertices(replayable=False))
+    assert "checkpoints every 1000 ms" in rig.logs[0]
+    assert "source 'source' cannot be replayed" in rig.logs[1]

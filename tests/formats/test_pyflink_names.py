@@ -1,0 +1,99 @@
+"""The formats under PyFlink's names and module paths."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.common.errors import ConfigurationError, FormatError
+from penstock.common.typeinfo import Types
+from penstock.common.types import Row
+from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.datastream.connectors import file_system, number_seq
+from penstock.datastream.connectors.base import DeliveryGuarantee
+from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+from penstock.datastream.formats.json import JsonLinesEncoder
+from penstock.datastream.formats.parquet import ParquetBulkWriters
+
+
+def written(factory: Any, *rows: Any) -> bytes:
+    stream = io.BytesIO()
+    writer = factory.create(stream)
+    for row in rows:
+        writer.add_element(row)
+    writer.finish()
+    return stream.getvalue()
+
+
+def test_csv_schema_reads_and_writes() -> None:
+    builder = CsvSchema.builder().add_string_column("s").add_number_column("n").add_boolean_column("b")
+    builder.add_number_column("f", Types.DOUBLE()).add_array_column("l", "|").set_null_value("-").set_column_separator(
+        ";"
+    )
+    schema = builder.build()
+    assert len(schema) == schema.size() == builder.size() == 5
+    rows = [Row(s='a;"', n=1, b=True, f=1.5, l=["x", "y"]), Row(s=None, n=None, b=False, f=None, l=["z"])]
+    data = written(CsvBulkWriters.for_schema(schema), *rows)
+    assert data == b'"a;""";1;true;1.5;x|y\n-;-;false;-;z\n'
+    decoder = CsvReaderFormat.for_schema(schema).create_decoder(b"")
+    assert decoder.decode(data, True).values == rows
+
+
+def test_csv_schema_builder_checks() -> None:
+    with pytest.raises(ConfigurationError, match="needs columns"):
+        CsvSchema.builder().add_string_column("a").clear_columns().build()
+    with pytest.raises(ConfigurationError, match="already"):
+        CsvSchema.builder().add_string_column("a").add_string_column("a")
+    with pytest.raises(ConfigurationError, match="separator"):
+        CsvSchema.builder().add_array_column("a").add_array_column("b", "|")
+    first = CsvSchema.builder().add_string_column("a").build()
+    schema = (
+        CsvSchema.builder().add_columns_from(first).set_use_header().set_strict_headers().disable_quote_char().build()
+    )
+    assert CsvReaderFormat.for_schema(schema).create_decoder(b"b,a\n").decode(b'1,"\n', True).values == [Row(a='"')]
+
+
+def test_csv_with_header_and_dicts() -> None:
+    schema = CsvSchema.builder().add_number_column("a").add_string_column("b").set_use_header().build()
+    assert written(CsvBulkWriters.for_schema(schema), {"b": "x", "a": 1}, (2, "y\n")) == b'a,b\n1,x\n2,"y\n"\n'
+
+
+def test_parquet_writer() -> None:
+    row_type = Types.ROW_NAMED(
+        ["i", "l", "m", "r"],
+        [
+            Types.INT(),
+            Types.LIST(Types.STRING()),
+            Types.MAP(Types.STRING(), Types.LONG()),
+            Types.ROW_NAMED(["x"], [Types.BOOLEAN()]),
+        ],
+    )
+    data = written(ParquetBulkWriters.for_row_type(row_type), Row(1, ["a"], {"k": 2}, {"x": True}))
+    table = pq.read_table(io.BytesIO(data))
+    assert table.to_pylist() == [{"i": 1, "l": ["a"], "m": [("k", 2)], "r": {"x": True}}]
+    with pytest.raises(ValueError, match="Hadoop"):
+        ParquetBulkWriters.for_row_type(row_type, hadoop_config={})
+    with pytest.raises(ConfigurationError):
+        ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["i"], [Types.INSTANT()]))
+    with pytest.raises(FormatError, match="column 'i' as int32"):
+        written(ParquetBulkWriters.for_row_type(row_type), Row("x", None, None, None))
+
+
+def test_json_lines_encoder() -> None:
+    encoder = JsonLinesEncoder()
+    assert encoder.encode_batch([Row(a=1, b=[Row(2, "ü")]), None]) == '{"a":1,"b":[[2,"ü"]]}\nnull\n'.encode()
+    stream = io.BytesIO()
+    encoder.encode({"a": (1, 2)}, stream)
+    assert stream.getvalue() == b'{"a":[1,2]}\n'
+    with pytest.raises(FormatError, match=r"cannot write .*object"):
+        encoder.encode_batch([1, object()])
+
+
+def test_modules_offer_pyflinks_names() -> None:
+    for name in ("FileSource", "FileSourceBuilder", "FileSink", "StreamFormat", "RollingPolicy", "OutputFileConfig"):
+        assert hasattr(file_system, name)
+    assert number_seq.NumberSequenceSource is NumberSequenceSource
+    assert [guarantee.name for guarantee in DeliveryGuarantee] == ["EXACTLY_ONCE", "AT_LEAST_ONCE", "NONE"]

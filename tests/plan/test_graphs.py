@@ -1,0 +1,243 @@
+"""From programs to job graphs: ids, chaining, parallelism, what is refused."""
+
+import pickle
+import threading
+
+import pytest
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
+from penstock.common.output_tag import OutputTag
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.functions import MapFunction
+
+
+def environment(parallelism=2, **options):
+    configuration = Configuration()
+    for key, value in options.items():
+        configuration.set_string(key, value)
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
+
+
+def shape(env):
+    """`["name xparallelism"], [(source, target, partitioning)]`."""
+    graph = env.job_graph()
+    names = [f"{v.name} x{v.parallelism}" for v in graph.vertices]
+    edges = [(graph.vertices[e.source].name, graph.vertices[e.target].name, e.partitioning) for e in graph.edges]
+    return names, edges
+
+
+def ident(value):
+    return value
+
+
+def test_forward_neighbours_are_chained():
+    """B1, B4: forward neighbours of one parallelism are one vertex; a key_by cuts."""
+    env = environment()
+    stream = env.from_collection([1]).map(ident).filter(ident)
+    stream.key_by(ident).reduce(max).map(ident).print()
+    names, edges = shape(env)
+    assert names == [
+        "Collection Source x1",
+        "Map -> Filter x2",
+        "Keyed Reduce -> Map -> Print x2",
+    ]
+    assert [e[2] for e in edges] == ["REBALANCE", "HASH"]
+
+
+def test_chaining_can_be_switched_off():
+    """B4: without chaining every operator is a task."""
+    env = environment(1).disable_operator_chaining()
+    env.from_collection([1]).map(ident).print()
+    names, edges = shape(env)
+    assert names == ["Collection Source x1", "Map x1", "Print x1"]
+    assert [e[2] for e in edges] == ["FORWARD", "FORWARD"]
+
+
+@pytest.mark.parametrize(
+    ("partition", "partitioning"),
+    [("rebalance", "REBALANCE"), ("broadcast", "BROADCAST"), ("global_", "GLOBAL")],
+)
+def test_redistributing_edges_cut_chains(partition, partitioning):
+    """B3: an explicit partitioning is an edge, also between equal parallelisms."""
+    env = environment()
+    getattr(env.from_collection([1]).map(ident), partition)().map(ident)
+    names, edges = shape(env)
+    assert names == ["Collection Source x1", "Map x2", "Map x2"]
+    assert edges[1][2] == partitioning
+
+
+def test_branches_and_side_outputs_in_one_chain():
+    """B4: several consumers of one operator are chained to it, side outputs too."""
+    env = environment(1)
+    stream = env.from_collection([1]).map(ident).name("A")
+    stream.map(ident).name("B").print()
+    stream.get_side_output(OutputTag("t")).map(ident).name("C")
+    (vertex,) = env.job_graph().vertices
+    program = pickle.loads(vertex.program)
+    assert [(o.name, o.parent, o.side_tag) for o in program.operators] == [
+        ("Collection Source", -1, None),
+        ("A", 0, None),
+        ("B", 1, None),
+        ("Print", 2, None),
+        ("C", 1, "t"),
+    ]
+
+
+def test_union_is_no_operator():
+    """A2: a union is several edges into one operator; it cannot be named."""
+    env = environment(1)
+    one, two = env.from_collection([1]), env.from_collection([2])
+    union = one.union(two, one)
+    with pytest.raises(TypeError, match="a union is not an operator"):
+        union.name("x")
+    union.map(ident)
+    names, edges = shape(env)
+    assert len(names) == 3
+    assert len(edges) == 3
+
+
+def test_slots_required():
+    """E3: a job needs as many slots as its highest parallelism."""
+    env = environment(2)
+    env.from_collection([1]).map(ident).set_parallelism(5).print()
+    assert env.job_graph().slots_required == 5
+
+
+# --- ids ------------------------------------------------------------------------------------------------------------
+
+
+def ids(build):
+    env = environment()
+    build(env)
+    return {o.name: o.operator_id for v in env.job_graph().vertices for o in v.operators}
+
+
+def test_ids_are_stable():
+    """H3: the same program has the same ids, whatever its functions do and are called."""
+    first = ids(lambda env: env.from_collection([1]).map(ident).name("m"))
+    second = ids(lambda env: env.from_collection([2, 3]).map(lambda v: v + 1).name("m"))
+    assert first == second
+
+
+def test_uid_survives_changes_upstream():
+    """H3: an operator with a uid keeps its id when the program around it changes; one without does not."""
+
+    def small(env):
+        env.from_collection([1]).map(ident).name("m").uid("my-map").map(ident).name("n")
+
+    def larger(env):
+        env.from_collection([1]).filter(ident).map(ident).name("m").uid("my-map").map(ident).name("n")
+
+    assert ids(small)["m"] == ids(larger)["m"]
+    assert ids(small)["Collection Source"] == ids(larger)["Collection Source"]
+
+
+def test_ids_are_unique():
+    """H3: no two operators share an id."""
+    env = environment()
+    stream = env.from_collection([1])
+    for _ in range(5):
+        stream.map(ident).print()
+    found = [o.operator_id for v in env.job_graph().vertices for o in v.operators]
+    assert len(set(found)) == len(found) == 11
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_duplicate_uid():
+    """H3: a uid used twice is refused, naming both operators."""
+    env = environment()
+    stream = env.from_collection([1])
+    stream.map(ident).name("first").uid("same")
+    stream.map(ident).name("second").uid("same")
+    with pytest.raises(ConfigurationError, match=r"'same'.*'first'.*'second'"):
+        env.job_graph()
+
+
+def test_duplicate_uid_and_name():
+    """H3: also when the operators have the same name."""
+    env = environment()
+    stream = env.from_collection([1])
+    stream.map(ident).uid("same")
+    stream.map(ident).uid("same")
+    with pytest.raises(ConfigurationError, match="'same'"):
+        env.job_graph()
+
+
+def test_forward_between_different_parallelisms():
+    """B3: forward between operators of different parallelism is refused, with both names and numbers."""
+    env = environment(2)
+    env.from_collection([1]).map(ident).name("two").forward().map(ident).name("three").set_parallelism(3)
+    with pytest.raises(ConfigurationError, match=r"'two' \(parallelism 2\) to 'three' \(parallelism 3\).*rebalance"):
+        env.job_graph()
+
+
+def test_parallelism_past_its_limits():
+    """B2: a parallelism over the maximum, or over what a source can take, is refused by name."""
+    env = environment(2).set_max_parallelism(4)
+    env.from_collection([1]).map(ident).name("wide").set_parallelism(5)
+    with pytest.raises(ConfigurationError, match="'wide' has parallelism 5, over its maximum parallelism 4"):
+        env.job_graph()
+    env = environment(2)
+    env.from_collection([1]).set_parallelism(2)
+    with pytest.raises(ConfigurationError, match="'Collection Source' can have at most parallelism 1"):
+        env.job_graph()
+    with pytest.raises(ValueError, match="at least 1"):
+        env.from_collection([1]).set_parallelism(0)
+
+
+class Holds(MapFunction):
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def map(self, value):
+        return value
+
+
+def test_unserialisable_function():
+    """B1: a function that cannot be sent is found at build, named, with what to do."""
+    env = environment()
+    env.from_collection([1]).map(Holds()).name("My Map")
+    with pytest.raises(ConfigurationError, match=r"'My Map' cannot be sent to workers.*open\(\)"):
+        env.job_graph()
+
+
+def test_unserialisable_key_selector():
+    """B1: the same for a key selector."""
+    lock = threading.Lock()
+    env = environment()
+    env.from_collection([1]).key_by(lambda v: (lock.locked(), v)).reduce(max).name("My Reduce")
+    with pytest.raises(ConfigurationError, match="'My Reduce'"):
+        env.job_graph()
+
+
+def test_function_that_refuses_with_any_error():
+    """B1: whatever pickling raises, the operator is named."""
+
+    class Refuses(MapFunction):
+        def __reduce__(self):
+            raise RuntimeError("I stay here")
+
+        def map(self, value):
+            return value
+
+    env = environment()
+    env.from_collection([1]).map(Refuses()).name("My Map")
+    with pytest.raises(ConfigurationError, match="'My Map'"):
+        env.job_graph()
+
+
+def test_nothing_to_execute():
+    """E1: an empty program is refused."""
+    with pytest.raises(ValueError, match="nothing to execute"):
+        environment().job_graph()
+
+
+def test_batch_mode_says_that_it_is_not_there():
+    """I1: what is not available yet says so."""
+    env = environment(**{"execution.runtime-mode": "BATCH"})
+    env.from_collection([1])
+    with pytest.raises(NotImplementedError, match="STREAMING"):
+        env.job_graph()

@@ -1,0 +1,165 @@
+"""The heap backend and operator state: capture, bytes, restore, redistribution."""
+
+import pickle
+import threading
+import types
+
+import pytest
+
+from penstock.core.job.scheduler import state_of_subtask
+from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.state.errors import StateError
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.key_groups import key_group_of, key_group_range
+from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.snapshot import read_keyed, read_operator
+from penstock.storage.metadata import OperatorState, OperatorStateHandle, OperatorSubtaskState, StateFile
+
+
+def filled(value="v", name="counts"):
+    backend = HeapKeyedStateBackend(128, "My Operator")
+    state = backend.value_state(ValueStateDescriptor(name))
+    for key in ("a", "b"):
+        backend.current_key = key
+        state.update(value)
+    return backend
+
+
+def test_round_trip():
+    """D1, G7: what is captured comes back, key groups and all; empty states leave nothing."""
+    backend = filled()
+    backend.list_state(ListStateDescriptor("empty"))
+    backend.table("windows")[(0, 10)] = {"a": [1]}
+    captures = {c.name: c for c in backend.capture()}
+    assert set(captures) == {"counts", "windows"}
+    rows = list(read_keyed(captures["counts"].to_bytes(), 0, 127))
+    assert rows == [("a", None, "v"), ("b", None, "v")]
+    assert list(read_keyed(captures["windows"].to_bytes(), 0, 127)) == [("a", (0, 10), [1])]
+    group = key_group_of("a", 128)
+    assert [r[0] for r in read_keyed(captures["counts"].to_bytes(), group, group)] == ["a"]
+
+
+def test_snapshots_are_readable_tables():
+    """H5: a state file is an Arrow table that pandas can read."""
+    import pyarrow as pa
+
+    (capture,) = filled().capture()
+    frame = pa.ipc.open_stream(capture.to_bytes()).read_all().to_pandas()
+    assert list(frame.columns) == ["key_group", "key", "namespace", "value"]
+    assert [pickle.loads(v) for v in frame["value"]] == ["v", "v"]
+
+
+def test_later_changes_do_not_reach_the_capture():
+    """G7: changing a captured value in place does not change what was captured."""
+    value = [1]
+    backend = filled(value)
+    (capture,) = backend.capture()
+    value.append(2)
+    assert [v for _, _, v in read_keyed(capture.to_bytes(), 0, 127)] == [[1], [1]]
+
+
+class Refuses:
+    def __reduce__(self):
+        raise RuntimeError("I stay here")
+
+
+@pytest.mark.parametrize(
+    "value", [lambda: 1, threading.Lock(), iter(lambda: 1, 2), {"k": [threading.Lock()]}, Refuses()], ids=repr
+)
+def test_unstorable_value_names_operator_and_state(value):
+    """D1: whatever a value raises when it is pickled, the error names the operator and the state."""
+    with pytest.raises(StateError, match=r"My Operator.*'counts'"):
+        filled(value).capture()
+
+
+def test_values_of_classes_of_the_users_script_can_be_stored():
+    """D1: on a worker the user's script is not `__main__`, so its classes cannot be pickled by name: by value then,
+    as records between workers are."""
+    script_class = types.new_class("Visit", (), {}, lambda namespace: namespace.update(__module__="__main__"))
+    (capture,) = filled(script_class()).capture()
+    values = [v for _, _, v in read_keyed(capture.to_bytes(), 0, 127)]
+    assert [type(v).__name__ for v in values] == ["Visit", "Visit"]
+
+
+def test_operator_state_of_classes_of_the_users_script():
+    """D2: the same for operator state, such as a user's committables and splits."""
+    script_class = types.new_class("Split", (), {}, lambda namespace: namespace.update(__module__="__main__"))
+    backend = OperatorStateBackend()
+    backend.list_state("splits").update([script_class()])
+    (capture,) = backend.capture()
+    assert type(read_operator(capture.to_bytes())[0]).__name__ == "Split"
+
+
+def test_unstorable_operator_state_is_named():
+    """D2: an item that cannot be pickled is an error that names the state."""
+    backend = OperatorStateBackend()
+    backend.list_state("splits").update([threading.Lock()])
+    with pytest.raises(StateError, match="'splits'"):
+        backend.capture()
+
+
+@pytest.mark.parametrize("name", ["", None, "_penstock_mine"])
+def test_bad_state_names(name):
+    """D1: a state needs a name, and not one of the runtime's."""
+    with pytest.raises(ValueError, match="name"):
+        ValueStateDescriptor(name)
+
+
+def test_time_to_live_says_that_it_is_not_there():
+    """D1: what is not available yet says so."""
+    with pytest.raises(NotImplementedError, match="time-to-live"):
+        MapStateDescriptor("m").enable_time_to_live(None)
+
+
+# --- redistribution -------------------------------------------------------------------------------------------------
+
+
+def operator_state(mode, parallelism):
+    subtasks = {}
+    for subtask in range(parallelism):
+        file = StateFile(1, 0, data=b"%d" % subtask)
+        subtasks[subtask] = OperatorSubtaskState({}, {"items": (OperatorStateHandle(mode, 1, file),)})
+    return OperatorState("id", None, "name", parallelism, 128, subtasks)
+
+
+def dealt(mode, old, new):
+    state = operator_state(mode, old)
+    return [[h.file.data for h in state_of_subtask(state, i, new, 128).operator.get("items", ())] for i in range(new)]
+
+
+@pytest.mark.parametrize("old", [1, 2, 3, 5])
+@pytest.mark.parametrize("new", [1, 2, 3, 5])
+def test_split_state_is_dealt_out(old, new):
+    """D2, D4: every part of split state goes to exactly one subtask, evenly, and stays at home when nothing changed."""
+    parts = dealt("split", old, new)
+    assert sorted(p for part in parts for p in part) == [b"%d" % i for i in range(old)]
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    if old == new:
+        assert parts == [[b"%d" % i] for i in range(old)]
+
+
+@pytest.mark.parametrize("new", [1, 3])
+def test_union_state_goes_to_all(new):
+    """D2, D4: every subtask gets the whole of union state."""
+    assert dealt("union", 2, new) == [[b"0", b"1"]] * new
+
+
+@pytest.mark.parametrize("new", [1, 2, 3])
+def test_broadcast_state_goes_to_all_once(new):
+    """D2, D4: broadcast state is the same in all subtasks: each new one gets one copy of it, not one of each."""
+    assert [len(part) for part in dealt("broadcast", 2, new)] == [1] * new
+
+
+def test_keyed_state_handles_meet_their_ranges():
+    """D4: a subtask is handed just the files whose key groups meet its own."""
+    from penstock.storage.metadata import KeyedStateHandle
+
+    subtasks = {}
+    for subtask in range(4):
+        handle = KeyedStateHandle(*key_group_range(subtask, 128, 4), StateFile(1, 0, data=b"%d" % subtask))
+        subtasks[subtask] = OperatorSubtaskState({"s": (handle,)}, {})
+    state = OperatorState("id", None, "name", 4, 128, subtasks)
+    handed = [[h.file.data for h in state_of_subtask(state, i, 2, 128).keyed["s"]] for i in range(2)]
+    assert handed == [[b"0", b"1"], [b"2", b"3"]]
+    handed = [[h.file.data for h in state_of_subtask(state, i, 3, 128).keyed["s"]] for i in range(3)]
+    assert handed == [[b"0", b"1"], [b"1", b"2"], [b"2", b"3"]]

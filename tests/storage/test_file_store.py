@@ -1,0 +1,147 @@
+"""Checkpoint storage on a local directory and on any other fsspec file system."""
+
+import os
+import pickle
+import uuid
+from typing import Any
+
+import fsspec
+import pytest
+
+from penstock.common.errors import CheckpointError
+from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, METADATA_NAME, FileCheckpointStore
+from penstock.storage.metadata import CheckpointMetadata, KeyedStateHandle, OperatorState, OperatorSubtaskState
+
+
+@pytest.fixture(params=["local", "file://", "memory://"])
+def directory(request, tmp_path):
+    prefix = {"local": "", "file://": "file://", "memory://": "memory:/"}[request.param]
+    path = f"{prefix}{tmp_path}/{uuid.uuid4().hex}"
+    yield path
+    if request.param == "memory://":
+        fs, root = fsspec.core.url_to_fs(path)
+        if fs.exists(root):
+            fs.rm(root, recursive=True)
+
+
+def metadata_of(*files, checkpoint_id=1):
+    handles: Any = {f"s{i}": (KeyedStateHandle(0, 127, f),) for i, f in enumerate(files)}
+    operator = OperatorState("id", None, "Map", 1, 128, {0: OperatorSubtaskState(handles, {})})
+    return CheckpointMetadata(checkpoint_id, "job", "name", 0, False, (operator,))
+
+
+def listing(directory):
+    fs, root = fsspec.core.url_to_fs(directory)
+    return sorted(os.path.relpath(p, root) for p in fs.find(root)) if fs.exists(root) else []
+
+
+def test_write_complete_load_discard(directory):
+    """H3, G11: state files, then the metadata; read back; deleted without a trace."""
+    store = FileCheckpointStore(directory, "job", 0)
+    file = store.write(1, "op-0-0-count", b"data")
+    assert file.data is None
+    assert store.read(file) == b"data"
+    assert listing(directory) == ["job/chk-1/op-0-0-count"]
+    metadata = metadata_of(file)
+    path = store.complete(metadata)
+    assert path.endswith("job/chk-1")
+    assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-0-0-count"]
+    assert FileCheckpointStore(directory, "job", 0).load(f"{directory}/job/chk-1") == metadata
+    store.verify(metadata)
+    store.discard(1)
+    assert listing(directory) == []
+    store.discard(1)
+
+
+def test_small_state_is_inline(directory):
+    """G6: state up to the threshold is kept inside the metadata."""
+    store = FileCheckpointStore(directory, "job", 4)
+    assert store.write(1, "small", b"1234").data == b"1234"
+    assert store.write(1, "large", b"12345").path is not None
+    assert listing(directory) == ["job/chk-1/large"]
+
+
+def test_missing_state_file(directory):
+    """G11: a missing state file is an error that names it."""
+    store = FileCheckpointStore(directory, "job", 0)
+    file = store.write(1, "op-count", b"data")
+    metadata = metadata_of(store.write(1, "op-other", b"more"), file)
+    store.complete(metadata)
+    fs, _ = fsspec.core.url_to_fs(directory)
+    fs.rm_file(file.path)
+    with pytest.raises(CheckpointError, match="op-count cannot be read"):
+        store.read(file)
+    with pytest.raises(CheckpointError, match="op-count"):
+        store.verify(metadata)
+
+
+@pytest.mark.parametrize("damage", [b"dat", b"dada", b"", b"datas"])
+def test_damaged_state_file(directory, damage):
+    """G11: a state file of other length or content is an error that names it."""
+    store = FileCheckpointStore(directory, "job", 0)
+    file = store.write(1, "op-count", b"data")
+    metadata = metadata_of(file)
+    store.complete(metadata)
+    fs, _ = fsspec.core.url_to_fs(directory)
+    fs.pipe_file(file.path, damage)
+    with pytest.raises(CheckpointError, match="op-count"):
+        store.verify(metadata)
+
+
+def test_missing_or_damaged_metadata(directory):
+    """G11: a checkpoint without valid metadata is none."""
+    store = FileCheckpointStore(directory, "job", 0)
+    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    with pytest.raises(CheckpointError, match=METADATA_NAME):
+        store.verify(metadata)
+    path = store.complete(metadata)
+    fs, _ = fsspec.core.url_to_fs(directory)
+    fs.pipe_file(f"{path}/{METADATA_NAME}", b"PENSTOCK nonsense")
+    with pytest.raises(CheckpointError, match=METADATA_NAME):
+        store.load(f"{directory}/job/chk-1")
+    store.complete(metadata_of(checkpoint_id=1))
+    with pytest.raises(CheckpointError, match="not what was written"):
+        store.verify(metadata)
+
+
+def test_unfinished_metadata_is_not_seen(directory, monkeypatch):
+    """G11: metadata appears whole or not at all: a writer that dies before the rename leaves no checkpoint."""
+    store = FileCheckpointStore(directory, "job", 0)
+    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store._fs), "mv", lambda *a, **k: (_ for _ in ()).throw(OSError("killed")))
+        with pytest.raises(OSError, match="killed"):
+            store.complete(metadata)
+    with pytest.raises(CheckpointError):
+        store.load(f"{directory}/job/chk-1")
+    store.complete(metadata)
+    store.verify(metadata)
+
+
+def test_store_travels(directory):
+    """G7: the store is pickled to workers and works there."""
+    store = pickle.loads(pickle.dumps(FileCheckpointStore(directory, "job", 0)))
+    assert store.read(store.write(1, "x", b"data")) == b"data"
+
+
+@pytest.mark.parametrize("name", ["counts/by user", "../../outside", "x" * 300, "ä €"])
+def test_any_state_name_can_be_stored(directory, name):
+    """D1, H3: the user's state names are free text: whatever they are, the file lies in its checkpoint's directory."""
+    store = FileCheckpointStore(directory, "job", 0)
+    file = store.write(1, f"op-0-0-{name}", b"data")
+    assert store.read(file) == b"data"
+    assert all(p.startswith("job/chk-1/") for p in listing(directory))
+    assert len(listing(directory)) == 1
+
+
+def test_without_directory():
+    """G6: without a directory state travels in the acknowledgements, up to a limit that the error names."""
+    store = FileCheckpointStore(None, "job", 0)
+    file = store.write(1, "x", b"data")
+    assert file.data == b"data"
+    assert store.read(file) == b"data"
+    store.complete(metadata_of(file))
+    store.verify(metadata_of(file))
+    store.discard(1)
+    with pytest.raises(CheckpointError, match=r"state big .*set a directory"):
+        store.write(1, "big", bytes(JOB_MASTER_STATE_BYTES_MAX + 1))
