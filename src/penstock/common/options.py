@@ -178,6 +178,11 @@ ALIGNED_TIMEOUT_MS = _option(
     0,
     "How long an unaligned checkpoint first tries to align; 0 does not try.",
 )
+ALIGNMENT_HELD_BACK_BYTES_MAX = _unset(
+    "execution.checkpointing.max-alignment-bytes",
+    _SIZE_BYTES,
+    "How much an alignment may hold back, about, before the checkpoint is declined; unset for no bound.",
+)
 RECOVERY_PATH = _unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint the job starts from.")
 RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     "execution.state-recovery.ignore-unclaimed-state",

@@ -59,6 +59,20 @@ class OutputChannels(msgspec.Struct, frozen=True):
     consumer_max_parallelism: int
 
 
+class TaskSettings(msgspec.Struct, frozen=True):
+    """The options that tasks read. `alignment_timeout_ms` is that of unaligned checkpoints: 0 never aligns."""
+
+    checkpointing: bool
+    exactly_once: bool
+    unaligned: bool
+    alignment_timeout_ms: int
+    held_back_bytes_max: int | None
+    buffer_timeout_ms: int
+    buffers_per_channel: int
+    buffer_records: int
+    source_batch_records: int
+
+
 # --- to workers ----------------------------------------------------------------------------------------------------
 
 
@@ -74,7 +88,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     inputs: tuple[InputChannels, ...]
     outputs: tuple[OutputChannels, ...]
     peers: dict[str, str]
-    settings: dict[str, str]
+    settings: TaskSettings
     restored_checkpoint_id: int | None
     restored: dict[str, OperatorSubtaskState]
     finished_on_restore: bool = False
@@ -177,6 +191,7 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
     operators: dict[str, OperatorSubtaskState]
     finished: bool = False
     alignment_ms: int = 0
+    held_back_bytes: int = 0
     sync_ms: int = 0
     async_ms: int = 0
 

@@ -1,11 +1,12 @@
 """What a snapshot captures, and its bytes: Arrow IPC, so that pandas or Spark can read a savepoint (H5).
 
-A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value) that is applied
-after the one before: put an entry, remove an entry, or drop a whole namespace. A history of one file with puts only is a
-full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled bytes.
+A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value) that is
+applied after the one before: put an entry, remove an entry, or drop a whole namespace. A history of one file with
+puts only is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled
+bytes.
 
-Capturing pickles at once, in a single call: what user code changes afterwards cannot reach the snapshot (G7). Working out
-key groups, building the Arrow bytes and writing them happens in the background.
+Capturing pickles at once, in a single call: what user code changes afterwards cannot reach the snapshot (G7). Working
+out key groups, building the Arrow bytes and writing them happens in the background.
 """
 
 from __future__ import annotations

@@ -196,9 +196,7 @@ class ReducingState(State, Generic[T]):
 
     __slots__ = ("_reduce",)
 
-    def __init__(
-        self, backend: HeapKeyedStateBackend, table: StateTable, reduce_function: Callable[[T, T], T]
-    ) -> None:
+    def __init__(self, backend: HeapKeyedStateBackend, table: StateTable, reduce_function: Callable[[T, T], T]) -> None:
         super().__init__(backend, table)
         self._reduce = reduce_function
 

@@ -1,11 +1,11 @@
 """One keyed state on the heap: `namespace -> key -> value`, with a record of what has changed since the last snapshot.
 
-Plain states use the one namespace None; windows use a namespace a window, timers one a time. So dropping a window or a
-fired timer bucket is dropping one dictionary, and one mark in the record of changes.
+Plain states use the one namespace None; windows use a namespace a window, timers one a time. So dropping a window or
+a fired timer bucket is dropping one dictionary, and one mark in the record of changes.
 
 Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
-what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not completed
-(yet, or ever) are kept and written again.
+what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not
+completed (yet, or ever) are kept and written again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.state.errors import StateError
 from penstock.state.snapshot import KeyedCapture
+
 
 class StateTable:
     """See the module's text."""

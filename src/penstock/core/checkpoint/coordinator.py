@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
@@ -40,6 +41,10 @@ class CheckpointStatistics:
     last_id: int = 0
     last_duration_ms: int = 0
     last_bytes: int = 0
+    last_alignment_ms: int = 0
+    last_held_back_bytes: int = 0
+    last_sync_ms: int = 0
+    last_async_ms: int = 0
 
 
 class CheckpointCoordinator:
@@ -75,6 +80,8 @@ class CheckpointCoordinator:
         self._next_ms: int | None = None
         self._last_end_ms: int | None = None
         self._failures_in_a_row = 0
+        self._collecting = False
+        self._collect_again = False
 
     # --- driven by the job master ----------------------------------------------------------------------------------
 
@@ -138,9 +145,14 @@ class CheckpointCoordinator:
 
     def discard_all(self) -> None:
         """Delete what is kept; the job needs no recovery any more."""
-        for metadata in self.completed:
-            self._discard(metadata.checkpoint_id)
         self.completed.clear()
+        self._collect_garbage()
+
+    def trigger_now(self) -> int | None:
+        """Trigger a checkpoint by hand; its id, or None when the job is not in a state to take one."""
+        if not self._running or not self._all_ready():
+            return None
+        return self._trigger(self._clock.now_ms())
 
     # --- triggering ------------------------------------------------------------------------------------------------
 
@@ -155,23 +167,24 @@ class CheckpointCoordinator:
         ready = (ExecutionState.RUNNING, ExecutionState.FINISHED)
         return all(e.state in ready for e in self._graph.executions())
 
-    def _trigger(self, now_ms: int) -> None:
+    def _trigger(self, now_ms: int) -> int | None:
         points = self._graph.injection_points()
         if not points:
-            return
+            return None
         self._last_id += 1
-        pending = PendingCheckpoint(self._last_id, now_ms, self._graph)
+        pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed))
         try:
             for source in self._sources:
                 state = source.snapshot(pending.checkpoint_id)
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
             self._count_failure(f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}")
-            return
+            return None
         self._pending[pending.checkpoint_id] = pending
         self.statistics.triggered += 1
         for execution in points:
             self._send(execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms))
+        return pending.checkpoint_id
 
     # --- completing ------------------------------------------------------------------------------------------------
 
@@ -183,7 +196,7 @@ class CheckpointCoordinator:
         def done(path: str | None, error: BaseException | None) -> None:
             if self._pending.get(pending.checkpoint_id) is not pending:
                 # The job began to recover while the metadata was being written: that recovery does not count on it.
-                self._discard(pending.checkpoint_id)
+                self._collect_garbage()
             elif error is not None:
                 self._abort(pending.checkpoint_id, f"its metadata could not be written: {error}")
             else:
@@ -201,11 +214,15 @@ class CheckpointCoordinator:
         statistics.last_id = pending.checkpoint_id
         statistics.last_duration_ms = now - pending.timestamp_ms
         statistics.last_bytes = metadata.state_bytes
+        statistics.last_alignment_ms = pending.alignment_ms_max
+        statistics.last_held_back_bytes = pending.held_back_bytes
+        statistics.last_sync_ms = pending.sync_ms_max
+        statistics.last_async_ms = pending.async_ms_max
         self.completed.append(metadata)
         for older in [i for i in self._pending if i < pending.checkpoint_id]:
             self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", counts=False)
-        while len(self.completed) > self.settings.retained:
-            self._discard(self.completed.pop(0).checkpoint_id)
+        del self.completed[: -self.settings.retained]
+        self._collect_garbage()
         if self._next_ms is not None:
             self._next_ms = max(self._next_ms, now + self.settings.min_pause_ms)
         self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
@@ -214,7 +231,7 @@ class CheckpointCoordinator:
         del self._pending[checkpoint_id]
         now = self._clock.now_ms()
         self._last_end_ms = now
-        self._discard(checkpoint_id)
+        self._collect_garbage()
         if self._running:
             self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
         if counts:
@@ -233,9 +250,23 @@ class CheckpointCoordinator:
             if not execution.state.is_terminal:
                 self._send(execution, message(execution))
 
-    def _discard(self, checkpoint_id: int) -> None:
+    def _collect_garbage(self) -> None:
+        """Delete what nobody needs, once and in the background; what is asked for meanwhile is done after that."""
+        if self._collecting:
+            self._collect_again = True
+            return
+        self._collecting = True
+        self._collect_again = False
         store = self._store
-        self._background.submit(lambda: store.discard(checkpoint_id), lambda result, error: None)
+        kept = self.completed + [base for pending in self._pending.values() for base in pending.bases]
+        oldest_live_id = min(self._pending, default=self._last_id + 1)
+
+        def done(result: None, error: BaseException | None) -> None:
+            self._collecting = False
+            if self._collect_again:
+                self._collect_garbage()
+
+        self._background.submit(lambda: store.delete(garbage(store.listing(), kept, oldest_live_id)), done)
 
 
 def require_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:

@@ -11,9 +11,17 @@ from penstock.storage.metadata import CheckpointMetadata, OperatorState, Operato
 class PendingCheckpoint:
     """Collects acknowledgements; `metadata()` is what it becomes once all are there."""
 
-    def __init__(self, checkpoint_id: int, timestamp_ms: int, graph: ExecutionGraph) -> None:
+    def __init__(
+        self, checkpoint_id: int, timestamp_ms: int, graph: ExecutionGraph, bases: list[CheckpointMetadata]
+    ) -> None:
         self.checkpoint_id = checkpoint_id
         self.timestamp_ms = timestamp_ms
+        #: The checkpoints whose files this one may build on: they must not go while it is in the making.
+        self.bases = bases
+        self.alignment_ms_max = 0
+        self.held_back_bytes = 0
+        self.sync_ms_max = 0
+        self.async_ms_max = 0
         self._graph = graph
         executions = graph.executions()
         self.missing = {e.id for e in executions if e.state is not ExecutionState.FINISHED}
@@ -28,6 +36,10 @@ class PendingCheckpoint:
             return False
         self.missing.remove(ack.execution)
         self._states[ack.execution] = ack.operators
+        self.alignment_ms_max = max(self.alignment_ms_max, ack.alignment_ms)
+        self.held_back_bytes += ack.held_back_bytes
+        self.sync_ms_max = max(self.sync_ms_max, ack.sync_ms)
+        self.async_ms_max = max(self.async_ms_max, ack.async_ms)
         if ack.finished:
             self._finished.add(ack.execution)
         return not self.missing

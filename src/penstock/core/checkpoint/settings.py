@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
 from penstock.common.options import (
-    ALIGNED_TIMEOUT_MS,
     CHECKPOINT_RETENTION,
     CHECKPOINTING_INTERVAL_MS,
     CHECKPOINTING_MAX_CONCURRENT,
@@ -32,14 +32,21 @@ class CheckpointSettings:
     tolerable_failures: int
     retained: int
     retain_on_cancel: bool
+    exactly_once: bool = True
 
     @classmethod
     def of(cls, configuration: Configuration) -> CheckpointSettings:
-        """Read the options; raises `NotImplementedError` for modes that are not there yet."""
-        if configuration.read(CHECKPOINTING_MODE) != "EXACTLY_ONCE":
-            raise NotImplementedError("execution.checkpointing.mode: only EXACTLY_ONCE is available yet")
-        if configuration.read(UNALIGNED_ENABLED) or configuration.read(ALIGNED_TIMEOUT_MS):
-            raise NotImplementedError("unaligned checkpoints are not available yet: leave them switched off")
+        """Read the options; raises `ConfigurationError` for a contradiction."""
+        if configuration.read(UNALIGNED_ENABLED):
+            if configuration.read(CHECKPOINTING_MODE) != "EXACTLY_ONCE":
+                raise ConfigurationError(
+                    "execution.checkpointing.unaligned.enabled needs execution.checkpointing.mode EXACTLY_ONCE"
+                )
+            if configuration.read(CHECKPOINTING_MAX_CONCURRENT) != 1:
+                raise ConfigurationError(
+                    "unaligned checkpoints come one at a time: set "
+                    "execution.checkpointing.max-concurrent-checkpoints to 1"
+                )
         if configuration.read(STATE_BACKEND) != "hashmap":
             raise NotImplementedError("state.backend.type: only hashmap is available yet")
         if configuration.read(RECOVERY_PATH) is not None:
@@ -52,4 +59,5 @@ class CheckpointSettings:
             configuration.read(CHECKPOINTING_TOLERABLE_FAILURES),
             configuration.read(CHECKPOINTING_NUM_RETAINED),
             configuration.read(CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
+            configuration.read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
         )

@@ -12,7 +12,12 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
     if settings.interval_ms is None:
         lines.append("checkpointing is off: after a failure the job can only start over from the beginning")
     else:
-        lines.append(f"checkpoints every {settings.interval_ms} ms; state is exactly once, and so is two-phase output")
+        promise = (
+            "state is exactly once, and so is two-phase output"
+            if settings.exactly_once
+            else "state is at least once: after a failure records may count twice"
+        )
+        lines.append(f"checkpoints every {settings.interval_ms} ms; {promise}")
     for vertex in job_graph.vertices:
         for operator_id, source in vertex.sources.items():
             if not source.replayable:

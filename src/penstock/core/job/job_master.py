@@ -24,7 +24,7 @@ from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.progress import JobProgress, VertexProgress
 from penstock.core.job.restart import make_restart_strategy
-from penstock.core.job.scheduler import assign_slots, deployments, task_settings
+from penstock.core.job.scheduler import assign_slots, deployments
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.job.states import JOB_MOVES, ExecutionState
 from penstock.core.ports import Background, CheckpointStore, Clock, Cluster, JobListener
@@ -47,6 +47,7 @@ from penstock.core.protocol import (
     WorkerRequestFailed,
 )
 from penstock.core.records import MIN_TIMESTAMP
+from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
 _S = JobStatus

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import (
-    BUFFER_TIMEOUT_MS,
-    BUFFERS_PER_CHANNEL,
-    CHECKPOINTING_INTERVAL_MS,
-    NETWORK_BUFFER_RECORDS,
-    SOURCE_BATCH_RECORDS,
-)
 from penstock.core.job.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.core.protocol import DeployTask, InputChannels, OutputChannels
+from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
+from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.state.key_groups import key_group_range
 from penstock.storage.metadata import (
     CheckpointMetadata,
@@ -29,23 +22,12 @@ def assign_slots(graph: ExecutionGraph, worker_ids: Sequence[str]) -> dict[tuple
     return {(v.vertex.index, v.subtask): worker_ids[v.subtask] for v in graph}
 
 
-def task_settings(configuration: Configuration) -> dict[str, str]:
-    """The options that tasks read, as strings for the wire."""
-    return {
-        "checkpointing": "true" if configuration.read(CHECKPOINTING_INTERVAL_MS) is not None else "false",
-        "buffer-timeout-ms": str(configuration.read(BUFFER_TIMEOUT_MS)),
-        "buffers-per-channel": str(configuration.read(BUFFERS_PER_CHANNEL)),
-        "buffer-records": str(configuration.read(NETWORK_BUFFER_RECORDS)),
-        "source-batch-records": str(configuration.read(SOURCE_BATCH_RECORDS)),
-    }
-
-
 def deployments(
     graph: ExecutionGraph,
     job_id: str,
     slots: Mapping[tuple[int, int], str],
     addresses: Mapping[str, str],
-    settings: dict[str, str],
+    settings: TaskSettings,
     restored: CheckpointMetadata | None,
 ) -> list[tuple[str, DeployTask]]:
     """(worker id, message) for every subtask."""
@@ -65,7 +47,7 @@ def _deployment(
     job_id: str,
     slots: Mapping[tuple[int, int], str],
     addresses: Mapping[str, str],
-    settings: dict[str, str],
+    settings: TaskSettings,
     restored: CheckpointMetadata | None,
     states: Mapping[str, OperatorState],
 ) -> DeployTask:
@@ -110,7 +92,8 @@ def state_of_subtask(
     """What of an operator's state falls to one subtask (D4).
 
     Keyed state: every handle whose key groups meet the subtask's. Split lists: the handles are dealt out round robin
-    (when the parallelism is unchanged, each subtask gets its own). Union and broadcast lists: all handles.
+    (when the parallelism is unchanged, each subtask gets its own). Union and broadcast lists: all handles. Records in
+    flight belong to channels, so they go to the same subtask, and need the same parallelism.
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
@@ -121,7 +104,11 @@ def state_of_subtask(
             if mine:
                 keyed[name] = keyed.get(name, ()) + mine
         for name, handles in state.operator.items():
-            kept = tuple(h for h in handles if h.mode != "split" or old_subtask % parallelism == subtask)
+            kept = tuple(h for h in handles if h.mode in ("union", "broadcast") or old_subtask % parallelism == subtask)
+            if parallelism != operator.parallelism and any(h.mode == CHANNEL_MODE for h in handles):
+                raise NotImplementedError(
+                    f"operator {operator.name!r}: an unaligned checkpoint cannot be restored at another parallelism yet"
+                )
             if kept:
                 lists[name] = lists.get(name, ()) + kept
     return OperatorSubtaskState(keyed, lists)

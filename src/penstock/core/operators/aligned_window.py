@@ -164,4 +164,3 @@ class AlignedWindowOperator(WindowOperatorBase):
             self._fired_table.drop((start, end))
         self.emit_collected()
         self.output.emit_watermark(timestamp)
-

@@ -61,7 +61,6 @@ class OperatorContext:
     emit_to_client: Callable[[bytes], None]
     request_split: Callable[[], None]
     counters: dict[str, int] = field(default_factory=dict)
-    settings: dict[str, str] = field(default_factory=dict)
 
     def now_ms(self) -> int:
         """Processing time in ms."""

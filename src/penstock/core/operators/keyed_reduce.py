@@ -37,7 +37,7 @@ class KeyedReduceOperator(FunctionOperator):
             for key, value in zip(keys, batch.values, strict=True):
                 reduced = get(key, _MISSING)
                 if reduced is not _MISSING:
-                    value = reduce(reduced, value)  # noqa: PLW2901 - the fastest way to say it
+                    value = reduce(reduced, value)
                 entries[key] = value
                 append(value)
         except Exception as error:

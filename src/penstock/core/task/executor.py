@@ -143,7 +143,7 @@ class TaskExecutor:
             self._storage,
         )
         self._tasks.append(task)
-        credit = int(deployment.settings["buffers-per-channel"])
+        credit = deployment.settings.buffers_per_channel
         for channel in task.gate.channels:
             self._consumers[channel.channel] = task
             self._grant(channel.worker_id, channel.channel, credit)
@@ -159,7 +159,7 @@ class TaskExecutor:
 
     def _make_partitions(self, deployment: DeployTask, program: VertexProgram) -> dict[int, ResultPartition]:
         execution = deployment.execution
-        buffer_records = int(deployment.settings["buffer-records"])
+        buffer_records = deployment.settings.buffer_records
         partitioners = {edge.edge: edge.partitioner for edge in program.out_edges}
         partitions = {}
         for edge in deployment.outputs:

@@ -1,8 +1,8 @@
 """State between the operators of a task and the checkpoint storage, in both directions.
 
-Keyed state is written as histories: the files of the last completed checkpoint, and one more with what has changed since.
-A history whose changes have outgrown its first file is merged into a single new file. All of that happens in the
-background; what a checkpoint refers to is never changed (G7).
+Keyed state is written as histories: the files of the last completed checkpoint, and one more with what has changed
+since. A history whose changes have outgrown its first file is merged into a single new file. All of that happens in
+the background; what a checkpoint refers to is never changed (G7).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,
     CancelTask,
+    ChannelId,
     ClientOutput,
     DeclineCheckpoint,
     DeployTask,
@@ -42,6 +43,7 @@ from penstock.core.records import (
     MAX_WATERMARK,
     MIN_TIMESTAMP,
     Batch,
+    Buffer,
     CancelCheckpointMarker,
     CheckpointBarrier,
     Element,
@@ -50,17 +52,27 @@ from penstock.core.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.core.task.barriers import AlignedBarrierHandler, BarrierHandler
+from penstock.core.task.barriers import (
+    AlignedBarrierHandler,
+    AtLeastOnceBarrierHandler,
+    BarrierHandler,
+    InFlight,
+    UnalignedBarrierHandler,
+)
 from penstock.core.task.failures import failure_of
+from penstock.core.task.in_flight import capture_channel, recover_channel
 from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.result_partition import ResultPartition
-from penstock.core.task.state_transfer import restore_operator, store_captures
+from penstock.core.task.settings import barrier_of
+from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.core.task.watermarks import WatermarkValve
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.snapshot import StateCapture
+from penstock.storage.metadata import OperatorSubtaskState
 
 #: Control elements that one step may take before it returns.
 EVENTS_PER_STEP_MAX: Final = 64
@@ -85,22 +97,17 @@ class Phase(enum.Enum):
     TERMINAL = "TERMINAL"
 
 
-@dataclass(frozen=True)
-class TaskSettings:
-    """The options that a task reads, from the deployment's strings."""
+@dataclass
+class _Part:
+    """A task's part of one checkpoint: what was captured, and how long it took."""
 
-    checkpointing: bool
-    buffer_timeout_ms: int
-    source_batch_records: int
-
-    @classmethod
-    def parse(cls, settings: dict[str, str]) -> TaskSettings:
-        """Read the strings that the job master wrote."""
-        return cls(
-            checkpointing=settings["checkpointing"] == "true",
-            buffer_timeout_ms=int(settings["buffer-timeout-ms"]),
-            source_batch_records=int(settings["source-batch-records"]),
-        )
+    barrier: CheckpointBarrier
+    captures: dict[str, list[StateCapture]]
+    finished: bool
+    alignment_ms: int
+    held_back_bytes: int
+    sync_ms: int
+    captured_ms: int
 
 
 class StreamTask:
@@ -118,7 +125,7 @@ class StreamTask:
     ) -> None:
         self.deployment = deployment
         self.execution = deployment.execution
-        self.settings = TaskSettings.parse(deployment.settings)
+        self.settings = deployment.settings
         self.phase = Phase.CREATED
         self.mail: deque[ToWorker] = deque()
         self.gate = gate
@@ -135,6 +142,9 @@ class StreamTask:
         self._flush_at_ms: int | None = None
         self._first_checkpoint_after_finish: int | None = None
         self._final_checkpoint_completed = False
+        self._histories = StateHistories()
+        #: Parts whose records in flight are still being captured, by checkpoint id.
+        self._incomplete: dict[int, _Part] = {}
         self._records_in = 0
         self._watermark = MIN_TIMESTAMP
 
@@ -153,6 +163,8 @@ class StreamTask:
         times = [self._flush_at_ms]
         if self._chain is not None and self._processes and self._is_available():
             times.append(self._chain.next_timer_ms())
+        if self._barriers is not None and self.phase is not Phase.TERMINAL:
+            times.append(self._barriers.next_deadline())
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
@@ -183,9 +195,17 @@ class StreamTask:
         if self.phase is Phase.CREATED:
             self._initialize()
             return Step.WORKED
+        if self.gate.overtaking:
+            self._on_overtaking_barrier()
+            return Step.WORKED
         now = self._clock.now_ms()
         if self._flush_at_ms is not None and now >= self._flush_at_ms:
             self._flush()
+        assert self._barriers is not None
+        deadline = self._barriers.next_deadline()
+        if deadline is not None and now >= deadline:
+            self._barriers.on_time(now)
+            return Step.WORKED
         if self.phase is Phase.CLOSING:
             return self._try_finish()
         if self._processes and not self._is_available():
@@ -194,11 +214,12 @@ class StreamTask:
             return Step.WORKED
         worked = self._emit_from_source() if self._source is not None and self._processes else self._process_input()
         if worked:
-            if self._flush_at_ms is None and any(p.has_open_data for p in self.partitions.values()):
-                self._flush_at_ms = now + self.settings.buffer_timeout_ms
+            timeout_ms = self.settings.buffer_timeout_ms
+            if self._flush_at_ms is None and timeout_ms >= 0 and any(p.has_open_data for p in self.partitions.values()):
+                self._flush_at_ms = now + timeout_ms
             return Step.WORKED
         # Nothing to do: what is waiting in open buffers gains nothing by waiting longer.
-        if self._flush_at_ms is not None:
+        if any(p.has_open_data for p in self.partitions.values()):
             self._flush()
         return Step.IDLE
 
@@ -287,7 +308,8 @@ class StreamTask:
         self._tell(TaskStateChanged(self.execution, "INITIALIZING"))
         program: VertexProgram = pickle.loads(self.deployment.program)
         self.partitions = self._partitions_factory(program)
-        self._barriers = AlignedBarrierHandler(self.gate, self)
+        self._barriers = self._make_barrier_handler()
+        self.gate.listener = self._barriers
         chain = self._chain = OperatorChain(program, self.partitions)
         chain.setup([self._context_for(index) for index in range(len(program.operators))])
         if isinstance(chain.head, SourceOperator):
@@ -295,17 +317,31 @@ class StreamTask:
         if self.deployment.finished_on_restore:
             self._skip_finished()
             return
-        first, last = key_group_range(
-            self.execution.subtask, self.deployment.max_parallelism, self.deployment.parallelism
-        )
         for context in chain.contexts:
             restored = self.deployment.restored.get(context.operator_id)
             context.operator_state.is_restored = self.deployment.restored_checkpoint_id is not None
             if restored is not None:
-                restore_operator(restored, context, self._storage, first, last)
+                restore_operator(
+                    restored, context, self._storage, self._key_groups(), self._histories, self._recover_channel
+                )
         chain.initialize_and_open()
         self.phase = Phase.PROCESSING
         self._tell(TaskStateChanged(self.execution, "RUNNING"))
+
+    def _make_barrier_handler(self) -> BarrierHandler:
+        settings = self.settings
+        if not settings.exactly_once:
+            return AtLeastOnceBarrierHandler(self.gate, self)
+        if settings.unaligned:
+            return UnalignedBarrierHandler(self.gate, self, settings.held_back_bytes_max)
+        return AlignedBarrierHandler(self.gate, self, settings.held_back_bytes_max)
+
+    def _key_groups(self) -> tuple[int, int]:
+        deployment = self.deployment
+        return key_group_range(self.execution.subtask, deployment.max_parallelism, deployment.parallelism)
+
+    def _recover_channel(self, name: str, items: list[Any]) -> None:
+        recover_channel(name, items, self.gate, self.partitions)
 
     def _skip_finished(self) -> None:
         """All subtasks of these operators had finished before the checkpoint: say only that (G10)."""
@@ -337,7 +373,6 @@ class StreamTask:
             operator_state=OperatorStateBackend(),
             emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
-            settings=dict(deployment.settings),
         )
 
     def _finish_data(self, drain: bool) -> None:
@@ -408,19 +443,19 @@ class StreamTask:
         elif isinstance(message, NotifyCheckpointComplete):
             self._on_complete(message.checkpoint_id)
         elif isinstance(message, NotifyCheckpointAborted):
-            for operator in self._chain.operators if self._chain else ():
-                operator.notify_checkpoint_aborted(message.checkpoint_id)
+            self._on_aborted(message.checkpoint_id)
 
     def _on_trigger(self, message: TriggerCheckpoint) -> None:
         if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED) or not self.gate.is_finished:
             self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task cannot inject a barrier now"))
             return
-        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.is_savepoint)
-        self.trigger_checkpoint(barrier, 0)
+        self.trigger_checkpoint(barrier_of(message, self.settings), 0, 0)
 
     def _on_complete(self, checkpoint_id: int) -> None:
         assert self._chain is not None
-        for operator in self._chain.operators:
+        self._histories.on_complete(checkpoint_id)
+        for operator, context in zip(self._chain.operators, self._chain.contexts, strict=True):
+            context.keyed.confirm(checkpoint_id)
             operator.notify_checkpoint_complete(checkpoint_id)
         first = self._first_checkpoint_after_finish
         if first is not None and checkpoint_id >= first:
@@ -433,8 +468,10 @@ class StreamTask:
         """Processing time in ms."""
         return self._clock.now_ms()
 
-    def trigger_checkpoint(self, barrier: CheckpointBarrier, alignment_ms: int) -> None:
-        """Pass the barrier on, capture all state, store it in the background, acknowledge (F2, G7)."""
+    def trigger_checkpoint(
+        self, barrier: CheckpointBarrier, alignment_ms: int, held_back_bytes: int, is_complete: bool = True
+    ) -> None:
+        """Pass the barrier on, capture all state; store it in the background once the part is complete (F2, G7)."""
         assert self._chain is not None
         chain, checkpoint_id = self._chain, barrier.checkpoint_id
         begun_ms = self.now_ms()
@@ -442,45 +479,91 @@ class StreamTask:
         if not finished:
             for operator in chain.operators:
                 operator.prepare_snapshot(checkpoint_id)
-        for partition in self.partitions.values():
-            partition.broadcast(barrier, flush=True)
+        overtaken = self._forward(barrier)
         captures = {
             context.operator_id: operator.snapshot_state(checkpoint_id)
             for operator, context in zip(chain.operators, chain.contexts, strict=True)
         }
+        for edge in chain.program.out_edges:
+            owner = chain.program.operators[edge.operator].operator_id
+            for channel, elements in overtaken.get(edge.edge, ()):
+                capture = capture_channel("out", edge.edge, channel.consumer, elements)
+                if capture is not None:
+                    captures[owner].append(capture)
         if finished and self._first_checkpoint_after_finish is None:
             self._first_checkpoint_after_finish = checkpoint_id
-        captured_ms = self.now_ms()
-        first, last = key_group_range(
-            self.execution.subtask, self.deployment.max_parallelism, self.deployment.parallelism
+        now = self.now_ms()
+        part = _Part(barrier, captures, finished, alignment_ms, held_back_bytes, now - begun_ms, now)
+        if is_complete:
+            self._store(part)
+        else:
+            self._incomplete[checkpoint_id] = part
+
+    def _forward(self, barrier: CheckpointBarrier) -> dict[int, list[tuple[ChannelId, Buffer]]]:
+        if barrier.is_unaligned:
+            return {edge: partition.overtake(barrier) for edge, partition in self.partitions.items()}
+        for partition in self.partitions.values():
+            partition.broadcast(barrier, flush=True)
+        return {}
+
+    def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
+        """All that was in flight ahead of the barrier is known now."""
+        part = self._incomplete.pop(checkpoint_id, None)
+        if part is None:
+            return
+        assert self._chain is not None
+        for (edge, producer), elements in in_flight.items():
+            capture = capture_channel("in", edge, producer, elements)
+            if capture is not None:
+                part.captures[self._chain.contexts[0].operator_id].append(capture)
+        self._store(part)
+
+    def _store(self, part: _Part) -> None:
+        execution, checkpoint_id = self.execution, part.barrier.checkpoint_id
+        writer = SnapshotWriter(
+            self._storage, checkpoint_id, execution, self._key_groups(), self.deployment.max_parallelism
         )
-        execution, storage = self.execution, self._storage
+        confirmed = self._histories.confirmed
 
-        def store() -> Any:
-            return store_captures(captures, storage, checkpoint_id, execution, first, last)
-
-        def stored(operators: Any, error: BaseException | None) -> None:
+        def stored(operators: dict[str, OperatorSubtaskState] | None, error: BaseException | None) -> None:
             if self.phase is Phase.TERMINAL:
                 return
-            if error is not None:
+            if operators is None:
                 self._tell(DeclineCheckpoint(execution, checkpoint_id, f"{type(error).__name__}: {error}", True))
                 return
+            self._histories.on_stored(checkpoint_id, operators)
             self._tell(
                 AcknowledgeCheckpoint(
                     execution,
                     checkpoint_id,
                     operators,
-                    finished,
-                    alignment_ms,
-                    captured_ms - begun_ms,
-                    self.now_ms() - captured_ms,
+                    part.finished,
+                    part.alignment_ms,
+                    part.held_back_bytes,
+                    part.sync_ms,
+                    self.now_ms() - part.captured_ms,
                 )
             )
 
-        self._background.submit(store, stored)
+        self._background.submit(lambda: writer.store(part.captures, confirmed), stored)
+
+    def _on_overtaking_barrier(self) -> None:
+        assert self._barriers is not None
+        channel, barrier = self.gate.overtaking.popleft()
+        if self.phase in (Phase.PROCESSING, Phase.DATA_FINISHED):
+            self._barriers.on_overtaking_barrier(channel, barrier)
+
+    def _on_aborted(self, checkpoint_id: int) -> None:
+        assert self._chain is not None
+        assert self._barriers is not None
+        self._incomplete.pop(checkpoint_id, None)
+        self._barriers.on_aborted(checkpoint_id)
+        for operator in self._chain.operators:
+            operator.notify_checkpoint_aborted(checkpoint_id)
 
     def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
         """Decline a checkpoint and let the tasks downstream know."""
+        self._incomplete.pop(checkpoint_id, None)
         for partition in self.partitions.values():
             partition.broadcast(CancelCheckpointMarker(checkpoint_id), flush=True)
         self._tell(DeclineCheckpoint(self.execution, checkpoint_id, reason))

@@ -82,7 +82,8 @@ class AlignedBarrierHandler(BarrierHandler):
             checkpoint_id = self._aligning.checkpoint_id
             self._end_alignment()
             self.target.abort_checkpoint(
-                checkpoint_id, f"its alignment held back {held_back} bytes, over the {self._held_back_bytes_max} allowed"
+                checkpoint_id,
+                f"its alignment held back {held_back} bytes, over the {self._held_back_bytes_max} allowed",
             )
 
     def _complete_if_aligned(self) -> None:

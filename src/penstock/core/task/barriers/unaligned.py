@@ -1,7 +1,7 @@
 """Unaligned checkpoints, and aligned ones that give up aligning after a time (G5).
 
-A barrier that says `is_unaligned` overtakes the records of its channel. The task takes its snapshot when it hears of the
-first one; what is then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
+A barrier that says `is_unaligned` overtakes the records of its channel. The task takes its snapshot when it hears of
+the first one; what is then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
 
 - in a channel that has delivered the barrier: what had arrived ahead of it and is not processed yet;
 - in any other channel: what waits there, and what arrives until its barrier does. Copies are kept as it arrives; the
@@ -11,9 +11,9 @@ The task's part is whole when every channel has delivered its barrier or has end
 upstream sent before it gave up aligning) ends its channel's part when it *arrives*, for everything behind it was sent
 after the cut.
 
-Aligned barriers are handled as in `aligned`, until the barrier's own time-out: then the task goes on as if it had heard
-of an overtaking one. Channels held back by then have nothing in flight, as all that was before their barrier has been
-processed.
+Aligned barriers are handled as in `aligned`, until the barrier's own time-out: then the task goes on as if it had
+heard of an overtaking one. Channels held back by then have nothing in flight, as all that was before their barrier
+has been processed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
     def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
         """As ever; but a checkpoint whose in-flight records are still being captured gives way to a newer one."""
         if barrier.checkpoint_id > self._latest_id:
-            self._stop_capturing(f"subsumed: the barrier of checkpoint {barrier.checkpoint_id} came before it was whole")
+            self._stop_capturing(
+                f"subsumed: the barrier of checkpoint {barrier.checkpoint_id} came before it was whole"
+            )
         super().on_barrier(channel, barrier)
 
     def on_cancel_marker(self, channel: InputChannel, marker: CancelCheckpointMarker) -> None:

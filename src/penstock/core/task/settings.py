@@ -1,0 +1,47 @@
+"""The options that tasks read: out of the configuration, and what follows from them."""
+
+from __future__ import annotations
+
+from penstock.common.configuration import Configuration
+from penstock.common.options import (
+    ALIGNED_TIMEOUT_MS,
+    ALIGNMENT_HELD_BACK_BYTES_MAX,
+    BUFFER_TIMEOUT_MS,
+    BUFFERS_PER_CHANNEL,
+    CHECKPOINTING_INTERVAL_MS,
+    CHECKPOINTING_MODE,
+    NETWORK_BUFFER_RECORDS,
+    SOURCE_BATCH_RECORDS,
+    UNALIGNED_ENABLED,
+)
+from penstock.core.protocol import TaskSettings, TriggerCheckpoint
+from penstock.core.records import CheckpointBarrier
+
+
+def task_settings(configuration: Configuration) -> TaskSettings:
+    """What the configuration says."""
+    read = configuration.read
+    return TaskSettings(
+        checkpointing=read(CHECKPOINTING_INTERVAL_MS) is not None,
+        exactly_once=read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
+        unaligned=read(UNALIGNED_ENABLED),
+        alignment_timeout_ms=read(ALIGNED_TIMEOUT_MS),
+        held_back_bytes_max=read(ALIGNMENT_HELD_BACK_BYTES_MAX),
+        buffer_timeout_ms=read(BUFFER_TIMEOUT_MS),
+        buffers_per_channel=read(BUFFERS_PER_CHANNEL),
+        buffer_records=read(NETWORK_BUFFER_RECORDS),
+        source_batch_records=read(SOURCE_BATCH_RECORDS),
+    )
+
+
+def barrier_of(trigger: TriggerCheckpoint, settings: TaskSettings) -> CheckpointBarrier:
+    """The barrier that begins a checkpoint; savepoints are always aligned, so that they hold no records in flight."""
+    timeout_ms = settings.alignment_timeout_ms
+    unaligned = settings.exactly_once and settings.unaligned and not trigger.is_savepoint
+    return CheckpointBarrier(
+        trigger.checkpoint_id,
+        trigger.timestamp_ms,
+        trigger.is_savepoint,
+        is_unaligned=unaligned and timeout_ms == 0,
+        alignment_timeout_ms=timeout_ms if unaligned and timeout_ms > 0 else None,
+    )
