@@ -109,7 +109,9 @@ class CheckpointCoordinator:
     def on_time(self, now_ms: int) -> None:
         """Give up what is over time; trigger what is due."""
         for pending in list(self._pending.values()):
-            if not pending.is_completing and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
+            # Giving one up may fail the job, which gives up all of them.
+            is_live = pending.checkpoint_id in self._pending and not pending.is_completing
+            if is_live and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
                 self._abort(pending.checkpoint_id, f"not complete within {self.settings.timeout_ms} ms")
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)

@@ -95,6 +95,15 @@ class ExecutionGraph:
     def all_finished(self) -> bool:
         return all(e.state is ExecutionState.FINISHED for e in self.executions())
 
+    def has_running_consumer(self, execution: Execution) -> bool:
+        """Whether a subtask that reads this one's output has not ended."""
+        return any(
+            not subtask.current.state.is_terminal
+            for edge in self.job_graph.outputs_of(execution.id.vertex)
+            for subtask in self.vertices[edge.target].subtasks
+            if not edge.is_pointwise or subtask.subtask == execution.id.subtask
+        )
+
     def injection_points(self) -> list[Execution]:
         """Where a checkpoint's barriers begin: unfinished subtasks all of whose predecessors have finished (G10)."""
         finished = ExecutionState.FINISHED

@@ -18,6 +18,7 @@ from penstock.common.errors import JobExecutionError, PenstockError, SlotsUnavai
 from penstock.common.job_status import JobStatus
 from penstock.common.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, require_state
+from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.guarantees import guarantees
@@ -173,6 +174,11 @@ class JobMaster:
         self._cancel_tasks()
         self._after_tasks_ended()
 
+    def sweep(self) -> None:
+        """Delete what nobody needs of the job's checkpoints; for the driver to call when all workers are gone."""
+        kept = self.checkpoints.completed
+        self._store.delete(garbage(self._store.listing(), kept, 1 << 62))
+
     def progress(self) -> JobProgress:
         """Figures as of now."""
         vertices, counters = [], dict[str, int]()
@@ -317,15 +323,6 @@ class JobMaster:
             self._acquire_slots()  # one was lost while the checkpoint was being read
             return
         self._metrics.clear()
-        try:
-            for operator_id, source in self._sources.items():
-                file = None if restored is None else require_state(restored, operator_id)
-                source.reset(None if file is None else file.data)
-        except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
-            self._give_up(
-                JobExecutionError(self.job_graph.name, f"a source's split enumerator could not start: {error}")
-            )
-            return
         addresses = {w: worker.registration.data_address for w, worker in self._workers.items()}
         slots = assign_slots(self._graph, list(self._workers))
         for worker_id, message in deployments(self._graph, self.job_id, slots, addresses, self._settings, restored):
@@ -337,6 +334,17 @@ class JobMaster:
             self._cluster.send(worker_id, message)
         self._move(_S.RUNNING, None)
         self.checkpoints.start()
+        self._start_sources(restored)
+
+    def _start_sources(self, restored: CheckpointMetadata | None) -> None:
+        """Begin to hand out splits; the readers' tasks are on their way, so messages to them come after them."""
+        for operator_id, source in self._sources.items():
+            try:
+                file = None if restored is None else require_state(restored, operator_id)
+                source.reset(None if file is None else file.data)
+            except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
+                self._fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
+                return
 
     # --- tasks -----------------------------------------------------------------------------------------------------
 
@@ -418,9 +426,13 @@ class JobMaster:
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         affected = False
         for execution in self._graph.executions():
-            if execution.worker_id == worker_id and not execution.state.is_terminal:
+            if execution.worker_id != worker_id:
+                continue
+            if not execution.state.is_terminal:
                 execution.move(ExecutionState.FAILED)
                 affected = True
+            elif self._graph.has_running_consumer(execution):
+                affected = True  # what it sent last, its end included, may have been lost on the way
         if self._waiting_for_slots:
             self._acquire_slots()
         elif affected:

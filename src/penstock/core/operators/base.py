@@ -85,6 +85,12 @@ class StreamOperator:
     def initialize_state(self) -> None:
         """State is there now (empty, or restored): look up what is needed."""
 
+    def recover_finished(self) -> None:
+        """All subtasks had finished before the restored checkpoint, whose state is there now.
+
+        Called instead of everything else but `setup` before and `close` after; nothing may be emitted.
+        """
+
     def open(self) -> None:
         """Get ready for the first record; everything downstream is."""
 

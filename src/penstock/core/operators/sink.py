@@ -32,17 +32,24 @@ class SinkOperator(StreamOperator):
     def initialize_state(self) -> None:
         """Commit what the restored checkpoint had prepared, then make the writer."""
         context: OperatorContext = self.context
+        self._commit_restored()
         self._writer_state = context.operator_state.list_state(WRITER_STATE)
-        self._committables = context.operator_state.list_state(COMMITTABLES_STATE)
-        self._committer = self._sink.create_committer(context)
-        restored = self._committables.get()
-        if restored and self._committer is not None:
-            self._committer.commit(restored)
-        self._committables.update([])
         if context.operator_state.is_restored:
             self._writer = self._sink.restore_writer(context, self._writer_state.get())
         else:
             self._writer = self._sink.create_writer(context)
+
+    def recover_finished(self) -> None:
+        """The last output was prepared for the restored checkpoint, and perhaps not committed before the failure."""
+        self._commit_restored()
+
+    def _commit_restored(self) -> None:
+        self._committables = self.context.operator_state.list_state(COMMITTABLES_STATE)
+        self._committer = self._sink.create_committer(self.context)
+        restored = self._committables.get()
+        if restored and self._committer is not None:
+            self._committer.commit(restored)
+        self._committables.update([])
 
     @property
     def writer(self) -> SinkWriter[Any, Any]:

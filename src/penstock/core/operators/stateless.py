@@ -108,6 +108,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Only the end of time passes."""
         if timestamp == MAX_WATERMARK:
+            if self._generator.idle:
+                self.output.emit_status(False)
             self.output.emit_watermark(timestamp)
 
     def process_status(self, idle: bool) -> None:

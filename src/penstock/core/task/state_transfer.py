@@ -67,7 +67,9 @@ class SnapshotWriter:
         """Write all; returns where it is, by operator."""
         operators = {}
         for operator_id, states in captures.items():
-            keyed = {name: (handle,) for (owner, name), handle in confirmed.items() if owner == operator_id}
+            keyed: dict[str, tuple[KeyedStateHandle, ...]] = {
+                name: (handle,) for (owner, name), handle in confirmed.items() if owner == operator_id
+            }
             lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
             for capture in states:
                 if isinstance(capture, KeyedCapture):

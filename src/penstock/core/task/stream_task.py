@@ -248,6 +248,8 @@ class StreamTask:
         assert self._source is not None
         emitted = self._source.emit_next(self.settings.source_batch_records)
         if emitted is Emitted.END:
+            if self._source.watermarks.idle:
+                self._source.output.emit_status(False)
             self._source.output.emit_watermark(MAX_WATERMARK)
             self._watermark = MAX_WATERMARK
             self._finish_data(drain=True)
@@ -314,9 +316,6 @@ class StreamTask:
         chain.setup([self._context_for(index) for index in range(len(program.operators))])
         if isinstance(chain.head, SourceOperator):
             self._source = chain.head
-        if self.deployment.finished_on_restore:
-            self._skip_finished()
-            return
         for context in chain.contexts:
             restored = self.deployment.restored.get(context.operator_id)
             context.operator_state.is_restored = self.deployment.restored_checkpoint_id is not None
@@ -324,6 +323,9 @@ class StreamTask:
                 restore_operator(
                     restored, context, self._storage, self._key_groups(), self._histories, self._recover_channel
                 )
+        if self.deployment.finished_on_restore:
+            self._skip_finished(chain)
+            return
         chain.initialize_and_open()
         self.phase = Phase.PROCESSING
         self._tell(TaskStateChanged(self.execution, "RUNNING"))
@@ -343,8 +345,12 @@ class StreamTask:
     def _recover_channel(self, name: str, items: list[Any]) -> None:
         recover_channel(name, items, self.gate, self.partitions)
 
-    def _skip_finished(self) -> None:
-        """All subtasks of these operators had finished before the checkpoint: say only that (G10)."""
+    def _skip_finished(self, finished: OperatorChain) -> None:
+        """All subtasks of these operators had finished before the checkpoint: commit what it holds, and say so (G10)."""
+        for operator in finished.operators:
+            operator.recover_finished()
+        for error in finished.close():
+            raise error
         self._chain = OperatorChain(VertexProgram((), ()), {})
         self.phase = Phase.PROCESSING
         self._source = None

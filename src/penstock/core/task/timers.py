@@ -54,7 +54,7 @@ class TimerQueue:
     def next_timestamp(self) -> int | None:
         """The earliest time at which anything is due, or None."""
         while self._heap:
-            timestamp = self._heap[0]
+            timestamp: int = self._heap[0]
             if self._buckets.get(timestamp):
                 return timestamp
             heappop(self._heap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 
 
 class AssignerError(Exception):
@@ -86,7 +86,11 @@ class WatermarkGenerator:
 
 
 class WatermarkValve:
-    """The watermark of a task: the lowest of its active channels, and never falling."""
+    """The watermark of a task: the lowest of its active channels, and never falling.
+
+    The end of time comes when every channel has reached it: an idle channel does not hold others back, but it may become
+    active again, so time does not end for it.
+    """
 
     def __init__(self, channels: int) -> None:
         self._watermarks = [MIN_TIMESTAMP] * channels
@@ -116,7 +120,7 @@ class WatermarkValve:
         if not active:
             return None
         lowest = min(active)
-        if lowest <= self._output:
+        if lowest <= self._output or (lowest == MAX_WATERMARK and min(self._watermarks) != MAX_WATERMARK):
             return None
         self._output = lowest
         return lowest

@@ -103,6 +103,8 @@ class LocalJob(RunningJob):
             failure.__cause__ = error
         self._cluster.close()
         self._cluster.background.deliver()
+        if self._master.is_done:
+            self._master.sweep()
         self._over = True
         self._refuse_questions()
         status = JobStatus.FAILED if failure is not None else self._master.status

@@ -53,6 +53,8 @@ class Master(Protocol):
 
     def cancel(self) -> None: ...
 
+    def sweep(self) -> None: ...
+
 
 T = TypeVar("T")
 MasterT = TypeVar("MasterT", bound=Master)
@@ -145,6 +147,7 @@ class JobThread(Generic[MasterT]):
 
     def _run(self) -> None:
         failure: PenstockError | None = None
+        master: MasterT | None = None
         background = ThreadBackground("penstock-job-background", BACKGROUND_THREADS, self._endpoint.wake)
         try:
             master = self._make_master(MasterServices(self._clock, self._cluster, background))
@@ -156,6 +159,8 @@ class JobThread(Generic[MasterT]):
             failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
         try:
             self._clean_up(background)
+            if master is not None and master.is_done:
+                master.sweep()
         except Exception as error:  # noqa: BLE001 - whoever waits for the job must hear of its end all the same
             _log.warning("the job left something behind: %r", error, exc_info=True)
         self._over = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.records import CancelCheckpointMarker, CheckpointBarrier
+from penstock.core.records import Buffer, CancelCheckpointMarker, CheckpointBarrier
 from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget
 from penstock.core.task.input_gate import InputChannel, InputGate
 
@@ -73,7 +73,7 @@ class AlignedBarrierHandler(BarrierHandler):
         if self._aligning is not None and self._aligning.checkpoint_id == checkpoint_id:
             self._end_alignment()
 
-    def on_arrival(self, channel: InputChannel, buffer: object) -> None:
+    def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:
         """Check the bound on what is held back."""
         if self._aligning is None or self._held_back_bytes_max is None or not channel.is_blocked:
             return
@@ -83,7 +83,7 @@ class AlignedBarrierHandler(BarrierHandler):
             self._end_alignment()
             self.target.abort_checkpoint(
                 checkpoint_id,
-                f"its alignment held back {held_back} bytes, over the {self._held_back_bytes_max} allowed",
+                f"its alignment held back {held_back} bytes, of {self._held_back_bytes_max} allowed",
             )
 
     def _complete_if_aligned(self) -> None:

@@ -56,9 +56,7 @@ class BarrierHandler(ABC):
 
     def on_overtaking_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
         """A barrier has overtaken the records of its channel."""
-        raise AssertionError(
-            f"barrier {barrier.checkpoint_id} overtook records, but {type(self).__name__} has no use for it"
-        )
+        raise AssertionError(f"barrier {barrier.checkpoint_id} overtook records; {type(self).__name__} takes none such")
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:  # noqa: B027 - only unaligned modes look
         """A buffer has arrived on a channel, behind whatever waits there."""
