@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from tests.jobs import JOBS, Job
 
@@ -110,6 +111,46 @@ def test_jobs_through_a_failure(job: Job, parallelism: int, after: int, tmp_path
     stream = job.build(checkpointed(parallelism)).map(FailsOnce(marker, after)).name("fails")
     assert collect(stream) == job.expected()
     assert marker.exists()
+
+
+class FailsAfterCheckpoint(MapFunction):
+    """Raises once, when the first checkpoint is there to recover from."""
+
+    def __init__(self, directory: str, marker: Path) -> None:
+        self.directory, self.marker = directory, marker
+
+    def open(self, runtime_context: Any) -> None:
+        self.seen = 0
+
+    def map(self, value: Any) -> Any:
+        self.seen += 1
+        if self.seen % 64 == 0 and not self.marker.exists():
+            fs, root = fsspec.core.url_to_fs(self.directory)
+            if any(path.endswith("/_metadata") for path in fs.find(root)):
+                self.marker.write_text("failed")
+                raise RuntimeError("once")
+        return value
+
+
+@pytest.mark.parametrize("protocol", ["file://", "memory:/"])
+@pytest.mark.parametrize("inline", ["20 kb", "0 b"])
+def test_recovery_from_any_file_system(
+    protocol: str, inline: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G8, G11: a checkpoint on any fsspec file system is found whole, and the job goes on from it."""
+    caplog.set_level(logging.INFO, "penstock")
+    directory = f"{protocol}{tmp_path}/checkpoints"
+    env = checkpointed(
+        2,
+        **{"execution.checkpointing.dir": directory, "execution.checkpointing.data-inline-threshold": inline},
+    )
+    source: DataGeneratorSource[Any] = DataGeneratorSource(lambda i: (i % 10, 1), 20_000)
+    pairs = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    counts = pairs.key_by(lambda v: v[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    results = collect(counts.map(FailsAfterCheckpoint(directory, tmp_path / "marker")))
+    assert results == [(key, n) for key in range(10) for n in range(1, 2_001)]
+    assert (tmp_path / "marker").exists()
+    assert "from checkpoint" in caplog.text
 
 
 # --- shapes of programs ---------------------------------------------------------------------------------------------

@@ -64,7 +64,9 @@ class Refuses:
 
 
 @pytest.mark.parametrize(
-    "value", [lambda: 1, threading.Lock(), iter(lambda: 1, 2), {"k": [threading.Lock()]}, Refuses()], ids=repr
+    "value",
+    [lambda: 1, threading.Lock(), iter(lambda: 1, 2), {"k": [threading.Lock()]}, Refuses()],
+    ids=["lambda", "lock", "iterator", "nested", "refuses"],
 )
 def test_unstorable_value_names_operator_and_state(value):
     """D1: whatever a value raises when it is pickled, the error names the operator and the state."""

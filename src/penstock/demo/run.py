@@ -1,17 +1,13 @@
-"""Runs the demo: starts the job, watches it, kills a worker under it, and has the result checked."""
+"""Runs the demo: lays out the input, has the job run and a worker killed, and has the result checked."""
 
 from __future__ import annotations
 
 import logging
-import os
-import random
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +17,14 @@ from rich.console import Console
 
 from penstock.common import Configuration
 from penstock.common.errors import PenstockError
-from penstock.core.job.progress import JobProgress
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.demo import plain_python, program, spark_sql
-from penstock.demo.answers import Answer, differences, read_output
+from penstock.demo.answers import differences, read_output
 from penstock.demo.data import Flights, prepare
-from penstock.demo.live import Live, Meter
 from penstock.demo.report import print_comparison
+from penstock.demo.watch import Outcome, Watch
 
 if TYPE_CHECKING:
-    from penstock.drivers.running_job import RunningJob
     from penstock.drivers.spark.handle import SparkHandle
 
 CHECKPOINT_INTERVAL_MS: Final = 1_000
@@ -41,12 +35,6 @@ _SPARK_SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "4",
 }
-
-_POLL_S: Final = 0.2
-_ANSWER_S_MAX: Final = 10.0
-#: A worker is killed when so many checkpoints have completed and this share of the flights has been read.
-_KILL_CHECKPOINTS_MIN: Final = 2
-_KILL_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -78,16 +66,6 @@ class DemoOptions:
     def kills(self) -> bool:
         """Whether a worker is to die."""
         return self.kill and self.on_spark
-
-
-@dataclass
-class Outcome:
-    """What happened while the job ran."""
-
-    seconds: float = 0.0
-    killed_pid: int | None = None
-    restarts: int = 0
-    checkpoints: int = 0
 
 
 def run_demo(options: DemoOptions, console: Console) -> bool:
@@ -127,16 +105,20 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
     env = StreamExecutionEnvironment.get_execution_environment(settings)
     program.build(env, flights.departures, output, options.per_second)
     with _job_log_on(console):
-        outcome = _Watch(console, flights, kills=options.kills).over(env.execute_async(JOB_NAME))
-    if spark is None:
-        checked_by = "plain Python"
-        with _busy(console, "working the same answer out in plain Python"):
-            theirs = plain_python.answer(flights.original)
-    else:
-        checked_by = "Spark SQL"
-        with _busy(console, "asking Spark SQL the same question"):
-            theirs = spark_sql.answer(spark, flights.original)
-    return _conclude(console, options, outcome, read_output(output), theirs, checked_by)
+        outcome = Watch(console, flights, kills=options.kills).over(env.execute_async(JOB_NAME))
+    ours = read_output(output)
+    console.print(
+        f"  finished in {outcome.seconds:.1f} s: {_plural(outcome.checkpoints, 'checkpoint')}, "
+        f"{_plural(outcome.restarts, 'restart')}, {_plural(ours.late, 'flight')} in the side output for late ones",
+        highlight=False,
+        soft_wrap=True,
+    )
+    checked_by = "plain Python" if spark is None else "Spark SQL"
+    with _busy(console, f"asking {checked_by} the same question"):
+        theirs = plain_python.answer(flights.original) if spark is None else spark_sql.answer(spark, flights.original)
+    found = differences(ours, theirs)
+    print_comparison(console, ours, theirs, checked_by, found)
+    return survived(console, options, outcome) and not found
 
 
 def _get_ready(
@@ -163,97 +145,15 @@ def _get_ready(
     return flights, spark
 
 
-class _Watch:
-    """Follows a job to its end, and kills one of its workers on the way."""
-
-    def __init__(self, console: Console, flights: Flights, kills: bool) -> None:
-        self._console = console
-        self._flights = flights
-        self._kills = kills
-        self._outcome = Outcome()
-
-    def over(self, job: RunningJob) -> Outcome:
-        """Wait for the job's end; Ctrl-C cancels it.
-
-        Raises:
-            JobExecutionError: if it fails.
-        """
-        begun_s = time.monotonic()
-        meter = Meter(self._flights.first_ms, self._flights.last_ms)
-        try:
-            with Live(self._console) as live:
-                while (progress := _progress_of(job)) is not None:
-                    self._note(progress)
-                    live.show(meter.read(progress, time.monotonic()))
-                    time.sleep(_POLL_S)
-        except KeyboardInterrupt:
-            job.end()
-            raise
-        job.wait()
-        self._outcome.seconds = time.monotonic() - begun_s
-        return self._outcome
-
-    def _note(self, progress: JobProgress) -> None:
-        outcome = self._outcome
-        if progress.restarts > outcome.restarts:
-            self._console.print("  running again")
-        outcome.restarts = max(outcome.restarts, progress.restarts)
-        outcome.checkpoints = max(outcome.checkpoints, progress.checkpoints_completed)
-        if (
-            self._kills
-            and outcome.killed_pid is None
-            and progress.status == "RUNNING"
-            and progress.checkpoints_completed >= _KILL_CHECKPOINTS_MIN
-            and progress.source_records >= _KILL_SHARE * self._flights.count
-        ):
-            outcome.killed_pid = self._kill_one(progress)
-
-    def _kill_one(self, progress: JobProgress) -> int | None:
-        worker_id, host, pid = random.choice(progress.workers)
-        if pid == os.getpid():
-            raise PenstockError("the workers run in this process, so none can be killed")
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return None  # it has gone by itself; another will be found
-        self._console.print(
-            f"  [bold]killed {worker_id}[/], process {pid} on {host}, with SIGKILL after "
-            f"{progress.checkpoints_completed} checkpoints and {progress.source_records:,} flights",
-            highlight=False,
-            soft_wrap=True,
-        )
-        return pid
-
-
-def _progress_of(job: RunningJob) -> JobProgress | None:
-    """The job's figures; None when it is over."""
-    while not job.get_job_execution_result().done():
-        try:
-            return job.get_progress().result(_ANSWER_S_MAX)
-        except CancelledError:
-            return None
-        except FutureTimeoutError:
-            continue
-    return None
-
-
-def _conclude(
-    console: Console, options: DemoOptions, outcome: Outcome, ours: Answer, theirs: Answer, checked_by: str
-) -> bool:
-    found = differences(ours, theirs)
-    console.print(
-        f"  finished in {outcome.seconds:.1f} s: {_plural(outcome.checkpoints, 'checkpoint')}, "
-        f"{_plural(outcome.restarts, 'restart')}, {_plural(ours.late, 'flight')} in the side output for late ones",
-        highlight=False,
-        soft_wrap=True,
-    )
-    print_comparison(console, ours, theirs, checked_by, found)
+def survived(console: Console, options: DemoOptions, outcome: Outcome) -> bool:
+    """Whether what was to happen to the job did happen; says so if not."""
     if options.kills and outcome.killed_pid is None:
         console.print("[bold red]no worker was killed[/]: the job ended too soon for that")
-    elif options.kills and not outcome.restarts:
+        return False
+    if options.kills and not outcome.restarts:
         console.print("[bold red]the job did not restart[/] after a worker was killed")
-    survived = not options.kills or (outcome.killed_pid is not None and outcome.restarts > 0)
-    return survived and not found
+        return False
+    return True
 
 
 def _busy(console: Console, what: str) -> AbstractContextManager[Any]:
