@@ -67,7 +67,7 @@ class FilterFunction(Function, ABC):
 
 
 class ReduceFunction(Function, ABC):
-    """Folds two values into one; must be associative."""
+    """Folds two values into one; must be associative, and must not change its arguments: they were emitted before."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +39,8 @@ class _JobGraphBuilder:
         self._chain_of: dict[str, _Chain] = {}
 
     def build(self, job_name: str) -> JobGraph:
+        for node in self._graph.nodes:
+            _check_picklable(node)
         for node in self._graph.nodes:
             if len(node.in_edges) == 1 and self._is_chainable(node.in_edges[0]):
                 chain = self._chain_of[node.in_edges[0].source.operator_id]
@@ -93,10 +94,9 @@ class _JobGraphBuilder:
                 parent = position[node.in_edges[0].source.operator_id]
                 side_tag = node.in_edges[0].side_tag
             t = node.transformation
-            _check_picklable(node)
             chained.append(ChainedOperator(node.operator_id, node.name, t.factory, parent, side_tag, t.uid))
         out_edges = tuple(
-            OutEdge(edge_id, position[edge.source.operator_id], edge.partitioner, edge.side_tag)
+            OutEdge(edge_id, position[edge.source.operator_id], edge.partitioner, edge.side_tag, edge.target.name)
             for edge_id, edge in edges
             if edge.source.operator_id in position
         )
@@ -134,7 +134,7 @@ def _dumps(value: Any, name: str) -> bytes:
     try:
         serialised: bytes = cloudpickle.dumps(value, protocol=5)
         return serialised
-    except (pickle.PicklingError, TypeError, AttributeError, NotImplementedError) as error:
+    except Exception as error:
         raise ConfigurationError(
             f"operator {name!r} cannot be sent to workers: its function, or something that it refers to, cannot be "
             f"serialised ({error}). Create such things (connections, locks, open files) in open() instead."

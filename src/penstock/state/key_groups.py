@@ -48,14 +48,14 @@ def _sequence(items: Any) -> bytes:
 
 
 def _other_key_bytes(key: Any) -> bytes:
-    if isinstance(key, enum.Enum):
-        return b"e" + key_bytes((type(key).__qualname__, key.name))
     if isinstance(key, bool | int):
         return key_bytes(int(key))
     if isinstance(key, float):
         return key_bytes(float(key))
     if isinstance(key, str):
         return key_bytes(str(key))
+    if isinstance(key, enum.Enum):
+        return b"e" + key_bytes((type(key).__qualname__, key.name))
     if isinstance(key, bytes | bytearray):
         return key_bytes(bytes(key))
     if isinstance(key, tuple):
@@ -63,9 +63,9 @@ def _other_key_bytes(key: Any) -> bytes:
     if isinstance(key, Row):
         return b"r" + _sequence(tuple(key))
     if isinstance(key, decimal.Decimal):
-        return b"d" + str(key.normalize()).encode()
+        return _decimal(key)
     if isinstance(key, datetime.datetime | datetime.date | datetime.time | datetime.timedelta):
-        return b"T" + type(key).__name__.encode() + repr(_utc(key)).encode()
+        return _time(key)
     if isinstance(key, uuid.UUID):
         return b"u" + key.bytes
     if isinstance(key, frozenset):
@@ -81,10 +81,40 @@ def _other_key_bytes(key: Any) -> bytes:
     )
 
 
-def _utc(value: Any) -> Any:
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC)
-    return value
+def _decimal(key: decimal.Decimal) -> bytes:
+    if not key.is_finite():
+        return b"d" + str(key).encode()
+    if key == key.to_integral_value():
+        return key_bytes(int(key))
+    as_float = float(key)
+    # A decimal equals the float that has just its value, so they must lie in one key group.
+    return key_bytes(as_float) if key == as_float else b"d" + str(key.normalize()).encode()
+
+
+def _time(key: Any) -> bytes:
+    if isinstance(key, datetime.datetime):
+        moment = key if key.tzinfo is None else key.astimezone(datetime.UTC)
+        # A subclass with nanoseconds (pandas) has its own isoformat, which shows them where there are any.
+        text = moment.isoformat() if getattr(moment, "nanosecond", 0) else _plain(moment).isoformat()
+        return b"Tm" + text.encode()
+    if isinstance(key, datetime.date):
+        return b"Td" + key.isoformat().encode()
+    if isinstance(key, datetime.time):
+        return b"Tt" + key.isoformat().encode()
+    return b"Ti" + key_bytes((key.days, key.seconds, key.microseconds))
+
+
+def _plain(moment: datetime.datetime) -> datetime.datetime:
+    return datetime.datetime(
+        moment.year,
+        moment.month,
+        moment.day,
+        moment.hour,
+        moment.minute,
+        moment.second,
+        moment.microsecond,
+        tzinfo=None if moment.tzinfo is None else datetime.UTC,
+    )
 
 
 def key_group_of(key: Any, max_parallelism: int) -> int:

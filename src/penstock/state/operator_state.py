@@ -6,9 +6,10 @@ lists are the same everywhere.
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
+from penstock.state.errors import StateError
+from penstock.state.pickling import dumps
 from penstock.state.snapshot import OperatorCapture
 
 
@@ -32,7 +33,8 @@ class OperatorListState:
 class OperatorStateBackend:
     """The operator state of one operator in one subtask."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "operator") -> None:
+        self._owner = owner
         self._states: dict[str, OperatorListState] = {}
         self.is_restored = False
 
@@ -49,8 +51,10 @@ class OperatorStateBackend:
 
     def capture(self) -> list[OperatorCapture]:
         """All lists as they are now."""
-        return [
-            OperatorCapture(state.name, state.mode, [pickle.dumps(item, protocol=5) for item in state.items])
-            for state in self._states.values()
-            if state.items
-        ]
+        return [self._capture(state) for state in self._states.values() if state.items]
+
+    def _capture(self, state: OperatorListState) -> OperatorCapture:
+        try:
+            return OperatorCapture(state.name, state.mode, [dumps(item) for item in state.items])
+        except Exception as error:
+            raise StateError(f"{self._owner}: an item of state {state.name!r} cannot be pickled: {error}") from error

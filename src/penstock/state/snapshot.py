@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.state.key_groups import key_group_of
+from penstock.state.pickling import dumps
 
 _BYTES = pa.large_binary()
 _KEYED_SCHEMA = pa.schema(
@@ -47,13 +48,13 @@ class KeyedCapture:
         dropped, written = pickle.loads(self.frozen)
         rows = _Rows()
         for namespace in dropped:
-            rows.add(-1, DROP_NAMESPACE, b"", _dumps(namespace), b"")
+            rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
         for namespace, entries, removed in written:
-            namespace_bytes = _dumps(namespace)
+            namespace_bytes = dumps(namespace)
             for key in removed:
-                rows.add(key_group_of(key, max_parallelism), REMOVE, _dumps(key), namespace_bytes, b"")
+                rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
             for key, value in entries.items():
-                rows.add(key_group_of(key, max_parallelism), PUT, _dumps(key), namespace_bytes, _dumps(value))
+                rows.add(key_group_of(key, max_parallelism), PUT, dumps(key), namespace_bytes, dumps(value))
         return rows.to_bytes()
 
 
@@ -89,10 +90,6 @@ class _Rows:
         groups, operations, *binary = self._columns
         columns = [_int_column(groups, pa.int32(), "i"), _int_column(operations, pa.int8(), "b")]
         return _ipc(columns + [_bytes_column(column) for column in binary], _KEYED_SCHEMA)
-
-
-def _dumps(value: Any) -> bytes:
-    return pickle.dumps(value, protocol=5)
 
 
 # Columns are built from their buffers: faster than from Python values, and `pyarrow.array` would import pandas.

@@ -10,10 +10,10 @@ completed (yet, or ever) are kept and written again.
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 from penstock.state.errors import StateError
+from penstock.state.pickling import dumps
 from penstock.state.snapshot import KeyedCapture
 
 
@@ -103,7 +103,7 @@ class StateTable:
             removed = [key for key in keys if key not in entries] if len(kept) < len(keys) else []
             written.append((namespace, kept, removed))
         try:
-            frozen = pickle.dumps((list(dropped), written), protocol=5)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            frozen = dumps((list(dropped), written))
+        except Exception as error:
             raise StateError(f"{owner}: a value in state {self.name!r} cannot be pickled: {error}") from error
         return KeyedCapture(self.name, frozen)

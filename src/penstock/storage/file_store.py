@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from typing import Any, Final
+from urllib.parse import quote
 
 import fsspec
 
@@ -24,6 +25,8 @@ from penstock.storage.metadata import (
 )
 
 #: State that one subtask may hold inside the job master when no directory is configured.
+#: How much of a state's name goes into the name of its file, which must do for any file system.
+NAME_CHARACTERS_MAX: Final = 120
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
 
 
@@ -70,7 +73,7 @@ class FileCheckpointStore:
         if len(data) <= self._inline_bytes_max:
             return StateFile(len(data), digest, data=data)
         directory = self._checkpoint_directory(checkpoint_id)
-        path = posixpath.join(directory, f"{name}-{digest:016x}")
+        path = posixpath.join(directory, f"{quote(name, safe='')[:NAME_CHARACTERS_MAX]}-{digest:016x}")
         self._fs.makedirs(directory, exist_ok=True)
         self._fs.pipe_file(path, data)
         return StateFile(len(data), digest, path=path)
@@ -119,8 +122,10 @@ class FileCheckpointStore:
 
     def load(self, path: str) -> CheckpointMetadata:
         """Read a checkpoint by its directory."""
-        fs, root = fsspec.core.url_to_fs(path)
-        where = posixpath.join(root, METADATA_NAME)
+        return self._load(*fsspec.core.url_to_fs(path))
+
+    def _load(self, fs: Any, directory: str) -> CheckpointMetadata:
+        where = posixpath.join(directory, METADATA_NAME)
         try:
             data: bytes = fs.cat_file(where)
         except OSError as error:
@@ -130,7 +135,7 @@ class FileCheckpointStore:
     def verify(self, metadata: CheckpointMetadata) -> None:
         """Read every file once; raises `CheckpointError` for the first that does not hold."""
         if self._fs is not None:
-            stored = self.load(self._checkpoint_directory(metadata.checkpoint_id))
+            stored = self._load(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
             if stored != metadata:
                 raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():

@@ -27,7 +27,7 @@ from penstock.core.job.progress import JobProgress, VertexProgress
 from penstock.core.job.restart import make_restart_strategy
 from penstock.core.job.scheduler import assign_slots, deployments
 from penstock.core.job.source_coordinator import SourceCoordinator
-from penstock.core.job.states import JOB_MOVES, ExecutionState
+from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.ports import Background, CheckpointStore, Clock, Cluster, JobListener
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
@@ -92,6 +92,7 @@ class JobMaster:
         self._restart = make_restart_strategy(configuration)
         self._settings = task_settings(configuration)
         self._workers: dict[str, _Worker] = {}
+        self._lost: set[str] = set()
         self._requested = 0
         self._waiting_for_slots = False
         self._slots_deadline_ms: int | None = None
@@ -352,6 +353,9 @@ class JobMaster:
         execution = self._graph.find(message.execution)
         if execution is None or execution.state.is_terminal:
             return
+        if message.state not in ExecutionState.__members__:
+            self._fail(Failure(f"task {self._name_of(execution)} said that it is {message.state[:40]!r}"), execution)
+            return
         state = ExecutionState(message.state)
         if execution.state is ExecutionState.CANCELING and not state.is_terminal:
             return
@@ -359,6 +363,10 @@ class JobMaster:
             execution.move(ExecutionState.FINISHED)
             if self._graph.all_finished:
                 self._end(_S.FINISHED)
+            return
+        if state not in EXECUTION_MOVES[execution.state]:
+            reason = f"task {self._name_of(execution)} cannot become {state.value} from {execution.state.value}"
+            self._fail(Failure(reason), execution)
             return
         execution.move(state)
         if state is ExecutionState.FAILED:
@@ -417,6 +425,9 @@ class JobMaster:
 
     def _on_worker_lost(self, worker_id: str, reason: str) -> None:
         worker = self._workers.pop(worker_id, None)
+        if worker_id in self._lost:
+            return
+        self._lost.add(worker_id)
         if worker is None:
             self._requested = max(0, self._requested - 1)
             if self._waiting_for_slots:

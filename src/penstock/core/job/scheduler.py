@@ -104,7 +104,13 @@ def state_of_subtask(
             if mine:
                 keyed[name] = keyed.get(name, ()) + mine
         for name, handles in state.operator.items():
-            kept = tuple(h for h in handles if h.mode in ("union", "broadcast") or old_subtask % parallelism == subtask)
+            kept = tuple(
+                h
+                for h in handles
+                if h.mode == "union"
+                or (h.mode == "broadcast" and name not in lists)
+                or (h.mode not in ("union", "broadcast") and old_subtask % parallelism == subtask)
+            )
             if parallelism != operator.parallelism and any(h.mode == CHANNEL_MODE for h in handles):
                 raise NotImplementedError(
                     f"operator {operator.name!r}: an unaligned checkpoint cannot be restored at another parallelism yet"

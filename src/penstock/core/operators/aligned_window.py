@@ -79,6 +79,8 @@ class AlignedWindowOperator(WindowOperatorBase):
 
     def _add_to_windows(self, windows: list[Window], values: list[Any], timestamps: list[int]) -> None:
         live = [w for w in windows if not self.is_late(w[1])]
+        if not windows:
+            return  # between two sliding windows
         if not live:
             for value, timestamp in zip(values, timestamps, strict=True):
                 self.late_record(value, timestamp)

@@ -20,6 +20,20 @@ from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 
 
+class StopIterationRaised(RuntimeError):
+    """A function raised StopIteration, which `map` would take for the end of the records."""
+
+    def __init__(self) -> None:
+        super().__init__("the function raised StopIteration")
+
+
+def call_all(function: Callable[[Any], Any], values: list[Any], results: list[Any]) -> None:
+    """Append `function(value)` for all values. When it raises, `values[len(results)]` is the one it was called with."""
+    results.extend(map(function, values))
+    if len(results) != len(values):
+        raise StopIterationRaised
+
+
 class UserCodeError(Exception):
     """A user's function raised. Carries the operator's name and the record that it was given."""
 
@@ -174,7 +188,7 @@ class FunctionOperator(StreamOperator):
         """The keys of records."""
         keys: list[Any] = []
         try:
-            keys.extend(map(key_selector, values))
+            call_all(key_selector, values, keys)
         except Exception as error:
             raise UserCodeError(self.context.operator_name, values[len(keys)], "the key selector") from error
         return keys

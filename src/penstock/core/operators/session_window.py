@@ -33,6 +33,7 @@ class SessionWindowOperator(WindowOperatorBase):
     ) -> None:
         super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
         self._gap_ms = assigner.gap_ms
+        self._firing_key: Any = None
 
     def initialize_state(self) -> None:
         """Find the sessions and their timers."""
@@ -94,11 +95,12 @@ class SessionWindowOperator(WindowOperatorBase):
             self._ends.fire(timestamp, self._on_end)
             self._cleanups.fire(timestamp, self._on_cleanup)
         except Exception as error:
-            raise self.failed(None) from error
+            raise self.failed(("window of key", self._firing_key)) from error
         self.emit_collected()
         self.output.emit_watermark(timestamp)
 
     def _on_end(self, timestamp: int, key: Any) -> None:
+        self._firing_key = key
         for session in list(self._sessions.get(key, ())):
             if session[1] - 1 == timestamp and not session[3]:
                 session[3] = True

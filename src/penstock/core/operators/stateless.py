@@ -6,7 +6,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError
+from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
@@ -29,7 +29,7 @@ class MapOperator(FunctionOperator):
         """Map every record."""
         results: list[Any] = []
         try:
-            results.extend(map(self._map, batch.values))
+            call_all(self._map, batch.values, results)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
         self.output.collect(Batch(results, batch.timestamps))
@@ -47,7 +47,7 @@ class FilterOperator(FunctionOperator):
         """Test every record."""
         keep: list[Any] = []
         try:
-            keep.extend(map(self._keep, batch.values))
+            call_all(self._keep, batch.values, keep)
         except Exception as error:
             raise self.failed(batch.values[len(keep)]) from error
         values = list(compress(batch.values, keep))
@@ -89,6 +89,11 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._generator = WatermarkGenerator(strategy)
+
+    def open(self) -> None:
+        """A stream without any record becomes idle too, counted from now."""
+        if self._generator.tracks_idleness:
+            self._generator.saw_records(self.context.now_ms())
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Assign, emit, and advance."""

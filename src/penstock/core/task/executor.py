@@ -160,7 +160,7 @@ class TaskExecutor:
     def _make_partitions(self, deployment: DeployTask, program: VertexProgram) -> dict[int, ResultPartition]:
         execution = deployment.execution
         buffer_records = deployment.settings.buffer_records
-        partitioners = {edge.edge: edge.partitioner for edge in program.out_edges}
+        out_edges = {edge.edge: edge for edge in program.out_edges}
         partitions = {}
         for edge in deployment.outputs:
             subpartitions = []
@@ -170,8 +170,11 @@ class TaskExecutor:
                 subpartition.credit = self._early_credit.pop(channel, 0)
                 self._producers[channel] = subpartition
                 subpartitions.append(subpartition)
-            partitioner = partitioners[edge.edge]
-            partitioner.set_up(execution.subtask, len(subpartitions), edge.consumer_max_parallelism)
+            out_edge = out_edges[edge.edge]
+            partitioner = out_edge.partitioner
+            partitioner.set_up(
+                execution.subtask, len(subpartitions), edge.consumer_max_parallelism, out_edge.consumer_name
+            )
             partitions[edge.edge] = ResultPartition(partitioner, subpartitions)
         return partitions
 

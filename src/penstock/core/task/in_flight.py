@@ -6,12 +6,12 @@ input channel with the head of the chain, those that a barrier overtook in an ou
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 
 from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
 from penstock.core.task.input_gate import InputGate
 from penstock.core.task.result_partition import ResultPartition
+from penstock.state.pickling import dumps
 from penstock.state.snapshot import OperatorCapture
 
 CHANNEL_MODE = "channel"
@@ -26,7 +26,7 @@ def is_state(element: Element) -> bool:
 def capture_channel(direction: str, edge: int, peer: int, elements: Iterable[Element]) -> OperatorCapture | None:
     """What is in flight in one channel; `direction` is in or out, `peer` the subtask at the other end."""
     items = [
-        pickle.dumps((e.values, e.timestamps) if type(e) is Batch else e.timestamp, protocol=5)  # type: ignore[union-attr]
+        dumps((e.values, e.timestamps) if type(e) is Batch else e.timestamp)  # type: ignore[union-attr]
         for e in elements
         if is_state(e)
     ]

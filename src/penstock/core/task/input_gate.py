@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from penstock.core.protocol import ChannelId
@@ -76,6 +76,11 @@ class InputChannel:
         """The checkpoint's overtaking barrier has arrived: what arrives from now on is behind it."""
         self._cuts = {i: n for i, n in self._cuts.items() if n > self._arrived - len(self.queue)}
         self._cuts[checkpoint_id] = self._arrived
+
+    def waiting(self) -> Iterator[Element]:
+        """The elements that have arrived and were not polled yet."""
+        for offset, buffer in enumerate(self.queue):
+            yield from buffer[self._position :] if offset == 0 else buffer
 
     def before_barrier(self, checkpoint_id: int) -> tuple[Buffer, bool]:
         """The waiting elements that are before a checkpoint's barrier, and whether that barrier has arrived yet."""
@@ -196,8 +201,7 @@ class InputGate:
             estimated_bytes(element)
             for channel in self.channels
             if channel.is_blocked
-            for buffer in channel.queue
-            for element in buffer
+            for element in channel.waiting()
             if type(element) is Batch
         )
 

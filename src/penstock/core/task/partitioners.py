@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.core.operators.base import UserCodeError, call_all
 from penstock.core.records import Batch
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
@@ -20,8 +21,8 @@ class Partitioner:
     #: Pointwise partitioners connect each producer to some consumers only.
     is_pointwise = False
 
-    def set_up(self, subtask_index: int, channels: int, max_parallelism: int) -> None:
-        """Learn the number of channels before the first batch."""
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Learn the number of channels, and the name of the consuming operator, before the first batch."""
         self.channels = channels
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
@@ -54,9 +55,9 @@ class RebalancePartitioner(Partitioner):
 
     name = "REBALANCE"
 
-    def set_up(self, subtask_index: int, channels: int, max_parallelism: int) -> None:
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
         """Begin with a channel that differs between producers."""
-        super().set_up(subtask_index, channels, max_parallelism)
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._next = subtask_index % channels
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
@@ -78,9 +79,10 @@ class HashPartitioner(Partitioner):
     def __init__(self, key_selector: Callable[[Any], Any]) -> None:
         self.key_selector = key_selector
 
-    def set_up(self, subtask_index: int, channels: int, max_parallelism: int) -> None:
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
         """Learn how key groups map to channels."""
-        super().set_up(subtask_index, channels, max_parallelism)
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._consumer = consumer
         self._max_parallelism = max_parallelism
         self._routes: dict[Any, int] = {}
 
@@ -104,7 +106,12 @@ class HashPartitioner(Partitioner):
     def _channels_of(self, values: list[Any]) -> list[int]:
         routes = self._routes
         result = []
-        for key in map(self.key_selector, values):
+        keys: list[Any] = []
+        try:
+            call_all(self.key_selector, values, keys)
+        except Exception as error:
+            raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
+        for key in keys:
             channel = routes.get(key)
             if channel is None:
                 if len(routes) >= ROUTES_MAX:

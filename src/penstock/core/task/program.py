@@ -26,12 +26,13 @@ class ChainedOperator:
 
 @dataclass(frozen=True)
 class OutEdge:
-    """One network edge out of a chain: the job graph's edge id, and which operator's output feeds it."""
+    """One network edge out of a chain: the job graph's edge id, which operator's output feeds it, and who reads it."""
 
     edge: int
     operator: int
     partitioner: Partitioner
     side_tag: str | None = None
+    consumer_name: str = ""
 
 
 @dataclass(frozen=True)

@@ -210,18 +210,18 @@ class StreamTask:
             return self._try_finish()
         if self._processes and not self._is_available():
             return Step.BLOCKED
-        if self._processes and self._fire_timers(now):
-            return Step.WORKED
-        worked = self._emit_from_source() if self._source is not None and self._processes else self._process_input()
-        if worked:
-            timeout_ms = self.settings.buffer_timeout_ms
-            if self._flush_at_ms is None and timeout_ms >= 0 and any(p.has_open_data for p in self.partitions.values()):
-                self._flush_at_ms = now + timeout_ms
-            return Step.WORKED
-        # Nothing to do: what is waiting in open buffers gains nothing by waiting longer.
+        worked = (self._processes and self._fire_timers(now)) or self._take_input()
         if any(p.has_open_data for p in self.partitions.values()):
-            self._flush()
-        return Step.IDLE
+            timeout_ms = self.settings.buffer_timeout_ms
+            if not worked:
+                # Nothing to do: what is waiting in open buffers gains nothing by waiting longer.
+                self._flush()
+            elif self._flush_at_ms is None and timeout_ms >= 0:
+                self._flush_at_ms = now + timeout_ms
+        return Step.WORKED if worked else Step.IDLE
+
+    def _take_input(self) -> bool:
+        return self._emit_from_source() if self._source is not None and self._processes else self._process_input()
 
     @property
     def _processes(self) -> bool:
@@ -346,7 +346,7 @@ class StreamTask:
         recover_channel(name, items, self.gate, self.partitions)
 
     def _skip_finished(self, finished: OperatorChain) -> None:
-        """All subtasks of these operators had finished before the checkpoint: commit what it holds, and say so (G10)."""
+        """All subtasks of these operators had finished by the checkpoint: commit what it holds, and say so (G10)."""
         for operator in finished.operators:
             operator.recover_finished()
         for error in finished.close():
@@ -376,7 +376,7 @@ class StreamTask:
             clock=self._clock,
             checkpointing=self.settings.checkpointing,
             keyed=HeapKeyedStateBackend(deployment.max_parallelism, chained.name),
-            operator_state=OperatorStateBackend(),
+            operator_state=OperatorStateBackend(chained.name),
             emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
         )

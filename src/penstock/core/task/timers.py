@@ -71,4 +71,6 @@ class TimerQueue:
                 if bucket.pop(item, _MISSING) is not _MISSING:
                     fired = True
                     on_timer(timestamp, item)
+                    if self._heap[0] < timestamp:
+                        break  # one was set for an earlier time, and is next
         return fired

@@ -43,6 +43,8 @@ class WatermarkGenerator:
         timestamps: list[int] = []
         try:
             self._assigner.extend(timestamps, batch.values, batch.timestamps)
+            if len(timestamps) != len(batch.values):
+                raise RuntimeError("the timestamp assigner raised StopIteration")
         except Exception as error:
             raise AssignerError(batch.values[len(timestamps)]) from error
         return Batch(batch.values, timestamps)
@@ -88,8 +90,8 @@ class WatermarkGenerator:
 class WatermarkValve:
     """The watermark of a task: the lowest of its active channels, and never falling.
 
-    The end of time comes when every channel has reached it: an idle channel does not hold others back, but it may become
-    active again, so time does not end for it.
+    The end of time comes when every channel has reached it: an idle channel does not hold others back, but it may
+    become active again, so time does not end for it.
     """
 
     def __init__(self, channels: int) -> None:
@@ -110,6 +112,9 @@ class WatermarkValve:
         self._active[channel] = not idle
         watermark = self._advance() if idle else None
         now_idle = not any(self._active)
+        if now_idle:
+            # Nobody holds anybody back any more: event time is where the one furthest ahead was.
+            watermark = self._reach(max(self._watermarks)) or watermark
         if now_idle == self._idle:
             return watermark, None
         self._idle = now_idle
@@ -119,7 +124,9 @@ class WatermarkValve:
         active = [w for w, is_active in zip(self._watermarks, self._active, strict=True) if is_active]
         if not active:
             return None
-        lowest = min(active)
+        return self._reach(min(active))
+
+    def _reach(self, lowest: int) -> int | None:
         if lowest <= self._output or (lowest == MAX_WATERMARK and min(self._watermarks) != MAX_WATERMARK):
             return None
         self._output = lowest
