@@ -16,7 +16,7 @@ from penstock.common.errors import ProtocolError
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
 # Numbers of one attempt begin above all of the attempt before, even if writer state fell to another subtask.
-_ATTEMPT_SHIFT = 40
+_ATTEMPT_SHIFT = 32
 
 
 class CollectCommittable(NamedTuple):

@@ -95,6 +95,14 @@ class CheckpointStore(Protocol):
         """Delete files, in this order; what is gone already is no error."""
         ...
 
+    def claim_epoch(self) -> int:
+        """A number for a job master that takes this job over: higher than all given out before, from 1 on."""
+        ...
+
+    def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
+        """Read one of the job's checkpoints; raises `CheckpointError` when it is not whole."""
+        ...
+
     def load(self, path: str) -> CheckpointMetadata:
         """Read a checkpoint or savepoint by its directory; raises `CheckpointError` when it is not whole."""
         ...

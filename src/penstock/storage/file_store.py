@@ -24,6 +24,7 @@ from penstock.storage.metadata import (
     encode_metadata,
 )
 
+EPOCH_PREFIX: Final = "master-"
 #: State that one subtask may hold inside the job master when no directory is configured.
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
@@ -119,6 +120,20 @@ class FileCheckpointStore:
             # Not empty (someone still writes there), or no directories at all in this file system.
             with contextlib.suppress(OSError):
                 self._fs.rmdir(directory)
+
+    def claim_epoch(self) -> int:
+        """A number for a job master that takes the job over, kept as a file of that name."""
+        if self._fs is None:
+            raise CheckpointError("without execution.checkpointing.dir no other job master can take a job over")
+        taken = [posixpath.basename(path) for path in self.listing() if posixpath.dirname(path) == self._root]
+        epoch = 1 + max((int(n.removeprefix(EPOCH_PREFIX)) for n in taken if n.startswith(EPOCH_PREFIX)), default=0)
+        self._fs.makedirs(self._root, exist_ok=True)
+        self._fs.pipe_file(posixpath.join(self._root, f"{EPOCH_PREFIX}{epoch}"), b"")
+        return epoch
+
+    def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
+        """Read one of the job's checkpoints."""
+        return self._load(self._fs, self._checkpoint_directory(checkpoint_id))
 
     def load(self, path: str) -> CheckpointMetadata:
         """Read a checkpoint by its directory."""

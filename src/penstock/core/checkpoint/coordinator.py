@@ -9,7 +9,7 @@ The coordinator is driven by the job master: it never runs by itself, and takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from penstock.common.errors import CheckpointError
@@ -135,6 +135,11 @@ class CheckpointCoordinator:
         if pending is not None and not pending.is_completing:
             reason = f"declined by task {decline.execution}: {decline.reason}"
             self._abort(decline.checkpoint_id, reason, counts=decline.is_failure)
+
+    def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
+        """Go on where another job master was: with its checkpoints, oldest first, and ids above all of its."""
+        self.completed = list(completed)
+        self._last_id = max([last_id, *(metadata.checkpoint_id for metadata in self.completed)])
 
     @property
     def latest(self) -> CheckpointMetadata | None:

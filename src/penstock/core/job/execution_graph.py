@@ -81,9 +81,9 @@ class ExecutionGraph:
         """The current execution of every subtask."""
         return [v.current for v in self]
 
-    def reset(self) -> None:
-        """Begin a new attempt of everything."""
-        self.attempt += 1
+    def reset(self, attempt: int | None = None) -> None:
+        """Begin a new attempt of everything: the next one, or that of the number."""
+        self.attempt = self.attempt + 1 if attempt is None else attempt
         for vertex in self:
             vertex.reset(self.attempt)
 

@@ -19,6 +19,7 @@ from penstock.common.job_status import JobStatus
 from penstock.common.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, require_state
 from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.recovery import Recovery, read_recovery
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.guarantees import guarantees
@@ -76,6 +77,7 @@ class JobMaster:
         background: Background,
         store: CheckpointStore,
         listener: JobListener,
+        recover: bool = False,
     ) -> None:
         self.job_graph = job_graph
         self.job_id = job_id
@@ -89,6 +91,7 @@ class JobMaster:
         self._store = store
         self._listener = listener
         self._graph = ExecutionGraph(job_graph)
+        self._recover = recover
         self._restart = make_restart_strategy(configuration)
         self._settings = task_settings(configuration)
         self._workers: dict[str, _Worker] = {}
@@ -132,6 +135,28 @@ class JobMaster:
         for line in guarantees(self.job_graph, self.checkpoints.settings):
             self._listener.on_log(line)
         self._listener.on_job_status(self.status.name, None)
+        if self._recover:
+            retained = self.checkpoints.settings.retained
+            self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
+        else:
+            self._acquire_slots()
+
+    def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
+        """Another job master ran this job before: go on from its newest checkpoint, with attempts above its own."""
+        if self.status is not _S.CREATED:
+            return
+        name = self.job_graph.name
+        if recovery is None:
+            self._give_up(JobExecutionError(name, f"the job's checkpoints cannot be read: {error}"))
+            return
+        for line in recovery.damaged:
+            self._listener.on_log(line)
+        if recovery.damaged and not recovery.completed:
+            reason = "no checkpoint is left to recover from, and starting over would repeat what was committed"
+            self._give_up(JobExecutionError(name, f"{reason}: {recovery.damaged[0]}"))
+            return
+        self.checkpoints.recover(recovery.completed, recovery.last_id)
+        self._graph.reset(recovery.first_attempt)
         self._acquire_slots()
 
     @property
