@@ -97,11 +97,17 @@ def committed(out: str) -> Counter[str]:
 
 
 def run_with_kills(
-    chance: random.Random, kills_max: int, records: int, rate: float, pause_s: tuple[float, float] = (1.0, 4.0)
+    chance: random.Random,
+    kills_max: int,
+    records: int,
+    rate: float,
+    pause_s: tuple[float, float] = (1.0, 4.0),
+    settings: Configuration | None = None,
 ) -> tuple[int, int]:
     """Run one job, killing a worker now and then; returns (kills, restarts). Raises when the output differs."""
     with tempfile.TemporaryDirectory(prefix="penstock-kills-") as folder:
         configuration = Configuration()
+        configuration.add_all(settings or Configuration())
         configuration.set_string("execution.checkpointing.dir", f"{folder}/checkpoints")
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         env.set_parallelism(2).enable_checkpointing(500)

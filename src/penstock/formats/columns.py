@@ -27,8 +27,8 @@ from penstock.common.typeinfo import (
 from penstock.common.types import Row
 
 ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
-#: Names alone (all text), names with types, or the type of rows.
-Columns: TypeAlias = Sequence[str] | Mapping[str, ColumnType] | RowTypeInfo
+#: Names alone (all text), names with their `ColumnType`, or the type of rows.
+Columns: TypeAlias = Sequence[str] | Mapping[str, Any] | RowTypeInfo
 Convert: TypeAlias = Callable[[Sequence[str]], Sequence[Any]]
 Assemble: TypeAlias = Callable[[Iterable[Sequence[Any]]], list[Any]]
 

@@ -123,7 +123,7 @@ class Invariants:
 
     def _check_leaks(self) -> None:
         simulation = self._simulation
-        left = sorted(simulation.store.files.keys() - simulation.store.strays)
+        left = simulation.store.leftovers()
         if left:
             self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
         if simulation.cluster.workers:

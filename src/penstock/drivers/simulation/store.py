@@ -1,6 +1,7 @@
 """Checkpoint storage in memory: a file system that fails, and that remembers what must hold of it.
 
-Implements the ports `StateStorage` and `CheckpointStore`. Metadata goes through its real encoding.
+Implements the ports `StateStorage` and `CheckpointStore`. Metadata goes through its real encoding. What one operation
+does to the file system in several steps are methods of their own, so that an owner can die between them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.storage.metadata import (
 
 METADATA = "_metadata"
 PARTIAL = "_metadata.part"
+EPOCH_PREFIX = "master-"
 
 
 class MemoryStore:
@@ -28,9 +30,7 @@ class MemoryStore:
         #: the highest checkpoint that has ever been visible
         self.visible_id_max = 0
         self.violations: list[str] = []
-        #: what workers wrote that the job master had let go: nobody can be asked to clean up behind them
-        self.strays: set[str] = set()
-        #: whether such a worker has its turn
+        #: whether a worker has its turn that the job master had let go: it may read what is gone
         self.is_stray_turn = False
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
@@ -48,13 +48,15 @@ class MemoryStore:
             raise OSError("planned: the write was refused")
         if path in self.files:
             self.violations.append(f"state file {path} was written twice")
-        self.files[path] = data[: len(data) // 2] if fault == "write-torn" else data
-        if self.is_stray_turn:
-            self.strays.add(path)
+        self.upload(path, data[: len(data) // 2] if fault == "write-torn" else data)
         if fault is not None:
             raise OSError("planned: the connection broke")
         self._faults.maybe_die()
         return StateFile(len(data), digest, path=path)
+
+    def upload(self, path: str, data: bytes) -> None:
+        """Store one file."""
+        self.files[path] = data
 
     def read(self, file: StateFile) -> bytes:
         if file.data is not None:
@@ -64,7 +66,8 @@ class MemoryStore:
             raise OSError("planned: the read failed")
         data = self.files.get(file.path)
         if data is None:
-            self.violations.append(f"state file {file.path} is missing")
+            if not self.is_stray_turn:
+                self.violations.append(f"state file {file.path} is missing")
             raise CheckpointError(f"{file.path} is missing")
         return check_file(file, data)
 
@@ -76,19 +79,53 @@ class MemoryStore:
         fault = self._faults.storage_fault(("complete-refused", "complete-torn", "complete-done-but-error"))
         if fault == "complete-refused":
             raise OSError("planned: the write was refused")
-        self.files[directory + PARTIAL] = data[: len(data) // 2] if fault == "complete-torn" else data
+        self.write_partial(directory, data[: len(data) // 2] if fault == "complete-torn" else data)
         if fault == "complete-torn":
             raise OSError("planned: the connection broke")
-        self.files[directory + METADATA] = self.files.pop(directory + PARTIAL)
-        self.visible_id_max = max(self.visible_id_max, metadata.checkpoint_id)
+        self.make_visible(directory, metadata.checkpoint_id)
         if fault is not None:
             raise OSError("planned: the connection broke")
         return directory
 
-    def discard(self, checkpoint_id: int) -> None:
-        directory = directory_of(checkpoint_id)
-        for path in [p for p in self.files if p.startswith(directory)]:
-            del self.files[path]
+    def write_partial(self, directory: str, data: bytes) -> None:
+        """Write metadata under a name that nobody looks for."""
+        self.files[directory + PARTIAL] = data
+
+    def make_visible(self, directory: str, checkpoint_id: int) -> None:
+        """Rename the metadata: from now on the checkpoint exists."""
+        self.files[directory + METADATA] = self.files.pop(directory + PARTIAL)
+        self.visible_id_max = max(self.visible_id_max, checkpoint_id)
+
+    def listing(self) -> list[str]:
+        if self._faults.storage_fault(("listing-refused",)):
+            raise OSError("planned: the listing was refused")
+        return list(self.files)
+
+    def delete(self, paths: list[str]) -> None:
+        if not paths:
+            return
+        fault = self._faults.storage_fault(("delete-refused", "delete-torn", "delete-done-but-error"))
+        if fault == "delete-refused":
+            raise OSError("planned: the deletion was refused")
+        for path in paths[: len(paths) // 2] if fault == "delete-torn" else paths:
+            self.delete_file(path)
+        if fault is not None:
+            raise OSError("planned: the connection broke")
+
+    def delete_file(self, path: str) -> None:
+        """Delete one file, when it is there."""
+        self.files.pop(path, None)
+
+    def claim_epoch(self) -> int:
+        if self._faults.storage_fault(("claim-refused",)):
+            raise OSError("planned: the write was refused")
+        taken = [int(path.removeprefix(EPOCH_PREFIX)) for path in self.files if path.startswith(EPOCH_PREFIX)]
+        epoch = max(taken, default=0) + 1
+        self.files[f"{EPOCH_PREFIX}{epoch}"] = b""
+        return epoch
+
+    def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
+        return self.load(directory_of(checkpoint_id))
 
     def load(self, path: str) -> CheckpointMetadata:
         data = self.files.get(path + METADATA)
@@ -109,6 +146,10 @@ class MemoryStore:
         directory = directory_of(metadata.checkpoint_id)
         wanted = [f.path for f in metadata.state_files() if f.path is not None]
         return [p for p in [directory + METADATA, *wanted] if p not in self.files]
+
+    def leftovers(self) -> list[str]:
+        """All files of checkpoints. The numbers of job masters stay: a later one must not take them again."""
+        return sorted(path for path in self.files if not path.startswith(EPOCH_PREFIX))
 
 
 def directory_of(checkpoint_id: int) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import io
 import os
 import re
+import shutil
 import socket
 import tempfile
 import threading
@@ -88,6 +90,8 @@ class SparkHandle:
                 return
             archive = package_archive()
             folder = Path(tempfile.mkdtemp(prefix="penstock-"))
+            # Spark serves the file to its machines for as long as the session lives.
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / f"penstock-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
             path.write_bytes(archive)
             add: Any = getattr(self.session, "addArtifacts", None)
