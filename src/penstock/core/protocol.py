@@ -107,6 +107,7 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     checkpoint_id: int
     timestamp_ms: int
     is_savepoint: bool = False
+    completed_id: int = 0
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):

@@ -61,7 +61,8 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     """Separates the records of one checkpoint from those of the next (G1).
 
     An unaligned one overtakes records. An aligned one with a time-out is turned into such a one by the first task that
-    has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger.
+    has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger. `completed_id` is
+    the last checkpoint completed by then: incremental state builds on that one, whose files are kept meanwhile.
     """
 
     checkpoint_id: int
@@ -69,6 +70,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     is_savepoint: bool = False
     is_unaligned: bool = False
     alignment_timeout_ms: int | None = None
+    completed_id: int = 0
 
     def overtaking(self) -> CheckpointBarrier:
         """The same barrier, overtaking."""

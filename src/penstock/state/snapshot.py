@@ -38,7 +38,7 @@ Entries = dict[Any, dict[Any, Any]]
 
 @dataclass
 class KeyedCapture:
-    """The changes of one keyed state, frozen: pickled (dropped namespaces, [(namespace, entries, removed keys)])."""
+    """The changes of one keyed state, frozen: pickled (dropped, [(namespace, keys, values, removed keys)])."""
 
     name: str
     frozen: bytes
@@ -49,11 +49,11 @@ class KeyedCapture:
         rows = _Rows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
-        for namespace, entries, removed in written:
+        for namespace, kept, values, removed in written:
             namespace_bytes = dumps(namespace)
             for key in removed:
                 rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
-            for key, value in entries.items():
+            for key, value in zip(kept, values, strict=True):
                 rows.add(key_group_of(key, max_parallelism), PUT, dumps(key), namespace_bytes, dumps(value))
         return rows.to_bytes()
 

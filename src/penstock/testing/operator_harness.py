@@ -21,7 +21,7 @@ from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch, Watermark
-from penstock.core.task.state_transfer import restore_operator, store_captures
+from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateBackend
@@ -85,6 +85,7 @@ class OneInputOperatorHarness:
         )
         self._key_groups = key_group_range(subtask, max_parallelism, parallelism)
         self._storage = FileCheckpointStore(None, self.context.job_id, 0)
+        self._histories = StateHistories()
         self._restored: list[bytes] = []
         self._is_open = False
 
@@ -107,7 +108,7 @@ class OneInputOperatorHarness:
         if self._restored:
             state = _merged(self._restored)
             mine = state_of_subtask(state, context.subtask_index, context.parallelism, context.max_parallelism)
-            restore_operator(mine, context, self._storage, *self._key_groups)
+            restore_operator(mine, context, self._storage, self._key_groups, self._histories, _no_channels)
         self.operator.initialize_state()
         self.operator.open()
         self._is_open = True
@@ -177,7 +178,11 @@ class OneInputOperatorHarness:
         self.operator.prepare_snapshot(checkpoint_id)
         captures = {OPERATOR_ID: self.operator.snapshot_state(checkpoint_id)}
         execution = ExecutionId(0, context.subtask_index, context.attempt)
-        stored = store_captures(captures, self._storage, checkpoint_id, execution, *self._key_groups)
+        writer = SnapshotWriter(
+            self._storage, checkpoint_id, execution, self._key_groups, context.max_parallelism
+        )
+        stored = writer.store(captures, self._histories.confirmed)
+        self._histories.on_stored(checkpoint_id, stored)
         state = OperatorState(
             OPERATOR_ID,
             None,
@@ -191,7 +196,9 @@ class OneInputOperatorHarness:
         )
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete."""
+        """The checkpoint is complete: later snapshots only add to it."""
+        self._histories.on_complete(checkpoint_id)
+        self.context.keyed.confirm(checkpoint_id)
         self.operator.notify_checkpoint_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int) -> None:
@@ -233,6 +240,10 @@ class OneInputOperatorHarness:
     def counters(self) -> dict[str, int]:
         """The operator's named counters."""
         return dict(self.context.counters)
+
+
+def _no_channels(name: str, items: list[object]) -> None:
+    raise ValueError(f"{name}: a harness has no channels to put {len(items)} records in flight back into")
 
 
 def _merged(snapshots: Sequence[bytes]) -> OperatorState:

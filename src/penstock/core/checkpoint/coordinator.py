@@ -189,8 +189,10 @@ class CheckpointCoordinator:
             return None
         self._pending[pending.checkpoint_id] = pending
         self.statistics.triggered += 1
+        completed_id = self.latest.checkpoint_id if self.latest is not None else 0
         for execution in points:
-            self._send(execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms))
+            trigger = TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, completed_id=completed_id)
+            self._send(execution, trigger)
         return pending.checkpoint_id
 
     # --- completing ------------------------------------------------------------------------------------------------
@@ -226,6 +228,8 @@ class CheckpointCoordinator:
         statistics.last_sync_ms = pending.sync_ms_max
         statistics.last_async_ms = pending.async_ms_max
         self.completed.append(metadata)
+        for newer in self._pending.values():
+            newer.bases.append(metadata)
         for older in [i for i in self._pending if i < pending.checkpoint_id]:
             self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", counts=False)
         del self.completed[: -self.settings.retained]

@@ -44,4 +44,5 @@ def barrier_of(trigger: TriggerCheckpoint, settings: TaskSettings) -> Checkpoint
         trigger.is_savepoint,
         is_unaligned=unaligned and timeout_ms == 0,
         alignment_timeout_ms=timeout_ms if unaligned and timeout_ms > 0 else None,
+        completed_id=trigger.completed_id,
     )

@@ -459,14 +459,20 @@ class StreamTask:
 
     def _on_complete(self, checkpoint_id: int) -> None:
         assert self._chain is not None
-        self._histories.on_complete(checkpoint_id)
-        for operator, context in zip(self._chain.operators, self._chain.contexts, strict=True):
-            context.keyed.confirm(checkpoint_id)
+        self._confirm(checkpoint_id)
+        for operator in self._chain.operators:
             operator.notify_checkpoint_complete(checkpoint_id)
         first = self._first_checkpoint_after_finish
         if first is not None and checkpoint_id >= first:
             self._final_checkpoint_completed = True
             self._close_when_done()
+
+    def _confirm(self, checkpoint_id: int) -> None:
+        """A checkpoint completed: incremental state builds on it from now on."""
+        assert self._chain is not None
+        self._histories.on_complete(checkpoint_id)
+        for context in self._chain.contexts:
+            context.keyed.confirm(checkpoint_id)
 
     # --- checkpoints (the barrier handler's target) ----------------------------------------------------------------
 
@@ -481,6 +487,7 @@ class StreamTask:
         assert self._chain is not None
         chain, checkpoint_id = self._chain, barrier.checkpoint_id
         begun_ms = self.now_ms()
+        self._confirm(barrier.completed_id)  # its notification may still be on its way
         finished = self.phase is not Phase.PROCESSING
         if not finished:
             for operator in chain.operators:

@@ -7,17 +7,23 @@ from typing import Any
 
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
+    CancelTask,
     ChannelId,
+    DeclineCheckpoint,
     EndOfDataReached,
+    Heartbeat,
+    NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     RegisterWorker,
     ShutDownWorker,
+    TaskMetrics,
     TaskStateChanged,
     ToMaster,
     ToWorker,
     TriggerCheckpoint,
     WorkerLost,
 )
+from penstock.drivers.simulation.connections import Connections
 from penstock.drivers.simulation.describe import describe_buffer, describe_message
 from penstock.drivers.simulation.engine import Engine
 from penstock.drivers.simulation.ready import Channel
@@ -31,6 +37,19 @@ START_MS_MAX = 50
 ZOMBIE_MS_MAX = 300
 #: Messages at which a checkpoint, or the job's end, moves along: good moments to break something.
 PROTOCOL = (AcknowledgeCheckpoint, EndOfDataReached, NotifyCheckpointComplete, TaskStateChanged, TriggerCheckpoint)
+#: Messages that do no harm when they are delivered again, now or later.
+REPEATABLE = (
+    AcknowledgeCheckpoint,
+    CancelTask,
+    DeclineCheckpoint,
+    EndOfDataReached,
+    Heartbeat,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TaskMetrics,
+    WorkerLost,
+)
+REPEAT_MS_MAX = 100
 
 
 class SimulatedCluster:
@@ -49,6 +68,8 @@ class SimulatedCluster:
         self.violations: list[str] = []
         #: called with each worker that the job master lets go
         self.on_release: Callable[[Worker], None] = lambda worker: None
+        self.connections = Connections(self)
+        self._generation = 0
         self._reports_metrics = reports_metrics
         self._on_master = on_master
         self._made = 0
@@ -57,18 +78,37 @@ class SimulatedCluster:
     # --- the port Cluster ------------------------------------------------------------------------------------------
 
     def request_workers(self, count: int) -> None:
+        self.engine.faults.maybe_kill_master()
         for _ in range(count):
             self._made += 1
             worker_id = f"worker-{self._made}"
-            self.engine.call_later(self.engine.between(0, START_MS_MAX), lambda w=worker_id: self._start(w))  # type: ignore[misc]
+            self._later(START_MS_MAX, lambda w=worker_id: self._start(w))  # type: ignore[misc]
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         self.engine.log.write(f"master -> {worker_id}: {describe_message(message)}" if self.engine.log.is_on else "")
+        self.engine.faults.maybe_kill_master()
+        self._push_to(worker_id, message)
+        if isinstance(message, REPEATABLE) and self.engine.faults.is_doubled():
+            self._later(REPEAT_MS_MAX, lambda: self._push_to(worker_id, message))
+        self.engine.faults.maybe_kill_master()
+
+    def _push_to(self, worker_id: str, message: ToWorker) -> None:
         if worker_id in self.workers and worker_id not in self._released:
             self._control(MASTER, worker_id).push(message)
 
+    def _later(self, delay_ms_max: int, call: Callable[[], None]) -> None:
+        """After a while, unless the job master is another one by then."""
+        generation = self._generation
+
+        def unless_succeeded() -> None:
+            if generation == self._generation:
+                call()
+
+        self.engine.call_later(self.engine.between(0, delay_ms_max), unless_succeeded)
+
     def release(self, worker_id: str) -> None:
         engine = self.engine
+        engine.faults.maybe_kill_master()
         engine.log.write(f"master releases {worker_id}")
         self._released.add(worker_id)
         worker = self.workers.get(worker_id)
@@ -82,10 +122,6 @@ class SimulatedCluster:
             engine.call_later(ZOMBIE_MS_MAX, lambda: self.kill(worker, is_noticed=False))
         else:
             self.kill(worker, is_noticed=False)
-
-    def is_released(self, worker: Worker) -> bool:
-        """Whether the job master has let this worker go."""
-        return worker.worker_id in self._released
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
@@ -101,24 +137,27 @@ class SimulatedCluster:
             return
         engine.log.write(f"{worker.worker_id} dies")
         self._remove(worker)
-        self._abandon(worker)
+        worker.background.abandon()
         for channel in [*self.control.values(), *self.data.values()]:
             if channel.sender == worker.worker_id:
                 channel.cut(engine.between(0, len(channel.items)))
         if is_noticed and not engine.faults.is_silent():
             self._notice(worker.worker_id)
 
+    def vanish(self) -> None:
+        """The job master has died: all workers end, and what was said to it or by it is lost."""
+        self._generation += 1
+        for worker in list(self.workers.values()):
+            self.kill(worker, is_noticed=False)
+        for channel in self.control.values():
+            channel.cut(0)
+
     def forget(self, worker: Worker) -> None:
         """A worker's process has ended in good order."""
         if self.workers.get(worker.worker_id) is worker:
             self.engine.log.write(f"{worker.worker_id} ends")
             self._remove(worker)
-            self._abandon(worker)
-
-    def _abandon(self, worker: Worker) -> None:
-        self.store.is_stray_turn = self.is_released(worker)
-        worker.background.abandon()
-        self.store.is_stray_turn = False
+            worker.background.abandon()
 
     def _remove(self, worker: Worker) -> None:
         del self.workers[worker.worker_id]
@@ -129,9 +168,9 @@ class SimulatedCluster:
 
     def _notice(self, worker_id: str) -> None:
         if worker_id not in self._released:
-            self.engine.call_later(
-                self.engine.between(0, NOTICE_MS_MAX), lambda: self._on_master(WorkerLost(worker_id, "it was killed"))
-            )
+            lost = WorkerLost(worker_id, "it was killed")
+            for _ in range(2 if self.engine.faults.is_doubled() else 1):
+                self._later(NOTICE_MS_MAX, lambda: self._on_master(lost))
 
     def on_time(self, now_ms: int) -> None:
         """Time has passed."""
@@ -149,6 +188,8 @@ class SimulatedCluster:
     def to_master(self, worker_id: str, message: ToMaster) -> None:
         """Send to the job master."""
         self._control(worker_id, MASTER).push(message)
+        if isinstance(message, REPEATABLE) and self.engine.faults.is_doubled():
+            self._later(REPEAT_MS_MAX, lambda: self._control(worker_id, MASTER).push(message))
 
     def _control(self, sender: str, receiver: str) -> Channel:
         channel = self.control.get((sender, receiver))

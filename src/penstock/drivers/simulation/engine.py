@@ -113,6 +113,7 @@ class SimulatedBackground:
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         engine = self._engine
         engine.faults.maybe_die()
+        engine.faults.maybe_kill_master()
         job = BackgroundJob(self, work, done)
         self.jobs.append(job)
         if engine.faults.is_slow("slow-background", engine.faults.rates.slow_background):

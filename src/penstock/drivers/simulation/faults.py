@@ -10,8 +10,16 @@ from penstock.drivers.simulation.outside import PlannedError
 from penstock.drivers.simulation.scenario import FaultRates
 
 
-class WorkerKilled(BaseException):
+class Killed(BaseException):
     """The process ends here, in the middle of whatever it does. No `except Exception` may catch it."""
+
+
+class WorkerKilled(Killed):
+    """A worker's process."""
+
+
+class MasterKilled(Killed):
+    """The job master's process."""
 
 
 class Faults:
@@ -25,6 +33,12 @@ class Faults:
         self.has_ending = False
         #: whether a worker's own code runs now: only then can it be killed within a call
         self.in_worker = False
+        #: whether the job master's code runs now
+        self.in_master = False
+        #: whether the job has ended. Who dies then loses nothing, but a job master would not know that it need not start.
+        self.is_job_done: Callable[[], bool] = lambda: False
+        #: faults that the next storage operations meet, in this order, each as soon as it can
+        self.planned_storage: list[str] = []
         self._chance = chance
         self._draw = chance.random
         self._log = log
@@ -56,6 +70,36 @@ class Faults:
         if rate and self.in_worker and self.kills_left and self._happens("kill-within-call", rate, 1_000):
             raise WorkerKilled
 
+    @property
+    def master_kills_left(self) -> bool:
+        """Whether the job master will be killed yet."""
+        seen = self.seen
+        return not self.are_over and seen["master-kill"] + seen["master-kill-within-call"] < self.rates.master_kills_max
+
+    def kills_master_after(self, is_protocol: bool) -> bool:
+        """Whether the job master dies after this action."""
+        if not self.master_kills_left:
+            return False
+        rates = self.rates
+        rate = rates.master_kill_after_protocol if is_protocol else rates.master_kill_after_action
+        return self._happens("master-kill", rate, 1_000)
+
+    def maybe_kill_master(self) -> None:
+        """Call wherever the job master meets the world: it may end there, in mid-turn."""
+        rate = self.rates.master_kill_within_call
+        can_die = rate and self.in_master and self.master_kills_left and not self.is_job_done()
+        if can_die and self._happens("master-kill-within-call", rate, 1_000):
+            raise MasterKilled
+
+    def drops_connection(self) -> bool:
+        """Whether a connection between two workers breaks after this action."""
+        rates = self.rates
+        return self._happens("dropped-connection", rates.dropped_connection, rates.dropped_connections_max)
+
+    def is_doubled(self) -> bool:
+        """Whether a message is delivered a second time."""
+        return self._happens("doubled-message", self.rates.doubled_message, 1_000)
+
     def is_silent(self) -> bool:
         """Whether nobody notices a death but by silence."""
         return self._happens("silent-kill", self.rates.silent_kill, 1_000)
@@ -79,6 +123,8 @@ class Faults:
     def storage_fault(self, kinds: tuple[str, ...]) -> str | None:
         """Which of these faults a storage operation meets, if any."""
         rates = self.rates
+        if self.planned_storage and self.planned_storage[0] in kinds:
+            return self.planned_storage.pop(0)
         if not rates.storage_errors_max:
             return None
         if not self._happens("storage-error", rates.storage_error, rates.storage_errors_max):

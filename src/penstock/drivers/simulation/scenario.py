@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.drivers.simulation.topology import Topology, TopologyMaker
 
 HEARTBEAT_INTERVAL_MS = 1_000
+#: Aligned, at least once, unaligned, and aligned until a time-out.
+MODES = ("aligned", "at-least-once", "unaligned", "timed")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,13 @@ class FaultRates:
     kill_within_call: float = 0.0
     silent_kill: float = 0.0
     zombie: float = 0.0
+    master_kills_max: int = 0
+    master_kill_after_action: float = 0.0
+    master_kill_after_protocol: float = 0.0
+    master_kill_within_call: float = 0.0
+    dropped_connections_max: int = 0
+    dropped_connection: float = 0.0
+    doubled_message: float = 0.0
     user_errors_max: int = 0
     user_error: float = 0.0
     storage_errors_max: int = 0
@@ -39,6 +48,8 @@ class Scenario:
     """One seed's history before chance takes its turns."""
 
     topology: Topology
+    #: one of MODES
+    mode: str
     configuration: Configuration
     rates: FaultRates
     inline_bytes_max: int
@@ -48,13 +59,15 @@ class Scenario:
     reports_metrics: bool
 
 
-def draw_scenario(chance: random.Random, world: str) -> Scenario:
-    """A scenario; the same for the same state of chance."""
-    topology = TopologyMaker(chance, world).make()
-    configuration = _configuration(chance)
+def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
+    """A scenario; the same for the same state of chance. `mode` overrules what was drawn."""
+    drawn = chance.choice(MODES)
+    mode = mode or drawn
+    topology = TopologyMaker(chance, world, mode != "at-least-once").make()
     return Scenario(
         topology,
-        configuration,
+        mode,
+        _configuration(chance, mode),
         _rates(chance),
         chance.choice((0, 0, 600, 1 << 20)),
         chance.choice((0.01, 0.03, 0.1)),
@@ -65,26 +78,22 @@ def draw_scenario(chance: random.Random, world: str) -> Scenario:
 
 def fault_free(scenario: Scenario) -> Scenario:
     """The same job without faults."""
-    return Scenario(
-        scenario.topology,
-        scenario.configuration,
-        FaultRates(),
-        scenario.inline_bytes_max,
-        scenario.tick,
-        scenario.tick_ms_max,
-        scenario.reports_metrics,
-    )
+    return replace(scenario, rates=FaultRates())
 
 
-def _configuration(chance: random.Random) -> Configuration:
+def _configuration(chance: random.Random, mode: str) -> Configuration:
     write = Configuration().write
     write(options.CHECKPOINTING_INTERVAL_MS, chance.choice((5, 20, 60)))
-    write(options.CHECKPOINTING_MAX_CONCURRENT, chance.choice((1, 1, 2, 3)))
+    concurrent = chance.choice((1, 1, 2, 3))
+    write(options.CHECKPOINTING_MAX_CONCURRENT, 1 if mode in ("unaligned", "timed") else concurrent)
     write(options.CHECKPOINTING_MIN_PAUSE_MS, chance.choice((0, 0, 10)))
     write(options.CHECKPOINTING_TIMEOUT_MS, chance.choice((300, 2_000, 20_000)))
     write(options.CHECKPOINTING_TOLERABLE_FAILURES, chance.choice((0, 2, 1_000)))
-    write(options.CHECKPOINTING_NUM_RETAINED, chance.choice((1, 1, 2)))
-    write(options.RESTART_STRATEGY, "fixed-delay")
+    write(options.CHECKPOINTING_NUM_RETAINED, chance.choice((1, 1, 2, 3)))
+    write_mode(write(options.RESTART_STRATEGY, "fixed-delay"), mode, chance.choice((1, 4, 15)))
+    held_back_bytes_max = chance.choice((None, None, None, 40, 400))
+    if held_back_bytes_max is not None:
+        write(options.ALIGNMENT_HELD_BACK_BYTES_MAX, held_back_bytes_max)
     write(options.FIXED_DELAY_ATTEMPTS, 1_000_000)
     write(options.FIXED_DELAY_MS, chance.choice((0, 10, 100)))
     write(options.BUFFERS_PER_CHANNEL, chance.randint(1, 3))
@@ -95,6 +104,16 @@ def _configuration(chance: random.Random) -> Configuration:
     write(options.MAX_PARALLELISM, chance.choice((4, 7, 128)))
     write(options.HEARTBEAT_TIMEOUT_MS, 5 * HEARTBEAT_INTERVAL_MS)
     return write(options.HEARTBEAT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS)
+
+
+def write_mode(configuration: Configuration, mode: str, timeout_ms: int) -> Configuration:
+    """The options of one of MODES."""
+    if mode == "at-least-once":
+        return configuration.write(options.CHECKPOINTING_MODE, "AT_LEAST_ONCE")
+    if mode == "aligned":
+        return configuration
+    configuration.write(options.UNALIGNED_ENABLED, True)
+    return configuration.write(options.ALIGNED_TIMEOUT_MS, timeout_ms if mode == "timed" else 0)
 
 
 def _rates(chance: random.Random) -> FaultRates:
@@ -110,6 +129,13 @@ def _rates(chance: random.Random) -> FaultRates:
         kill_within_call=some(0.4, 0.002),
         silent_kill=some(0.3, 0.3),
         zombie=some(0.3, 0.5),
+        master_kills_max=chance.choice((0, 0, 0, 1, 2)),
+        master_kill_after_action=some(0.5, 0.001),
+        master_kill_after_protocol=some(0.5, 0.03),
+        master_kill_within_call=some(0.5, 0.01),
+        dropped_connections_max=chance.choice((0, 0, 1, 2)),
+        dropped_connection=chance.choice((0.001, 0.005)),
+        doubled_message=some(0.3, 0.1),
         user_errors_max=chance.choice((0, 0, 1, 2)),
         user_error=chance.choice((0.003, 0.02)),
         storage_errors_max=chance.choice((0, 0, 2, 4)),

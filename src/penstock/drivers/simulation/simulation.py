@@ -17,14 +17,15 @@ from functools import partial
 
 from penstock.common.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
+from penstock.core.ports import Background
 from penstock.core.protocol import ToMaster
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.dump import dump
-from penstock.drivers.simulation.engine import Engine, EventLog, SimulatedBackground
-from penstock.drivers.simulation.faults import Faults, WorkerKilled
+from penstock.drivers.simulation.engine import Engine, EventLog
+from penstock.drivers.simulation.faults import Faults, Killed
 from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.outside import Outside, present
-from penstock.drivers.simulation.ready import Action
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
 from penstock.drivers.simulation.store import MemoryStore
 
@@ -41,6 +42,7 @@ class History:
     """What became of a seed."""
 
     seed: int
+    mode: str = "?"
     status: str = "?"
     steps: int = 0
     virtual_ms: int = 0
@@ -53,21 +55,8 @@ class History:
     topology: str = ""
 
 
-class _MasterTime(Action):
-    """A deadline of the job master is due."""
-
-    __slots__ = ("_simulation",)
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__()
-        self._simulation = simulation
-
-    def run(self) -> None:
-        self._simulation.on_master_time()
-
-
 class Simulation:
-    """Runs one history. The job master is made here and nowhere else, so that a later version can let it die."""
+    """Runs one history."""
 
     def __init__(self, seed: int, is_traced: bool = False, without_faults: bool = False) -> None:
         self.seed = seed
@@ -86,21 +75,29 @@ class Simulation:
             on_commit=self.faults.maybe_die,
             is_covered=lambda checkpoint_id: checkpoint_id <= self.store.visible_id_max,
         )
-        self.background = SimulatedBackground("master", self.engine, self._master_turn)
-        self.master = JobMaster(
-            self.scenario.topology.job_graph(self.scenario.configuration),
-            f"{seed % 2**128:032x}",
+        self.job_graph = self.scenario.topology.job_graph(self.scenario.configuration)
+        self.process = MasterProcess(self.engine, self.cluster, self._make_master)
+        self.invariants = Invariants(self)
+        self.process.after_turn = self.invariants.after_master
+        self.cluster.on_release = self.invariants.on_release
+
+    def _make_master(self, background: Background, recovers: bool) -> JobMaster:
+        return JobMaster(
+            self.job_graph,
+            f"{self.seed % 2**128:032x}",
             self.scenario.configuration,
             clock=self.engine,
             cluster=self.cluster,
-            background=self.background,
+            background=background,
             store=self.store,
             listener=self,
+            recover=recovers,
         )
-        self._master_time = _MasterTime(self)
-        self._master_deadline_ms: int | None = None
-        self.invariants = Invariants(self)
-        self.cluster.on_release = self.invariants.on_release
+
+    @property
+    def master(self) -> JobMaster:
+        """The job master of now, or the one that died last."""
+        return self.process.master
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -108,10 +105,11 @@ class Simulation:
         """The whole history."""
         with present(self.world_name, self.outside):
             try:
-                self._master_turn(self.master.start)
+                self.process.start()
                 self._loop()
-            except WorkerKilled:
-                raise AssertionError("a worker was killed outside its turn") from None
+                self._sweep()
+            except Killed:
+                raise AssertionError("something was killed outside its turn") from None
             except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
                 self.invariants.raised(error)
         history = self._history()
@@ -121,19 +119,27 @@ class Simulation:
         return history
 
     def _history(self) -> History:
+        totals = self.process.final_totals()
         return History(
             self.seed,
+            self.scenario.mode,
             self.master.status.name,
             self.log.step,
             self.engine.now_ms(),
-            self.master.restarts,
-            self.master.checkpoints.statistics.completed,
+            totals.restarts,
+            totals.checkpoints,
             self.outside.commits,
             [],
             self.faults.seen,
             self.log.lines,
             str(self.scenario.topology),
         )
+
+    def _sweep(self) -> None:
+        """As a driver does when all workers are gone: clean up what they may have left."""
+        if self.process.is_done:
+            self.faults.are_over = True
+            self.master.sweep()
 
     def _loop(self) -> None:
         engine, ready, draw = self.engine, self.engine.ready, self.engine.chance.random
@@ -153,9 +159,8 @@ class Simulation:
                 self._advance(due_ms)
                 continue
             ready.pick(engine.chance).run()
-            if self.faults.kills_left:
-                self._maybe_kill()
-        if not self.master.is_done:
+            self._maybe_break()
+        if not self.process.is_done:
             self.invariants.stalled(dump(self))
 
     def _end_faults(self) -> None:
@@ -166,18 +171,24 @@ class Simulation:
         for worker in self.cluster.workers.values():
             worker.speed = 1.0
 
-    def _maybe_kill(self) -> None:
-        was_protocol, self.cluster.was_protocol = self.cluster.was_protocol, False
-        if not self.faults.kills_after(was_protocol) or not self.cluster.workers or self.master.is_done:
+    def _maybe_break(self) -> None:
+        faults, cluster = self.faults, self.cluster
+        was_protocol, cluster.was_protocol = cluster.was_protocol, False
+        if faults.are_over or self.process.is_down or self.master.is_done:
             return
-        workers = list(self.cluster.workers.values())
-        self.cluster.kill(workers[int(self.engine.chance.random() * len(workers))])
+        if faults.kills_left and cluster.workers and faults.kills_after(was_protocol):
+            workers = list(cluster.workers.values())
+            cluster.kill(workers[int(self.engine.chance.random() * len(workers))])
+        if faults.kills_master_after(was_protocol):
+            self.process.kill()
+        elif faults.drops_connection():
+            cluster.connections.drop()
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def _next_due_ms(self) -> int | None:
-        times = [self.engine.next_due_ms(), self._master_deadline_ms]
-        if not self.master.is_done:
+        times = [self.engine.next_due_ms(), self.process.next_due_ms()]
+        if not self.process.is_done:
             times.append(self.cluster.next_due_ms())
         return min((t for t in times if t is not None), default=None)
 
@@ -185,30 +196,13 @@ class Simulation:
         self.engine.advance(to_ms)
         now = self.engine.now_ms()
         self.cluster.on_time(now)
-        self._look_at_deadline(now)
-
-    def _look_at_deadline(self, now_ms: int) -> None:
-        if self._master_deadline_ms is not None and self._master_deadline_ms <= now_ms:
-            self.engine.ready.add(self._master_time)
-
-    # --- the job master's turns ------------------------------------------------------------------------------------
-
-    def on_master_time(self) -> None:
-        """Do what is due in the job master."""
-        self.engine.ready.remove(self._master_time)
-        self.log.write("master: on time")
-        self._master_turn(self.master.on_time)
+        self.process.look_at_deadline(now)
 
     def _on_message(self, message: ToMaster) -> None:
+        if self.process.is_down:
+            return
         self.invariants.before_master(message)
-        self._master_turn(partial(self.master.on_message, message))
-
-    def _master_turn(self, call: object) -> None:
-        assert callable(call)
-        call()
-        self.invariants.after_master()
-        self._master_deadline_ms = None if self.master.is_done else self.master.next_deadline()
-        self._look_at_deadline(self.engine.now_ms())
+        self.process.turn(partial(self.master.on_message, message))
 
     # --- the port JobListener --------------------------------------------------------------------------------------
 

@@ -30,8 +30,6 @@ class MemoryStore:
         #: the highest checkpoint that has ever been visible
         self.visible_id_max = 0
         self.violations: list[str] = []
-        #: whether a worker has its turn that the job master had let go: it may read what is gone
-        self.is_stray_turn = False
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
 
@@ -66,7 +64,7 @@ class MemoryStore:
             raise OSError("planned: the read failed")
         data = self.files.get(file.path)
         if data is None:
-            if not self.is_stray_turn:
+            if self._faults.in_master:
                 self.violations.append(f"state file {file.path} is missing")
             raise CheckpointError(f"{file.path} is missing")
         return check_file(file, data)

@@ -37,7 +37,8 @@ from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
 STATELESS = ("map", "filter", "flat_map")
-KEYED = ("reduce", "buckets", "tumbling", "sliding", "session")
+TOTALS = ("buckets", "tumbling", "sliding", "session")
+KEYED = ("reduce", *TOTALS)
 VERTICES_MAX = 5
 
 
@@ -158,9 +159,10 @@ def _windows(stage: Stage) -> Any:
 class TopologyMaker:
     """Draws a job."""
 
-    def __init__(self, chance: random.Random, world: str) -> None:
+    def __init__(self, chance: random.Random, world: str, is_exactly_once: bool) -> None:
         self._chance = chance
         self._world = world
+        self._is_exactly_once = is_exactly_once
         self._keys = chance.choice((2, 4, 7))
         # A watermark passes idle channels by, so what comes from them later may be late, which is no longer determined
         # by the records: sources become idle only in jobs of single channels, or in jobs without event time.
@@ -210,6 +212,8 @@ class TopologyMaker:
         if is_timed and self._has_event_time:
             kinds += ["buckets", "tumbling", "sliding", "session"]
         kind = chance.choice(kinds)
+        if not self._is_exactly_once and kind in ("filter", "flat_map") and self._has_totals(inputs):
+            kind = "map"  # what these give depends on the number, and a total that counts a record twice is another one
         if kind == "reduce":
             inputs = (self._add("count", inputs, self._parallelism()),)
         index = self._add(kind, inputs, self._parallelism())
@@ -222,6 +226,10 @@ class TopologyMaker:
             stage.size_ms = chance.choice((30, 100)) if is_timed else 0
         if chance.random() < 0.15 and len(self._open) < 3:
             self._open.append(inputs[0])  # fan out: somebody else may read the same stream
+
+    def _has_totals(self, inputs: tuple[int, ...]) -> bool:
+        stages = [self._stages[i] for i in inputs]
+        return any(s.kind in TOTALS or self._has_totals(tuple(i for i, _ in s.inputs)) for s in stages)
 
     def _add(self, kind: str, inputs: tuple[int, ...], parallelism: int) -> int:
         links = tuple((i, self._partitioning(kind, self._stages[i].parallelism, parallelism)) for i in inputs)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.protocol import ChannelId, Heartbeat, ToMaster
 from penstock.core.records import Buffer
 from penstock.core.task.executor import METRICS_INTERVAL_MS, TaskExecutor
+from penstock.drivers.simulation.connections import PeerFailures
 from penstock.drivers.simulation.engine import SLOW_SPEED, SimulatedBackground
 from penstock.drivers.simulation.faults import WorkerKilled
 from penstock.drivers.simulation.ready import Action
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Worker(Action):
     """Its action is one step of its executor. Implements the ports Network and MasterGateway for it."""
 
-    __slots__ = ("background", "cluster", "executor", "heartbeat_ms", "is_registered", "wake_ms", "worker_id")
+    __slots__ = ("_failures", "background", "cluster", "executor", "heartbeat_ms", "is_registered", "wake_ms", "worker_id")
 
     def __init__(self, worker_id: str, cluster: SimulatedCluster, reports_metrics: bool) -> None:
         faults = cluster.engine.faults
@@ -29,6 +30,7 @@ class Worker(Action):
         self.cluster = cluster
         self.wake_ms: int | None = None
         self.heartbeat_ms = cluster.engine.now_ms() + HEARTBEAT_INTERVAL_MS
+        self._failures = PeerFailures()
         self.background = SimulatedBackground(worker_id, cluster.engine, self.turn)
         self.executor = TaskExecutor(
             worker_id,
@@ -53,9 +55,8 @@ class Worker(Action):
 
     def turn(self, call: Callable[[], None]) -> None:
         """Let the executor do something, and see when it wants to be stepped again; it may die of it."""
-        faults, store = self.cluster.engine.faults, self.cluster.store
+        faults = self.cluster.engine.faults
         faults.in_worker = True
-        store.is_stray_turn = self.cluster.is_released(self)
         try:
             call()
         except WorkerKilled:
@@ -63,7 +64,7 @@ class Worker(Action):
             self.cluster.kill(self)
             return
         finally:
-            faults.in_worker = store.is_stray_turn = False
+            faults.in_worker = False
         if self.executor.shut_down:
             self.cluster.forget(self)
             return
@@ -79,6 +80,11 @@ class Worker(Action):
             self.heartbeat_ms = now_ms + HEARTBEAT_INTERVAL_MS
             self.cluster.to_master(self.worker_id, Heartbeat(self.worker_id))
 
+    def on_peer_lost(self, peer: str, attempt: int) -> None:
+        """The connection to a peer has broken, as far as attempts up to this one go."""
+        if self.cluster.workers.get(self.worker_id) is self:
+            self.turn(lambda: self._failures.fail_tasks(self, peer, attempt))
+
     # --- the executor's side: ports Network and MasterGateway -------------------------------------------------------
 
     def connect(self, peers: Mapping[str, str]) -> None:
@@ -93,11 +99,12 @@ class Worker(Action):
     def _send(self, kind: str, worker_id: str, channel: ChannelId, item: Any) -> None:
         faults = self.cluster.engine.faults
         faults.maybe_die()
-        self.cluster.data_channel(kind, self.worker_id, worker_id, channel).push((channel, item))
+        if self.cluster.connections.carries(self.worker_id, worker_id, channel):
+            self.cluster.data_channel(kind, self.worker_id, worker_id, channel).push((channel, item))
         faults.maybe_die()
 
     def send(self, message: ToMaster) -> None:
         faults = self.cluster.engine.faults
         faults.maybe_die()
-        self.cluster.to_master(self.worker_id, message)
+        self.cluster.to_master(self.worker_id, self._failures.as_told(message))
         faults.maybe_die()

@@ -1,0 +1,67 @@
+"""Whether what sinks have is what they should have: exactly, in order, or at least."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.drivers.simulation.topology import Stage
+
+SHOWN_MAX = 6
+
+
+def check_exact(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
+    """Each record as often as it should be there, and no other."""
+    actual = Counter(records)
+    if actual == expected:
+        return None
+    lost, more = expected - actual, actual - expected
+    return (
+        f"output: {sink} has {actual.total()} records instead of {expected.total()}; {lost.total()} lost: "
+        f"{_some(lost)}; {more.total()} too many: {_some(more)}"
+    )
+
+
+def check_superset(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
+    """Nothing is lost. Totals may have counted records more than once, so one at least as great has to be there."""
+    actual = Counter(records)
+    lost = expected - actual
+    totals: dict[Any, list[Any]] = defaultdict(list)
+    for record in actual:
+        totals[_group(record)].append(record)
+    lost = Counter({r: n for r, n in lost.items() if not any(_covers(a, r) for a in totals[_group(r)])})
+    return f"lost: {sink} lacks {lost.total()} of {expected.total()} records: {_some(lost)}" if lost else None
+
+
+def check_order(sink: str, stage: Stage, records: Iterable[Any]) -> str | None:
+    """Records of one split and key, or running counts of a key, come in their order."""
+    if stage.order is None:
+        return None
+    last: dict[Any, int] = {}
+    for key, origin, number in records:
+        group, rank = (key, number) if stage.order == "count" else ((key, origin[:2]), origin[2])
+        if last.get(group, -1) >= rank:
+            return f"order: {sink} has {group} {rank} after {last[group]}"
+        last[group] = rank
+    return None
+
+
+def _group(record: Any) -> Any:
+    key, origin, _ = record
+    return key, origin[0] if isinstance(origin, tuple) else origin
+
+
+def _covers(actual: Any, expected: Any) -> bool:
+    """Whether a total has counted at least what the expected one has."""
+    origin, wanted = actual[1], expected[1]
+    if not isinstance(wanted, tuple) or wanted[0] not in ("window", "bucket") or actual[2] < expected[2]:
+        return False
+    if wanted[0] == "bucket":
+        return bool(origin[1] == wanted[1])
+    # A session that counts records twice may be one that was two.
+    return bool(origin[1] <= wanted[1] and origin[2] >= wanted[2] and origin[3] >= wanted[3])
+
+
+def _some(records: Counter[Any]) -> str:
+    return ", ".join(repr(r) for r in sorted(records, key=repr)[:SHOWN_MAX]) or "none"

@@ -1,0 +1,127 @@
+"""The process of the job master: its turns, its deadline, its death, and the start of its successor.
+
+On Spark the job master lives in the driver program, and when that dies all workers end too. So here: with the job
+master all workers vanish, and a new job master for the same job goes on from what is in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.common.job_status import JobStatus
+from penstock.core.job.job_master import JobMaster
+from penstock.core.ports import Background
+from penstock.drivers.simulation.cluster import SimulatedCluster
+from penstock.drivers.simulation.engine import Engine, SimulatedBackground
+from penstock.drivers.simulation.faults import MasterKilled
+from penstock.drivers.simulation.ready import Action
+
+START_MS_MAX = 100
+#: How a job master fails whose successor is to try again: the store was out of reach when it began.
+OUT_OF_REACH = "cannot be read: planned"
+
+
+@dataclass
+class MasterTotals:
+    """Figures over all job masters of a history."""
+
+    masters: int = 0
+    restarts: int = 0
+    checkpoints: int = 0
+
+
+class MasterProcess(Action):
+    """Its action is what is due in the job master at a deadline."""
+
+    __slots__ = ("_cluster", "_deadline_ms", "_engine", "_make", "after_turn", "background", "is_down", "master", "totals")
+
+    def __init__(self, engine: Engine, cluster: SimulatedCluster, make: Callable[[Background, bool], JobMaster]) -> None:
+        super().__init__()
+        self._engine = engine
+        self._cluster = cluster
+        self._make = make
+        self._deadline_ms: int | None = None
+        self.is_down = False
+        self.totals = MasterTotals()
+        #: called after each of its turns
+        self.after_turn: Callable[[], None] = lambda: None
+        self.background = SimulatedBackground("master", engine, self.turn)
+        self.master = make(self.background, False)
+        engine.faults.is_job_done = lambda: self.master.is_done
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the job has ended for good."""
+        return not self.is_down and self.master.is_done
+
+    def start(self) -> None:
+        """Let the job begin."""
+        self.totals.masters += 1
+        self.turn(self.master.start)
+
+    def run(self) -> None:
+        self._engine.ready.remove(self)
+        self._engine.log.write("master: on time")
+        self.turn(self.master.on_time)
+
+    def turn(self, call: Callable[[], None]) -> None:
+        """Let the job master do something; it may die of it."""
+        faults = self._engine.faults
+        faults.in_master = True
+        try:
+            call()
+        except MasterKilled:
+            faults.in_master = False
+            self.kill()
+            return
+        finally:
+            faults.in_master = False
+        self.after_turn()
+        if self.master.status is JobStatus.FAILED and OUT_OF_REACH in str(self.master.failure):
+            self.kill()
+            return
+        self._deadline_ms = None if self.master.is_done else self.master.next_deadline()
+        self.look_at_deadline(self._engine.now_ms())
+
+    def kill(self) -> None:
+        """The process ends, without a word, and all workers with it; another one is started."""
+        engine = self._engine
+        if self.is_down:
+            return
+        engine.log.write("the job master dies")
+        self._count()
+        self.is_down = True
+        self._deadline_ms = None
+        engine.ready.remove(self)
+        self.background.abandon()
+        self._cluster.vanish()
+        engine.call_later(engine.between(0, START_MS_MAX), self._succeed)
+
+    def _succeed(self) -> None:
+        self._engine.log.write("a new job master starts")
+        self.background = SimulatedBackground("master", self._engine, self.turn)
+        self.master = self._make(self.background, True)
+        self.is_down = False
+        self.start()
+
+    def _count(self) -> None:
+        self.totals.restarts += self.master.restarts
+        self.totals.checkpoints += self.master.checkpoints.statistics.completed
+
+    def final_totals(self) -> MasterTotals:
+        """Over all of them, the last one included; call once, at the end."""
+        if not self.is_down:
+            self._count()
+        return self.totals
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def next_due_ms(self) -> int | None:
+        """When it has something to do."""
+        return self._deadline_ms
+
+    def look_at_deadline(self, now_ms: int) -> None:
+        """Enable its action when something is due."""
+        if self._deadline_ms is not None and self._deadline_ms <= now_ms:
+            self._engine.ready.add(self)
