@@ -1,7 +1,8 @@
-"""`python -m benchmarks.pause`: how long a checkpoint holds a task up, and what it writes, against the size of its state.
+"""`python -m benchmarks.pause`: a checkpoint's pause and bytes, against the size of the state.
 
-A task's keyed state of N keys is changed at 1 % of them between checkpoints. The synchronous part (capturing) is timed; the
-rest (key groups, Arrow, files) runs on a background thread meanwhile, as in a worker, while the task goes on changing state.
+A task's keyed state of N keys is changed at 1 % of them between checkpoints. The synchronous part (capturing) is
+timed; the rest (key groups, Arrow, files) runs on a background thread meanwhile, as in a worker, while the task goes
+on changing state.
 """
 
 from __future__ import annotations

@@ -40,6 +40,10 @@ class RunningJob(JobClient):
         """Figures of the running job; the future is cancelled when the job is over."""
 
     @abstractmethod
+    def trigger_checkpoint(self) -> Future[int | None]:
+        """Trigger a checkpoint now; its id, or None when the job is not in a state to take one."""
+
+    @abstractmethod
     def end(self, patience_seconds: float = 5.0) -> None:
         """Cancel the job and wait until nothing of it is left."""
 

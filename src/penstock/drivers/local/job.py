@@ -80,6 +80,10 @@ class LocalJob(RunningJob):
         """Figures of the running job."""
         return self._ask(lambda master: master.progress())
 
+    def trigger_checkpoint(self) -> Future[int | None]:
+        """Trigger a checkpoint now."""
+        return self._ask(lambda master: master.checkpoints.trigger_now())
+
     def _ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
         future: Future[T] = Future()
         self._questions.append((future, question))

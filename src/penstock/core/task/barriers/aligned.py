@@ -14,6 +14,8 @@ class AlignedBarrierHandler(BarrierHandler):
         super().__init__(gate, target)
         #: The highest checkpoint that was begun or cancelled here; nothing at or below it begins again.
         self._latest_id = 0
+        #: Checkpoints given up before any of their barriers came: those that come yet begin nothing.
+        self._aborted: set[int] = set()
         self._aligning: CheckpointBarrier | None = None
         self._arrived: set[int] = set()
         self._begun_ms = 0
@@ -24,7 +26,7 @@ class AlignedBarrierHandler(BarrierHandler):
         current = self._aligning
         if current is not None and barrier.checkpoint_id == current.checkpoint_id:
             self._hold_back(channel)
-        elif barrier.checkpoint_id <= self._latest_id:
+        elif barrier.checkpoint_id <= self._latest_id or barrier.checkpoint_id in self._aborted:
             return
         else:
             self._subsume(barrier)
@@ -72,6 +74,8 @@ class AlignedBarrierHandler(BarrierHandler):
         """Stop aligning on it: some of its barriers may never come."""
         if self._aligning is not None and self._aligning.checkpoint_id == checkpoint_id:
             self._end_alignment()
+        elif checkpoint_id > self._latest_id:
+            self._aborted = {i for i in self._aborted if i > self._latest_id} | {checkpoint_id}
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:
         """Check the bound on what is held back."""

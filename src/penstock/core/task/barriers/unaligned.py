@@ -41,7 +41,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         current = self._aligning
         if current is not None and barrier.checkpoint_id == current.checkpoint_id:
             self._give_up_aligning(barrier)
-        elif barrier.checkpoint_id > self._latest_id:
+        elif barrier.checkpoint_id > self._latest_id and barrier.checkpoint_id not in self._aborted:
             self._subsume(barrier)
             self._latest_id = barrier.checkpoint_id
             self._capture(barrier, 0, 0)
