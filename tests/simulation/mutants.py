@@ -8,17 +8,30 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import msgspec
+
+from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.checkpoint.recovery import read_recovery
+from penstock.core.job import job_master as job_master_module
+from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.process import EVENT_TIMERS
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
-from penstock.core.protocol import ChannelId, NotifyCheckpointComplete
-from penstock.core.records import CheckpointBarrier
+from penstock.core.protocol import AcknowledgeCheckpoint, ChannelId, NotifyCheckpointComplete
+from penstock.core.records import Batch, CheckpointBarrier
+from penstock.core.task import stream_task
+from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.core.task.executor import TaskExecutor
-from penstock.core.task.input_gate import InputGate
+from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.result_partition import Subpartition
+from penstock.core.task.settings import barrier_of
+from penstock.core.task.state_transfer import SnapshotWriter
+from penstock.core.task.stream_task import Phase, StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
 
 Mutant = Callable[[], Any]
@@ -70,9 +83,9 @@ def acknowledge_without_keyed_state() -> Any:
 
 
 def lose_timers_on_restore() -> Any:
-    def restore(original: Any, backend: Any, name: str, key: Any, namespace: Any, value: Any) -> None:
+    def restore(original: Any, backend: Any, name: str, entries: Any, is_written: bool) -> None:
         if name != EVENT_TIMERS:
-            original(backend, name, key, namespace, value)
+            original(backend, name, entries, is_written)
 
     return _around(HeapKeyedStateBackend, "restore", restore)
 
@@ -93,11 +106,11 @@ def forget_what_an_aborted_checkpoint_prepared() -> Any:
 
 
 def do_not_commit_again_after_restore() -> Any:
-    def initialize_state(original: Any, sink: Any) -> None:
+    def commit_restored(original: Any, sink: Any) -> None:
         sink.context.operator_state.list_state("_penstock_committables").update([])
         original(sink)
 
-    return _around(SinkOperator, "initialize_state", initialize_state)
+    return _around(SinkOperator, "_commit_restored", commit_restored)
 
 
 def notify_before_metadata_is_visible() -> Any:
@@ -133,14 +146,6 @@ def let_barriers_overtake() -> Any:
     return _around(Subpartition, "add_event", add_event)
 
 
-def keep_the_oldest_checkpoint_only() -> Any:
-    def on_visible(original: Any, coordinator: Any, pending: Any, metadata: Any) -> None:
-        original(coordinator, pending, metadata)
-        coordinator._discard(coordinator.completed[-1].checkpoint_id)
-
-    return _around(CheckpointCoordinator, "_on_visible", on_visible)
-
-
 def forget_that_a_channel_is_held_back() -> Any:
     def unblock_all(self: InputGate) -> None:
         for channel in self.channels[1:]:
@@ -158,23 +163,191 @@ def recover_from_the_beginning() -> Any:
     return mock.patch.object(JobMaster, "_prepare_recovery", prepare_recovery)
 
 
-#: each with the kinds of violation that give it away
-MUTANTS: dict[Mutant, tuple[str, ...]] = {
-    skip_alignment_of_one_channel: ("output",),
-    commit_when_prepared: ("outside",),
-    restore_sources_one_record_late: ("output",),
-    acknowledge_without_keyed_state: ("output",),
-    lose_timers_on_restore: ("output",),
-    take_buffers_of_former_attempts: ("raised", "task-failed", "output", "stalled"),
-    forget_what_an_aborted_checkpoint_prepared: ("output",),
-    do_not_commit_again_after_restore: ("output",),
-    notify_before_metadata_is_visible: ("outside",),
-    forget_the_enumerator: ("output",),
-    reuse_checkpoint_ids: ("checkpoint-id",),
-    let_barriers_overtake: ("output",),
-    keep_the_oldest_checkpoint_only: ("missing-file", "storage", "failed"),
-    forget_that_a_channel_is_held_back: ("stalled",),
-    recover_from_the_beginning: ("output",),
+def forget_held_back_data() -> Any:
+    def unblock_all(original: Any, gate: Any) -> None:
+        for channel in gate.channels:
+            if channel.is_blocked and channel._position == 0:
+                channel.queue.clear()
+        original(gate)
+
+    return _around(InputGate, "unblock_all", unblock_all)
+
+
+def keep_holding_back_for_an_aborted_checkpoint() -> Any:
+    return mock.patch.object(AlignedBarrierHandler, "on_aborted", lambda handler, checkpoint_id: None)
+
+
+def count_closed_channels_twice() -> Any:
+    def complete_if_aligned(original: Any, handler: Any) -> None:
+        closed = sum(c.ended for c in handler.gate.channels)
+        if handler._aligning is not None and len(handler._arrived) + 2 * closed >= len(handler.gate.channels):
+            handler._arrived.update(range(len(handler.gate.channels)))
+        original(handler)
+
+    return _around(AlignedBarrierHandler, "_complete_if_aligned", complete_if_aligned)
+
+
+def lose_records_in_flight_on_restore() -> Any:
+    return mock.patch.object(StreamTask, "_recover_channel", lambda task, name, items: None)
+
+
+def lose_overtaken_output() -> Any:
+    def overtake(original: Any, subpartition: Any, barrier: Any) -> Any:
+        original(subpartition, barrier)
+        return []
+
+    return _around(Subpartition, "overtake", overtake)
+
+
+def capture_what_is_behind_the_barrier_too() -> Any:
+    return mock.patch.object(InputChannel, "cut", lambda channel, checkpoint_id: None)
+
+
+def do_not_capture_what_arrives_late() -> Any:
+    def on_arrival(original: Any, handler: Any, channel: Any, buffer: Any) -> None:
+        original(handler, channel, [e for e in buffer if not isinstance(e, Batch)])
+
+    return _around(UnalignedBarrierHandler, "on_arrival", on_arrival)
+
+
+def listen_to_former_attempts() -> Any:
+    def find(original: Any, graph: Any, execution_id: Any) -> Any:
+        return graph.vertices[execution_id.vertex].subtasks[execution_id.subtask].current
+
+    return _around(ExecutionGraph, "find", find)
+
+
+def acknowledge_what_is_not_stored() -> Any:
+    def write(original: Any, writer: Any, operator_id: str, name: str, data: bytes) -> Any:
+        file = original(writer, operator_id, name, data)
+        if file.path is not None and name == "sums":
+            writer._storage.delete_file(file.path)
+        return file
+
+    return _around(SnapshotWriter, "_write", write)
+
+
+def acknowledge_before_the_snapshot() -> Any:
+    def trigger_checkpoint(original: Any, task: Any, barrier: Any, *args: Any, **kwargs: Any) -> None:
+        if not task.gate.channels or task.phase is not Phase.PROCESSING:
+            original(task, barrier, *args, **kwargs)
+            return
+        task._forward(barrier)
+        task._tell(AcknowledgeCheckpoint(task.execution, barrier.checkpoint_id, {}))
+
+    return _around(StreamTask, "trigger_checkpoint", trigger_checkpoint)
+
+
+def finish_without_a_last_checkpoint() -> Any:
+    def close_when_done(original: Any, task: Any) -> None:
+        task._final_checkpoint_completed = True
+        original(task)
+
+    return _around(StreamTask, "_close_when_done", close_when_done)
+
+
+def complete_with_one_acknowledgement_missing() -> Any:
+    def acknowledge(original: Any, pending: Any, ack: Any) -> bool:
+        original(pending, ack)
+        if len(pending.missing) == 1:
+            pending.missing.clear()
+        return not pending.missing
+
+    return _around(PendingCheckpoint, "acknowledge", acknowledge)
+
+
+def commit_what_later_checkpoints_hold() -> Any:
+    def notify_checkpoint_complete(original: Any, sink: Any, checkpoint_id: int) -> None:
+        original(sink, max([checkpoint_id, *sink._pending]))
+
+    return _around(SinkOperator, "notify_checkpoint_complete", notify_checkpoint_complete)
+
+
+def confirm_changes_when_captured() -> Any:
+    def capture(original: Any, backend: Any, checkpoint_id: int) -> Any:
+        captured = original(backend, checkpoint_id)
+        backend.confirm(checkpoint_id)
+        return captured
+
+    return _around(HeapKeyedStateBackend, "capture", capture)
+
+
+def delete_shared_files_early() -> Any:
+    def collect(listing: Any, kept: Any, oldest_live_id: int) -> list[str]:
+        directories = tuple(f"chk-{m.checkpoint_id}/" for m in kept)
+        old = [p for p in garbage(listing, [], oldest_live_id) if not p.startswith(directories)]
+        return [p for p in old if not p.endswith("_metadata")] + [p for p in old if p.endswith("_metadata")]
+
+    return mock.patch.object(coordinator_module, "garbage", collect)
+
+
+def delete_nothing() -> Any:
+    return mock.patch.object(job_master_module, "garbage", lambda listing, kept, oldest_live_id: [])
+
+
+def never_confirm_by_the_barrier() -> Any:
+    def of_trigger(trigger: Any, settings: Any) -> Any:
+        return msgspec.structs.replace(barrier_of(trigger, settings), completed_id=0)
+
+    return mock.patch.object(stream_task, "barrier_of", of_trigger)
+
+
+def begin_attempts_anew_in_a_new_job_master() -> Any:
+    def read(store: Any, retained: int) -> Any:
+        return replace(read_recovery(store, retained), first_attempt=0)
+
+    return mock.patch.object(job_master_module, "read_recovery", read)
+
+
+def forget_checkpoints_in_a_new_job_master() -> Any:
+    return mock.patch.object(CheckpointCoordinator, "recover", lambda coordinator, completed, last_id: None)
+
+
+def count_one_barrier_only() -> Any:
+    def complete(original: Any, handler: Any) -> None:
+        for _, arrived, _ in handler._counting.values():
+            arrived.update(range(len(handler.gate.channels)))
+        original(handler)
+
+    return _around(AtLeastOnceBarrierHandler, "_complete", complete)
+
+
+#: Each mutant, the kinds of violation that give it away, and the first seed known to find it.
+MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
+    skip_alignment_of_one_channel: ((), 1),
+    commit_when_prepared: ((), 1),
+    restore_sources_one_record_late: ((), 1),
+    acknowledge_without_keyed_state: ((), 1),
+    lose_timers_on_restore: ((), 1),
+    take_buffers_of_former_attempts: ((), 1),
+    forget_what_an_aborted_checkpoint_prepared: ((), 1),
+    do_not_commit_again_after_restore: ((), 1),
+    notify_before_metadata_is_visible: ((), 1),
+    forget_the_enumerator: ((), 1),
+    reuse_checkpoint_ids: ((), 1),
+    let_barriers_overtake: ((), 1),
+    forget_that_a_channel_is_held_back: ((), 1),
+    recover_from_the_beginning: ((), 1),
+    forget_held_back_data: ((), 1),
+    keep_holding_back_for_an_aborted_checkpoint: ((), 1),
+    count_closed_channels_twice: ((), 1),
+    lose_records_in_flight_on_restore: ((), 1),
+    lose_overtaken_output: ((), 1),
+    capture_what_is_behind_the_barrier_too: ((), 1),
+    do_not_capture_what_arrives_late: ((), 1),
+    listen_to_former_attempts: ((), 1),
+    acknowledge_what_is_not_stored: ((), 1),
+    acknowledge_before_the_snapshot: ((), 1),
+    finish_without_a_last_checkpoint: ((), 1),
+    complete_with_one_acknowledgement_missing: ((), 1),
+    commit_what_later_checkpoints_hold: ((), 1),
+    confirm_changes_when_captured: ((), 1),
+    delete_shared_files_early: ((), 1),
+    delete_nothing: ((), 1),
+    never_confirm_by_the_barrier: ((), 1),
+    begin_attempts_anew_in_a_new_job_master: ((), 1),
+    forget_checkpoints_in_a_new_job_master: ((), 1),
+    count_one_barrier_only: ((), 1),
 }
 
 

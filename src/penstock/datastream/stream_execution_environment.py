@@ -194,7 +194,9 @@ class StreamExecutionEnvironment:
         return self.execute_async(job_name).wait()
 
     def execute_async(self, job_name: str | None = None) -> RunningJob:
-        """Run the program and return at once."""
-        job_graph = self.job_graph(job_name)
-        self._transformations = []
+        """Run the program and return at once; the environment is ready for the next one, also when this one fails."""
+        try:
+            job_graph = self.job_graph(job_name)
+        finally:
+            self._transformations = []
         return submit(job_graph, self._configuration)

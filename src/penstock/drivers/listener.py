@@ -23,7 +23,8 @@ class ClientListener:
         level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
         if status == "CREATED":
             return
-        _log.log(level, "%s: %s%s", self._name, status.lower(), f": {reason}" if reason else "")
+        because = "" if not reason or status == "FAILED" else f": {reason}"  # a failure is raised, too
+        _log.log(level, "%s: %s%s", self._name, status.lower(), because)
 
     def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
         """Bytes of a sink."""

@@ -113,6 +113,8 @@ class FileCheckpointStore:
 
     def delete(self, paths: list[str]) -> None:
         """Delete files in this order, and then the directories that are empty; what is gone already is no error."""
+        if self._fs is None:
+            return
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)

@@ -293,15 +293,12 @@ def test_partly_finished_operator_runs_again() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (PREFIX + "mode", "AT_LEAST_ONCE"),
-        (PREFIX + "unaligned.enabled", "true"),
-        (PREFIX + "aligned-checkpoint-timeout", "10 ms"),
         ("state.backend.type", "rocksdb"),
         ("execution.state-recovery.path", "/somewhere"),
     ],
 )
 def test_what_is_not_there_says_so(key: str, value: str) -> None:
-    """G5: modes that are not available yet are refused by name."""
+    """D3, H4: what is not available yet is refused by name."""
     configuration = Configuration()
     configuration.set_string(key, value)
     with pytest.raises(NotImplementedError, match="yet"):

@@ -28,11 +28,13 @@ from penstock.testing import VirtualClock
 
 
 class FakeStore:
-    """Checkpoints as a set of ids; `damaged` and `unwritable` ones raise."""
+    """Checkpoints as names of files; `damaged` and `unwritable` ones raise."""
 
     def __init__(self) -> None:
         self.stored: list[int] = []
-        self.discarded: list[int] = []
+        #: all files there are
+        self.files: set[str] = set()
+        self.deleted: list[str] = []
         self.damaged: set[int] = set()
         self.unwritable: set[int] = set()
 
@@ -40,10 +42,32 @@ class FakeStore:
         if metadata.checkpoint_id in self.unwritable:
             raise OSError("disk full")
         self.stored.append(metadata.checkpoint_id)
-        return f"chk-{metadata.checkpoint_id}"
+        missing = {f.path for f in metadata.state_files() if f.path is not None} - self.files
+        assert not missing, f"checkpoint {metadata.checkpoint_id} refers to files that are gone: {missing}"
+        self.files.add(f"job-1/chk-{metadata.checkpoint_id}/_metadata")
+        return f"job-1/chk-{metadata.checkpoint_id}"
 
-    def discard(self, checkpoint_id: int) -> None:
-        self.discarded.append(checkpoint_id)
+    def listing(self) -> list[str]:
+        return sorted(self.files)
+
+    def delete(self, paths: list[str]) -> None:
+        self.deleted += paths
+        self.files -= set(paths)
+
+    def files_of(self, checkpoint_id: int) -> list[str]:
+        return sorted(path for path in self.files if f"/chk-{checkpoint_id}/" in path)
+
+    @property
+    def discarded(self) -> list[int]:
+        """The checkpoints of which files were deleted and none is left, in the order of deletion."""
+        ids = dict.fromkeys(int(path.split("/chk-")[1].split("/")[0]) for path in self.deleted)
+        return [i for i in ids if not self.files_of(i)]
+
+    def claim_epoch(self) -> int:
+        raise NotImplementedError
+
+    def load_checkpoint(self, checkpoint_id: int) -> Any:
+        raise NotImplementedError
 
     def load(self, path: str) -> Any:
         raise NotImplementedError
@@ -51,6 +75,11 @@ class FakeStore:
     def verify(self, metadata: Any) -> None:
         if metadata.checkpoint_id in self.damaged:
             raise CheckpointError(f"chk-{metadata.checkpoint_id}/state: the checksum does not hold")
+
+
+def state_path(checkpoint_id: int, execution: ExecutionId) -> str:
+    """Where a task writes its part."""
+    return f"job-1/chk-{checkpoint_id}/state-{execution.vertex}-{execution.subtask}-{execution.attempt}"
 
 
 class Numbers(Source):
@@ -146,6 +175,8 @@ class MasterRig:
 
     def send(self, worker_id: str, message: Any) -> None:
         self.sent.append((worker_id, message))
+        if isinstance(message, TriggerCheckpoint):
+            self.store.files.add(state_path(message.checkpoint_id, message.execution))
 
     def release(self, worker_id: str) -> None:
         self.released.append(worker_id)
@@ -212,13 +243,22 @@ class MasterRig:
         self.master.on_time()
 
     def acknowledge(
-        self, checkpoint_id: int, *executions: ExecutionId, finished: bool = False, data: bytes = b"x"
+        self,
+        checkpoint_id: int,
+        *executions: ExecutionId,
+        finished: bool = False,
+        data: bytes = b"x",
+        base: tuple[StateFile, ...] = (),
+        **figures: int,
     ) -> None:
+        """All parts, or those of some tasks; `base` is the history that they add to."""
         for execution in executions or tuple(self.executions):
             name = self.graph.vertices[execution.vertex].operators[0].operator_id
-            handle = KeyedStateHandle(0, 127, StateFile(len(data), checksum(data), data=data))
+            path = state_path(checkpoint_id, execution)
+            self.store.files.add(path)
+            handle = KeyedStateHandle(0, 127, (*base, StateFile(len(data), checksum(data), path)))
             state = OperatorSubtaskState({"count": (handle,)})
-            self.master.on_message(AcknowledgeCheckpoint(execution, checkpoint_id, {name: state}, finished))
+            self.master.on_message(AcknowledgeCheckpoint(execution, checkpoint_id, {name: state}, finished, **figures))
 
     def triggered(self) -> list[int]:
         return sorted({m.checkpoint_id for m in self.of(TriggerCheckpoint)})

@@ -259,7 +259,7 @@ def test_failure_restarts_from_the_last_checkpoint() -> None:
     rig.advance(1)
     assert {t.execution.attempt for t in rig.deployed} == {1}
     assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
-    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].file.data == b"x"
+    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].files[0].path == "job-1/chk-1/state-1-0-0"
     assert rig.requested == [2]
     assert rig.statuses == ["CREATED", "RUNNING", "FAILING", "RESTARTING", "CREATED", "RUNNING"]
     rig.master.on_message(RequestSplit(rig.executions[0], "id-source"))
@@ -452,7 +452,7 @@ def test_damaged_checkpoint_falls_back() -> None:
     rig.end_cancelled()
     rig.advance(100)
     assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
-    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].file.data == b"1"
+    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].files[0].path == "job-1/chk-1/state-1-0-0"
     assert any("checkpoint 2 cannot be restored: chk-2/state" in line for line in rig.logs)
 
 
@@ -501,18 +501,20 @@ def test_worker_lost_while_a_checkpoint_is_being_read() -> None:
 
 def test_recovery_after_the_last_checkpoint_still_commits() -> None:
     """F6, G9, G10: when the checkpoint after finish completed, but a worker died before it was told, the tasks of the
-    next attempt must come back with what they had prepared: only subtasks that had FINISHED may be skipped."""
+    next attempt come back with what they had prepared, told that they need do no more than commit it."""
     rig = running()
     rig.end_of_data()
     rig.advance(0)
-    rig.acknowledge(1, finished=True, data=b"prepared, not committed")
+    prepared = b"prepared, not committed"
+    rig.acknowledge(1, finished=True, data=prepared)
     rig.lose("w2")
     rig.end_cancelled()
     rig.advance(100)
     rig.register(1)
     sinks = [t for t in rig.deployed if t.execution.vertex == 1]
     assert {t.restored_checkpoint_id for t in sinks} == {1}
-    assert not any(t.finished_on_restore for t in sinks)
+    assert all(t.finished_on_restore for t in sinks)
+    assert [t.restored["id-sink"].keyed["count"][0].files[-1].length for t in sinks] == [len(prepared)] * 2
 
 
 # --- guarantees -----------------------------------------------------------------------------------------------------

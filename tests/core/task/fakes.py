@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.core.protocol import ChannelId, DeployTask, ExecutionId, InputChannels, OutputChannels
+import msgspec
+
+from penstock.core.protocol import (
+    ChannelId,
+    DeployTask,
+    ExecutionId,
+    InputChannels,
+    OutputChannels,
+    TaskSettings,
+)
 from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing import VirtualClock
 
-SETTINGS = {
-    "checkpointing": "true",
-    "buffer-timeout-ms": "100",
-    "buffers-per-channel": "2",
-    "buffer-records": "4",
-    "source-batch-records": "2",
-}
+SETTINGS = TaskSettings(
+    checkpointing=True,
+    exactly_once=True,
+    unaligned=False,
+    alignment_timeout_ms=0,
+    held_back_bytes_max=None,
+    buffer_timeout_ms=100,
+    buffers_per_channel=2,
+    buffer_records=4,
+    source_batch_records=2,
+)
 
 
 class LaterBackground:
@@ -80,7 +93,7 @@ class Rig:
         partitioner: Any = None,
         consumers: int = 1,
         credit: int = 1000,
-        settings: dict[str, str] | None = None,
+        settings: dict[str, Any] | None = None,
         restored: Any = None,
         **deployment: Any,
     ) -> None:
@@ -114,7 +127,7 @@ class Rig:
                 inputs=(InputChannels(0, 0, tuple((p, "there") for p in range(inputs))),) if inputs else (),
                 outputs=(OutputChannels(9, tuple((c, "there") for c in range(consumers)), 8),) if edges else (),
                 peers={"there": "address"},
-                settings={**SETTINGS, **(settings or {})},
+                settings=msgspec.structs.replace(SETTINGS, **(settings or {})),
                 restored_checkpoint_id=None if restored is None else 1,
                 restored=restored or {},
                 **deployment,

@@ -2,65 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-
-from penstock.core.protocol import ChannelId
-from penstock.core.records import Batch, CancelCheckpointMarker, CheckpointBarrier, EndOfPartition
-from penstock.core.task.barriers import AlignedBarrierHandler
-from penstock.core.task.input_gate import InputChannel, InputGate
-from penstock.testing import VirtualClock
-
-
-class Task:
-    """Polls a gate as a stream task does, and writes down what happens."""
-
-    def __init__(self, channels: int) -> None:
-        self.clock = VirtualClock()
-        self.log: list[str] = []
-        self.gate = InputGate(
-            [InputChannel(i, 0, ChannelId(0, i, 0, 0), "w") for i in range(channels)], lambda channel: None
-        )
-        self.handler = AlignedBarrierHandler(self.gate, self)
-
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
-
-    def trigger_checkpoint(self, barrier: CheckpointBarrier, alignment_ms: int) -> None:
-        self.log.append(f"take {barrier.checkpoint_id}")
-        self.alignment_ms = alignment_ms
-
-    def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
-        assert reason
-        self.log.append(f"abort {checkpoint_id}")
-
-    def send(self, channel: int, text: str) -> None:
-        element: Any = {
-            "b": lambda: CheckpointBarrier(int(text[1:]), 0),
-            "c": lambda: CancelCheckpointMarker(int(text[1:])),
-            "e": EndOfPartition,
-            "r": lambda: Batch([text]),
-        }[text[0]]()
-        self.gate.on_buffer(self.gate.channels[channel].channel, [element])
-        self.drain()
-
-    def drain(self) -> None:
-        while (polled := self.gate.poll()) is not None:
-            channel, element = polled
-            if isinstance(element, CheckpointBarrier):
-                self.handler.on_barrier(channel, element)
-            elif isinstance(element, CancelCheckpointMarker):
-                self.handler.on_cancel_marker(channel, element)
-            elif isinstance(element, EndOfPartition):
-                channel.ended = True
-                self.handler.on_channel_ended(channel)
-            else:
-                assert isinstance(element, Batch)
-                self.log.append(element.values[0])
-
+from tests.core.task.gate_rig import GateRig
 
 # channels, what is sent as "channel:element", what happens
 TABLE = {
@@ -96,33 +41,36 @@ TABLE = {
 def test_table(case: str) -> None:
     """G2, G3: alignment, aborting, late barriers, cancel markers and closed channels, case by case."""
     channels, sent, expected = TABLE[case]
-    task = Task(channels)
-    for step in sent.split():
-        channel, element = step.split(":")
-        task.send(int(channel), element)
-    assert " | ".join(task.log) == expected
+    assert GateRig(channels).play(sent) == expected
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_unaligned_handling_of_aligned_barriers(case: str) -> None:
+    """G5: barriers that ask for no overtaking (those of savepoints) are aligned on by the unaligned mode too."""
+    channels, sent, expected = TABLE[case]
+    assert GateRig(channels, "unaligned").play(sent) == expected
 
 
 def test_alignment_time_is_reported() -> None:
     """G4: how long the alignment took."""
-    task = Task(2)
+    task = GateRig(2)
     task.send(0, "b1")
     task.clock.advance(30)
     task.send(1, "b1")
-    assert task.alignment_ms == 30
+    assert task.taken[1][1] == 30
 
 
 def test_one_channel_needs_no_alignment() -> None:
     """G2: a single-input task takes the fast path: nothing is ever held back."""
-    task = Task(1)
+    task = GateRig(1)
     task.send(0, "b1")
-    assert task.alignment_ms == 0
+    assert task.taken[1][1:] == (0, 0)
     assert not task.gate.channels[0].is_blocked
 
 
 def test_a_newer_barrier_behind_a_held_back_one() -> None:
     """G1, G2: the barrier of a later checkpoint waits behind the records that are held back."""
-    task = Task(2)
+    task = GateRig(2)
     for step in ("b1", "r1", "b2", "r2"):
         task.send(0, step)
     assert task.log == []
@@ -145,7 +93,7 @@ def test_every_cut_is_consistent(channels: int, data: st.DataObject) -> None:
             streams[-1].append(f"b{checkpoint}")
         streams[-1].append("e")
     everything = {e for s in streams for e in s if e[0] == "r"}
-    task = Task(channels)
+    task = GateRig(channels)
     while any(streams):
         channel = data.draw(st.sampled_from([i for i, s in enumerate(streams) if s]))
         task.send(channel, streams[channel].pop(0))

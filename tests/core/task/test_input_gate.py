@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, CheckpointBarrier, Watermark
-from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.input_gate import InputChannel, InputGate, estimated_bytes
 from penstock.core.task.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
@@ -77,16 +77,18 @@ def test_held_back_channel_goes_on_in_the_middle_of_a_buffer() -> None:
     assert drain(gate) == [(0, Batch([n])) for n in (2, 3, 4, 5)]
 
 
-def test_held_back_records_are_counted() -> None:
-    """G4: what alignment holds back is counted in records, without those that were processed already."""
+def test_held_back_bytes_are_counted() -> None:
+    """G4: what alignment holds back is counted, without what was processed already and what is not held back."""
     gate, _ = make_gate(2)
     gate.on_buffer(channel_id(0), [Batch([1, 2, 3]), CheckpointBarrier(1, 0), Batch([4, 5])])
     gate.poll()
     gate.poll()
     gate.block(gate.channels[0])
-    gate.on_buffer(channel_id(0), [Batch([6])])
+    gate.on_buffer(channel_id(0), [Batch([6]), Watermark(5)])
     gate.on_buffer(channel_id(1), [Batch([7])])
-    assert gate.held_back_records() == 3
+    assert gate.held_back_bytes() == estimated_bytes(Batch([4, 5])) + estimated_bytes(Batch([6]))
+    gate.unblock_all()
+    assert gate.held_back_bytes() == 0
 
 
 @settings(derandomize=True, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_life_with_checkpoints() -> None:
 
 def test_life_without_checkpoints() -> None:
     """F3: without checkpoints a task that has finished its data waits for its inputs only."""
-    rig = Rig(chain(), partitioner=ForwardPartitioner(), settings={"checkpointing": "false"})
+    rig = Rig(chain(), partitioner=ForwardPartitioner(), settings={"checkpointing": False})
     rig.feed(0, EndOfData(True))
     assert rig.states[-1] == "RUNNING"
     rig.feed(0, EndOfPartition())
@@ -167,7 +168,7 @@ def test_life_without_checkpoints() -> None:
 
 def test_end_without_drain() -> None:
     """F3: EndOfData without drain ends a task with neither end_input nor finish, and goes on as it came."""
-    rig = Rig(chain(), partitioner=ForwardPartitioner(), settings={"checkpointing": "false"})
+    rig = Rig(chain(), partitioner=ForwardPartitioner(), settings={"checkpointing": False})
     rig.feed(0, EndOfData(False), EndOfPartition())
     assert calls() == f"{OPENED} head.close tail.close"
     assert rig.outbox.elements() == [EndOfData(False), EndOfPartition()]
@@ -176,7 +177,7 @@ def test_end_without_drain() -> None:
 
 def test_all_inputs_must_end() -> None:
     """F3: a task ends its data when every channel has ended its own."""
-    rig = Rig(chain(), inputs=2, settings={"checkpointing": "false"})
+    rig = Rig(chain(), inputs=2, settings={"checkpointing": False})
     calls()
     rig.feed(0, EndOfData(True), EndOfPartition())
     rig.feed(1, Batch([1]))
@@ -257,7 +258,7 @@ def test_failure_in_open_closes_all() -> None:
 
 def test_failure_in_close_closes_the_others() -> None:
     """F4: an operator that cannot close does not keep the others open; the task has failed, and says so once."""
-    rig = Rig(chain(head="close"), settings={"checkpointing": "false"})
+    rig = Rig(chain(head="close"), settings={"checkpointing": False})
     rig.feed(0, EndOfData(True), EndOfPartition())
     assert calls().endswith("head.close tail.close")
     assert rig.states[-1] == "FAILED"
@@ -290,7 +291,7 @@ def test_last_checkpoint_must_be_one_after_finish() -> None:
 
 def test_task_is_finished_only_when_all_is_sent() -> None:
     """F3: a task without credit is not finished before its last buffer has left."""
-    rig = Rig(chain(), partitioner=ForwardPartitioner(), credit=1, settings={"checkpointing": "false"})
+    rig = Rig(chain(), partitioner=ForwardPartitioner(), credit=1, settings={"checkpointing": False})
     rig.feed(0, Batch([1]), EndOfData(True), EndOfPartition())
     assert rig.states[-1] == "RUNNING"
     rig.executor.on_credit(rig.outputs[0], 5)
@@ -349,7 +350,7 @@ def test_unstorable_state_names_operator_and_state() -> None:
             self.state = runtime_context.get_state(ValueStateDescriptor("connections"))
 
         def process_element(self, value: Any, ctx: Any) -> None:
-            self.state.update(iter(lambda: None, 1))
+            self.state.update(threading.Lock())
 
     rig = Rig([partial(KeyedProcessOperator, Keeps(), lambda v: v)])
     rig.feed(0, Batch([1]), CheckpointBarrier(1, 0))
@@ -677,7 +678,7 @@ def test_credit_goes_back_and_forth() -> None:
 
 def test_metrics_at_the_end() -> None:
     """E1: a task that ends reports its last figures first."""
-    rig = Rig(chain(), partitioner=ForwardPartitioner(), settings={"checkpointing": "false"})
+    rig = Rig(chain(), partitioner=ForwardPartitioner(), settings={"checkpointing": False})
     rig.feed(0, Batch([1, 2]), Watermark(7), EndOfData(True), EndOfPartition())
     metrics = rig.outbox.of(TaskMetrics)[-1]
     assert (metrics.records_in, metrics.records_out, metrics.watermark_ms) == (2, 2, 7)

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from penstock.core.task.timers import TimerQueue
+from penstock.state.table import StateTable
 
 STEPS = st.lists(
     st.one_of(
@@ -25,7 +26,7 @@ def note(fired, time, item):
 @given(STEPS)
 def test_queue_against_model(steps):
     """A1: the queue is a set of (time, item), fired in order of time, also when it is made anew over its table."""
-    table: dict = {}
+    table = StateTable("timers")
     queue = TimerQueue(table)
     due: set = set()
     for step in steps:
@@ -51,19 +52,19 @@ def test_queue_against_model(steps):
 
 def test_nothing_is_left_of_what_fired_or_was_deleted():
     """A1: fired and deleted timers leave no empty bucket in the state once their time has been looked at."""
-    table: dict = {}
+    table = StateTable("timers")
     queue = TimerQueue(table)
     for time in range(5):
         queue.register(time, "a")
     queue.delete(4, "a")
     queue.fire(3, lambda time, item: None)
     assert queue.next_timestamp() is None
-    assert table == {}
+    assert table.panes == {}
 
 
 def test_an_earlier_timer_set_while_firing_comes_before_later_ones():
     """A1: timers fire in order of time: one that is set while firing, and is earlier, comes before all later ones."""
-    queue = TimerQueue({})
+    queue = TimerQueue(StateTable("timers"))
     for item in "ab":
         queue.register(10, item)
     queue.register(20, "c")

@@ -75,6 +75,8 @@ class CheckpointCoordinator:
         self._send = send
         self._fail_job = fail_job
         self._pending: dict[int, PendingCheckpoint] = {}
+        #: Those whose metadata is being written, given up or not: they may become visible, so they keep their files.
+        self._writing: dict[int, PendingCheckpoint] = {}
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
@@ -199,10 +201,12 @@ class CheckpointCoordinator:
 
     def _complete(self, pending: PendingCheckpoint) -> None:
         pending.is_completing = True
+        self._writing[pending.checkpoint_id] = pending
         metadata = pending.metadata(self._job_id)
         store = self._store
 
         def done(path: str | None, error: BaseException | None) -> None:
+            del self._writing[pending.checkpoint_id]
             if self._pending.get(pending.checkpoint_id) is not pending:
                 # The job began to recover while the metadata was being written: that recovery does not count on it.
                 self._collect_garbage()
@@ -269,8 +273,9 @@ class CheckpointCoordinator:
         self._collecting = True
         self._collect_again = False
         store = self._store
-        kept = self.completed + [base for pending in self._pending.values() for base in pending.bases]
-        oldest_live_id = min(self._pending, default=self._last_id + 1)
+        live = {**self._pending, **self._writing}
+        kept = self.completed + [base for pending in live.values() for base in pending.bases]
+        oldest_live_id = min(live, default=self._last_id + 1)
 
         def done(result: None, error: BaseException | None) -> None:
             self._collecting = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Any, Final
 
+from penstock.common.errors import PenstockError
 from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure
 
@@ -33,6 +34,9 @@ def failure_of(error: BaseException, operator_name: str | None) -> Failure:
             traceback=user_traceback(cause),
             user_code=True,
         )
+    if isinstance(error, PenstockError):
+        # Raised on purpose, in words for the user: where in the runtime says nothing more.
+        return Failure(reason=str(error), operator_name=operator_name)
     return Failure(
         reason=f"{type(error).__name__}: {error}",
         operator_name=operator_name,

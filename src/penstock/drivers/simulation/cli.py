@@ -8,9 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import click
 
+from penstock.drivers.simulation.crash_command import run_crash_points
+from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
 
 
@@ -38,15 +41,23 @@ class SeedRange(click.ParamType[range]):
 @click.option("--trace", is_flag=True, help="Print the event log of each history.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--keep-going/--stop-at-first", default=True, help="Whether to go on after a violation.")
-def main(seeds: range, trace: bool, jobs: int, keep_going: bool) -> None:
+@click.option("--mode", type=click.Choice(MODES), help="Checkpoints of this mode only.")
+@click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
+@click.option("--pairs", type=click.IntRange(0), default=0, help="So many random pairs of crashes as well.")
+def main(
+    seeds: range, trace: bool, jobs: int, keep_going: bool, mode: str | None, crash_points: bool, pairs: int
+) -> None:
     """Run whole simulated clusters, one a seed, and check that each kept every promise."""
+    if crash_points:
+        sys.exit(0 if run_crash_points(pairs) else 1)
     if not trace and len(seeds) > 1:
         print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
     begun = time.monotonic()
     totals: Counter[str] = Counter()
     faults: Counter[str] = Counter()
+    modes: Counter[str] = Counter()
     failed: list[int] = []
-    for history in _histories(seeds, jobs, trace):
+    for history in _histories(seeds, jobs, trace, mode):
         totals.update(
             histories=1,
             steps=history.steps,
@@ -54,35 +65,39 @@ def main(seeds: range, trace: bool, jobs: int, keep_going: bool) -> None:
             checkpoints=history.checkpoints,
             commits=history.commits,
         )
+        modes[history.mode] += 1
         faults.update(history.faults)
         if trace:
             print("\n".join(history.log), flush=True)
         if history.violations:
             failed.append(history.seed)
-            _print_failure(history)
+            _print_failure(history, mode)
             if not keep_going:
                 break
     seconds = time.monotonic() - begun
     print(", ".join(f"{count} {what}" for what, count in totals.items()))
+    print(", ".join(f"{mode} {modes[mode]}" for mode in sorted(modes)))
     print("faults: " + (", ".join(f"{kind} {faults[kind]}" for kind in sorted(faults)) or "none"))
-    print(f"{totals['histories'] / seconds:.1f} histories/s, {len(failed)} with violations")
+    speed = f"{seconds:.0f} s, {totals['histories'] / seconds:.1f} histories/s"
+    print(f"{speed}, {len(failed)} with violations")
     sys.exit(1 if failed else 0)
 
 
-def _histories(seeds: range, jobs: int, trace: bool) -> Iterator[History]:
+def _histories(seeds: range, jobs: int, trace: bool, mode: str | None) -> Iterator[History]:
+    run = partial(run_seed, is_traced=trace, mode=mode)
     if jobs == 1:
-        for seed in seeds:
-            yield run_seed(seed, trace)
+        yield from map(run, seeds)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_seed, seeds, [trace] * len(seeds), chunksize=8)
+        yield from pool.map(run, seeds, chunksize=8)
 
 
-def _print_failure(history: History) -> None:
-    print(f"seed {history.seed} ({history.topology})")
+def _print_failure(history: History, mode: str | None) -> None:
+    print(f"seed {history.seed}, {history.mode} ({history.topology})")
     for violation in history.violations:
         print(f"  {violation}")
-    print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed} --trace", flush=True)
+    only = f" --mode {mode}" if mode else ""
+    print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed}{only} --trace", flush=True)
 
 
 if __name__ == "__main__":

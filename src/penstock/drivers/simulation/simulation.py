@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.common.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
 from penstock.core.ports import Background
 from penstock.core.protocol import ToMaster
@@ -58,11 +57,18 @@ class History:
 class Simulation:
     """Runs one history."""
 
-    def __init__(self, seed: int, is_traced: bool = False, without_faults: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        is_traced: bool = False,
+        without_faults: bool = False,
+        scenario: Scenario | None = None,
+        mode: str | None = None,
+    ) -> None:
         self.seed = seed
         chance = random.Random(seed)
         self.world_name = f"sim-{seed}"
-        scenario = draw_scenario(chance, self.world_name)
+        scenario = scenario or draw_scenario(chance, self.world_name, mode)
         self.scenario: Scenario = fault_free(scenario) if without_faults else scenario
         self.log = EventLog(f"seed {seed}: {self.scenario.topology}", is_traced)
         self.faults = Faults(self.scenario.rates, chance, self.log.write)
@@ -218,11 +224,6 @@ class Simulation:
         self.log.write(f"job log: {line}")
 
 
-def run_seed(seed: int, is_traced: bool = False, without_faults: bool = False) -> History:
+def run_seed(seed: int, is_traced: bool = False, without_faults: bool = False, mode: str | None = None) -> History:
     """The history of a seed."""
-    return Simulation(seed, is_traced, without_faults).run()
-
-
-def finished(history: History) -> bool:
-    """Whether the job ended as it should."""
-    return history.status == JobStatus.FINISHED.name
+    return Simulation(seed, is_traced, without_faults, mode=mode).run()

@@ -1,0 +1,57 @@
+"""What `penstock-sim --crash-points` does and prints."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
+from penstock.drivers.simulation.crash_runs import JOBS, CrashRun, CrashTable, cover_all, random_pair
+from penstock.drivers.simulation.scenario import MODES
+
+#: Pairs that may be tried for each one in which both crashes happen.
+TRIES_A_PAIR = 20
+
+
+def run_crash_points(pairs: int, first_pair: int = 0) -> bool:
+    """Crash at every step, then at pairs of steps; prints a table, and says whether all promises were kept."""
+    begun = time.monotonic()
+    table = CrashTable()
+    print(f"{len(CRASH_POINTS)} steps, before and after, in {len(JOBS)} jobs: covered of possible")
+    print(f"{'step':42} {'owner':10} " + " ".join(f"{mode:>13}" for mode in MODES))
+    with watched():
+        for point in cover_all(table):
+            cells = []
+            for mode in MODES:
+                wanted = table.wanted[(point.name, mode)]
+                cells.append(f"{table.covered[(point.name, mode)]}/{wanted}" if wanted else "-")
+            print(f"{point.name:42} {point.owner:10} " + " ".join(f"{cell:>13}" for cell in cells), flush=True)
+        for point in CRASH_POINTS:
+            for mode, why in point.absent.items():
+                print(f"- {point.name}, {mode}: {why}")
+        covered, wanted = table.covered.total(), table.wanted.total()
+        print(f"{covered} of {wanted} covered ({100 * covered / wanted:.1f} %) in {table.histories} histories")
+        for line in table.missed:
+            print(f"never reached: {line}")
+        failed = table.failed + run_pairs(pairs, first_pair)
+    for run, violations in failed:
+        print(f"{run}")
+        for violation in violations:
+            print(f"  {violation}")
+    print(f"{time.monotonic() - begun:.0f} s, {len(failed)} with violations")
+    return not failed and not table.missed
+
+
+def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
+    """Histories until both crashes have happened in so many; returns those that broke a promise."""
+    both = tried = 0
+    failed = []
+    while both < count and tried < count * TRIES_A_PAIR:
+        run = random_pair(first + tried)
+        tried += 1
+        history, happened = run.run()
+        both += happened
+        if history.violations:
+            failed.append((run, history.violations))
+    if count:
+        print(f"{both} pairs of crashes in {tried} histories")
+    return failed

@@ -1,0 +1,244 @@
+"""The steps of the checkpoint protocol at which a process can die, in one table.
+
+Each step has a name, the process that takes it, and the place in the code where it is observed: a method, and which of
+its calls are meant. A crash before the step ends the process as the call begins; a crash after it, as the call returns.
+Nothing in the runtime knows of this table: `watched` puts observers around the methods, for its own length only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.job.job_master import JobMaster
+from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.operators.process import EVENT_TIMERS
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.source import SourceOperator
+from penstock.core.protocol import (
+    AcknowledgeCheckpoint,
+    AssignSplits,
+    CancelTask,
+    DeployTask,
+    EndOfDataReached,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
+)
+from penstock.core.task import stream_task
+from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
+from penstock.core.task.input_gate import InputGate
+from penstock.core.task.stream_task import StreamTask
+from penstock.drivers.simulation.cluster import SimulatedCluster
+from penstock.drivers.simulation.faults import Faults, MasterKilled, WorkerKilled
+from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.store import MemoryStore
+from penstock.drivers.simulation.worker import Worker
+from penstock.state.heap import HeapKeyedStateBackend
+
+MASTER, WORKER = "job master", "worker"
+
+Place = tuple[Any, str, Callable[..., bool]]
+
+
+@dataclass(frozen=True)
+class CrashPoint:
+    """One step. `absent` says in which modes it cannot occur, and why; `prelude` what must have gone wrong before."""
+
+    name: str
+    owner: str
+    places: tuple[Place, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+    prelude: str | None = None
+
+
+def _always(*args: Any, **kwargs: Any) -> bool:
+    return True
+
+
+def _sends(kind: type) -> Callable[..., bool]:
+    return lambda cluster, worker_id, message: isinstance(message, kind)
+
+
+def _tells(kind: type, state: str | None = None) -> Callable[..., bool]:
+    return lambda worker, message: isinstance(message, kind) and (state is None or message.state == state)  # type: ignore[attr-defined]
+
+
+def _is_told(*states: str) -> Callable[..., bool]:
+    return lambda master, message: message.state in states
+
+
+def _first_of_its_checkpoint(handler: Any, channel: Any, barrier: Any) -> bool:
+    return bool(barrier.checkpoint_id > handler._latest_id)
+
+
+def _subsumes(coordinator: Any, checkpoint_id: int, reason: str, counts: bool = True) -> bool:
+    return reason.startswith("subsumed")
+
+
+def _is_restored(operator: Any) -> bool:
+    return bool(operator.context.operator_state.is_restored)
+
+
+NO_CONCURRENCY = "such checkpoints come one at a time"
+NO_HOLDING = "no channel is held back"
+NO_TIMEOUT = "nothing is aligned for a time"
+NO_IN_FLIGHT = "nothing in flight is part of the checkpoint"
+_ALIGNED_ONLY = {"at-least-once": NO_HOLDING, "unaligned": NO_HOLDING}
+_TIMED_ONLY = {mode: NO_TIMEOUT for mode in ("aligned", "at-least-once", "unaligned")}
+_UNALIGNED_ONLY = {mode: NO_IN_FLIGHT for mode in ("aligned", "at-least-once")}
+_CONCURRENT_ONLY = {mode: NO_CONCURRENCY for mode in ("unaligned", "timed")}
+
+
+def _master(name: str, owner: Any, method: str, when: Callable[..., bool] = _always, **more: Any) -> CrashPoint:
+    return CrashPoint(name, MASTER, ((owner, method, when),), **more)
+
+
+def _worker(name: str, owner: Any, method: str, when: Callable[..., bool] = _always, **more: Any) -> CrashPoint:
+    return CrashPoint(name, WORKER, ((owner, method, when),), **more)
+
+
+_send = (SimulatedCluster, "send")
+_tell = (Worker, "send")
+
+CRASH_POINTS = (
+    # The coordinator.
+    _master("checkpoint decided", CheckpointCoordinator, "_trigger"),
+    _master("id taken", PendingCheckpoint, "__init__"),
+    _master("enumerators captured", SourceCoordinator, "snapshot"),
+    _master("barriers asked of a source", *_send, _sends(TriggerCheckpoint)),
+    _master("acknowledgement received", CheckpointCoordinator, "on_acknowledge"),
+    _master("all acknowledged", CheckpointCoordinator, "_complete"),
+    _master("metadata written", MemoryStore, "write_partial"),
+    _master("metadata visible", MemoryStore, "make_visible"),
+    _master("completion taken in", CheckpointCoordinator, "_on_visible"),
+    _master("completion told to a task", *_send, _sends(NotifyCheckpointComplete)),
+    _master("older subsumed", CheckpointCoordinator, "_abort", _subsumes, absent=_CONCURRENT_ONLY, prelude="concurrent"),
+    _master("files listed", MemoryStore, "listing"),
+    _master("file deleted", MemoryStore, "delete_file"),
+    _master("abort decided", CheckpointCoordinator, "_abort", prelude="write"),
+    _master("abort told to a task", *_send, _sends(NotifyCheckpointAborted), prelude="write"),
+    # The cluster.
+    _master("worker registered", JobMaster, "_on_register"),
+    _master("slots taken", JobMaster, "_deploy"),
+    _master("deployment sent", *_send, _sends(DeployTask)),
+    _master("deployment answered", JobMaster, "_on_task_state", _is_told("INITIALIZING", "RUNNING")),
+    _master("splits sent", *_send, _sends(AssignSplits)),
+    _master("end of data heard", JobMaster, "_on_end_of_data"),
+    _master("task heard to have finished", JobMaster, "_on_task_state", _is_told("FINISHED")),
+    _master("loss of a worker heard", JobMaster, "_on_worker_lost", prelude="worker"),
+    _master("cancellation sent", *_send, _sends(CancelTask), prelude="worker"),
+    _master("new attempt begun", JobMaster, "_begin_attempt", prelude="worker"),
+    _master("checkpoint read through before recovery", MemoryStore, "verify", prelude="worker"),
+    _master("number of the new job master taken", MemoryStore, "claim_epoch", prelude="master"),
+    _master("completed checkpoints loaded", MemoryStore, "load_checkpoint", prelude="master"),
+    _master("recovery taken in", JobMaster, "_on_recovery_read", prelude="master"),
+    # The tasks.
+    CrashPoint(
+        "barrier first seen",
+        WORKER,
+        (
+            (AlignedBarrierHandler, "on_barrier", _first_of_its_checkpoint),
+            (AtLeastOnceBarrierHandler, "on_barrier", _first_of_its_checkpoint),
+            (UnalignedBarrierHandler, "on_overtaking_barrier", _first_of_its_checkpoint),
+        ),
+    ),
+    _worker("channel held back", InputGate, "block", absent=_ALIGNED_ONLY),
+    _worker("channels released", InputGate, "unblock_all", absent=_ALIGNED_ONLY),
+    _worker("alignment timed out", UnalignedBarrierHandler, "_give_up_aligning", absent=_TIMED_ONLY),
+    _worker("in-flight records captured", StreamTask, "complete_checkpoint", absent=_UNALIGNED_ONLY),
+    _worker("barrier forwarded", StreamTask, "_forward"),
+    _worker("synchronous part done", StreamTask, "trigger_checkpoint"),
+    _worker("upload begun", StreamTask, "_store"),
+    _worker("file uploaded", MemoryStore, "upload"),
+    _worker("acknowledgement sent", *_tell, _tells(AcknowledgeCheckpoint)),
+    _worker("completion heard", StreamTask, "_on_complete"),
+    _worker("abort heard", StreamTask, "_on_aborted", prelude="write"),
+    _worker("sink prepared", SinkOperator, "snapshot_state"),
+    _worker("transaction committed", Outside, "commit"),
+    _worker("commit done with", SinkOperator, "notify_checkpoint_complete"),
+    _worker("end of data reached", StreamTask, "_finish_data"),
+    _worker("end of data told", *_tell, _tells(EndOfDataReached)),
+    _worker("task finished", StreamTask, "_end", lambda task, state, failure=None: state == "FINISHED"),
+    _worker("restore: task begun", StreamTask, "_initialize", prelude="worker"),
+    _worker("restore: state read", stream_task, "restore_operator", prelude="worker"),
+    _worker(
+        "restore: timers in place",
+        HeapKeyedStateBackend,
+        "restore",
+        lambda backend, name, *more: name == EVENT_TIMERS,
+        prelude="worker",
+    ),
+    _worker("restore: channels refilled", StreamTask, "_recover_channel", absent=_UNALIGNED_ONLY, prelude="worker"),
+    _worker("restore: source sought", SourceOperator, "initialize_state", _is_restored, prelude="worker"),
+    _worker("restore: committed again", SinkOperator, "_commit_restored", prelude="worker"),
+)
+BY_NAME = {point.name: point for point in CRASH_POINTS}
+
+
+@dataclass(frozen=True)
+class PlannedCrash:
+    """The owner of a step dies before, or after, it takes the step for the n-th time."""
+
+    point: str
+    is_after: bool
+    occurrence: int = 1
+
+    def __str__(self) -> str:
+        return f"{'after' if self.is_after else 'before'} {self.point!r} for the {self.occurrence}. time"
+
+
+class CrashPlan:
+    """Crashes that follow one another: each is waited for once the one before it has happened."""
+
+    current: CrashPlan | None = None
+
+    def __init__(self, crashes: list[PlannedCrash], faults: Faults, log: Callable[[str], None]) -> None:
+        self.left = list(crashes)
+        self._faults = faults
+        self._log = log
+        self._seen = 0
+
+    def reached(self, point: CrashPoint, is_after: bool) -> None:
+        """A step is taken; raises when the process that takes it is to die."""
+        if not self.left or self.left[0].point != point.name or self.left[0].is_after != is_after:
+            return
+        faults = self._faults
+        is_own = faults.in_master and not faults.is_job_done() if point.owner == MASTER else faults.in_worker
+        if not is_own:
+            return
+        self._seen += 1
+        if self._seen < self.left[0].occurrence:
+            return
+        self._seen = 0
+        self._log(f"planned crash: {self.left.pop(0)}")
+        raise MasterKilled if point.owner == MASTER else WorkerKilled
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Observers are in place, for whatever plan is current."""
+    with ExitStack() as stack:
+        for point in CRASH_POINTS:
+            for owner, method, when in point.places:
+                observer = _observer(point, getattr(owner, method), when)
+                stack.enter_context(mock.patch.object(owner, method, observer))
+        yield
+
+
+def _observer(point: CrashPoint, original: Callable[..., Any], when: Callable[..., bool]) -> Callable[..., Any]:
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        plan = CrashPlan.current
+        if plan is None or not plan.left or plan.left[0].point != point.name or not when(*args, **kwargs):
+            return original(*args, **kwargs)
+        plan.reached(point, is_after=False)
+        result = original(*args, **kwargs)
+        plan.reached(point, is_after=True)
+        return result
+
+    return observed
