@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-import msgspec
-
 from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.garbage import garbage
@@ -24,12 +22,10 @@ from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.protocol import AcknowledgeCheckpoint, ChannelId, NotifyCheckpointComplete
 from penstock.core.records import Batch, CheckpointBarrier
-from penstock.core.task import stream_task
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.result_partition import Subpartition
-from penstock.core.task.settings import barrier_of
 from penstock.core.task.state_transfer import SnapshotWriter
 from penstock.core.task.stream_task import Phase, StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
@@ -285,11 +281,9 @@ def delete_nothing() -> Any:
     return mock.patch.object(job_master_module, "garbage", lambda listing, kept, oldest_live_id: [])
 
 
-def never_confirm_by_the_barrier() -> Any:
-    def of_trigger(trigger: Any, settings: Any) -> Any:
-        return msgspec.structs.replace(barrier_of(trigger, settings), completed_id=0)
-
-    return mock.patch.object(stream_task, "barrier_of", of_trigger)
+def delete_what_checkpoints_in_the_making_build_on() -> Any:
+    bases = property(lambda pending: [], lambda pending, value: None)
+    return mock.patch.object(PendingCheckpoint, "bases", bases, create=True)
 
 
 def begin_attempts_anew_in_a_new_job_master() -> Any:
@@ -344,7 +338,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     confirm_changes_when_captured: ((), 1),
     delete_shared_files_early: ((), 1),
     delete_nothing: ((), 1),
-    never_confirm_by_the_barrier: ((), 1),
+    delete_what_checkpoints_in_the_making_build_on: ((), 1),
     begin_attempts_anew_in_a_new_job_master: ((), 1),
     forget_checkpoints_in_a_new_job_master: ((), 1),
     count_one_barrier_only: ((), 1),

@@ -93,6 +93,9 @@ class FakeMaster:
     def on_time(self) -> None:
         pass
 
+    def sweep(self) -> None:
+        pass
+
     def next_deadline(self) -> int | None:
         return None
 

@@ -48,6 +48,7 @@ class PendingCheckpoint:
         """What is written."""
         assert not self.missing, f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} acknowledgements"
         operators = []
+        finished = self._finished_for_good()
         for job_vertex in self._graph.vertices:
             vertex = job_vertex.vertex
             for operator in vertex.operators:
@@ -64,10 +65,30 @@ class PendingCheckpoint:
                         vertex.parallelism,
                         vertex.max_parallelism,
                         subtasks,
-                        tuple(s.subtask for s in job_vertex.subtasks if s.current.id in self._finished),
+                        tuple(s.subtask for s in job_vertex.subtasks if s.current.id in finished),
                         self.coordinators.get(operator.operator_id),
                     )
                 )
         return CheckpointMetadata(
             self.checkpoint_id, job_id, self._graph.job_graph.name, self.timestamp_ms, False, tuple(operators)
         )
+
+    def _finished_for_good(self) -> set[ExecutionId]:
+        """Those that will get no records after a recovery either.
+
+        Without alignment a task may come to the end of its data ahead of its snapshot, when one upstream had not come to
+        its own by then: that one sends again.
+        """
+        finished = set[ExecutionId]()
+        for job_vertex in self._graph.vertices:
+            edges = self._graph.job_graph.inputs_of(job_vertex.vertex.index)
+            for subtask in job_vertex.subtasks:
+                upstream = (
+                    producer.current.id
+                    for edge in edges
+                    for producer in self._graph.vertices[edge.source].subtasks
+                    if not edge.is_pointwise or producer.subtask == subtask.subtask
+                )
+                if subtask.current.id in self._finished and finished.issuperset(upstream):
+                    finished.add(subtask.current.id)
+        return finished

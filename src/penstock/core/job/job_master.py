@@ -78,6 +78,7 @@ class JobMaster:
         store: CheckpointStore,
         listener: JobListener,
         recover: bool = False,
+        watches_heartbeats: bool = True,
     ) -> None:
         self.job_graph = job_graph
         self.job_id = job_id
@@ -92,6 +93,7 @@ class JobMaster:
         self._listener = listener
         self._graph = ExecutionGraph(job_graph)
         self._recover = recover
+        self._heartbeat_timeout_ms = configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None
         self._restart = make_restart_strategy(configuration)
         self._settings = task_settings(configuration)
         self._workers: dict[str, _Worker] = {}
@@ -168,9 +170,9 @@ class JobMaster:
         """When (ms) `on_time` has something to do."""
         times = [self._slots_deadline_ms, self._cancel_deadline_ms, self.checkpoints.next_deadline()]
         times.append(self._timers[0][0] if self._timers else None)
-        if self._workers:
+        if self._workers and self._heartbeat_timeout_ms is not None:
             heard = min(w.heard_ms for w in self._workers.values())
-            times.append(heard + self._configuration.read(HEARTBEAT_TIMEOUT_MS))
+            times.append(heard + self._heartbeat_timeout_ms)
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
@@ -442,7 +444,9 @@ class JobMaster:
     # --- failures --------------------------------------------------------------------------------------------------
 
     def _check_heartbeats(self, now: int) -> None:
-        timeout = self._configuration.read(HEARTBEAT_TIMEOUT_MS)
+        timeout = self._heartbeat_timeout_ms
+        if timeout is None:
+            return
         for worker_id, worker in list(self._workers.items()):
             if now - worker.heard_ms >= timeout:
                 self._cluster.release(worker_id)

@@ -16,6 +16,8 @@ from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfPartition
 
 _SAMPLE_RECORDS = 8
+#: Overtaking barriers of a channel that may have arrived without the task having looked at them.
+_CUTS_MAX = 8
 
 
 class RecoveredBuffer(list[Element]):
@@ -74,7 +76,8 @@ class InputChannel:
 
     def cut(self, checkpoint_id: int) -> None:
         """The checkpoint's overtaking barrier has arrived: what arrives from now on is behind it."""
-        self._cuts = {i: n for i, n in self._cuts.items() if n > self._arrived - len(self.queue)}
+        first = self._arrived - len(self.queue)
+        self._cuts = {i: n for i, n in self._cuts.items() if n >= first and i > checkpoint_id - _CUTS_MAX}
         self._cuts[checkpoint_id] = self._arrived
 
     def waiting(self) -> Iterator[Element]:

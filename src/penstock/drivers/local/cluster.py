@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from penstock.core.ports import Clock
-from penstock.core.protocol import ChannelId, Heartbeat, RegisterWorker, ToMaster, ToWorker
+from penstock.core.protocol import ChannelId, RegisterWorker, ToMaster, ToWorker
 from penstock.core.records import Buffer
 from penstock.core.task.executor import TaskExecutor
 from penstock.storage.file_store import FileCheckpointStore
 
 T = TypeVar("T")
-
-HEARTBEAT_INTERVAL_MS = 1_000
 
 
 class InlineBackground:
@@ -53,7 +51,6 @@ class LocalCluster:
         self._process_id = process_id
         self._executors: dict[str, TaskExecutor] = {}
         self._made = 0
-        self._heartbeat_ms = 0
 
     # --- Cluster ---------------------------------------------------------------------------------------------------
 
@@ -108,10 +105,6 @@ class LocalCluster:
         worked = False
         for executor in list(self._executors.values()):
             worked = executor.step() or worked
-        now = self._clock.now_ms()
-        if now >= self._heartbeat_ms:
-            self._heartbeat_ms = now + HEARTBEAT_INTERVAL_MS
-            self.inbox.extend(Heartbeat(worker_id) for worker_id in self._executors)
         return worked
 
     def next_deadline(self) -> int | None:

@@ -52,6 +52,7 @@ class LocalJob(RunningJob):
             background=self._cluster.background,
             store=store,
             listener=listener,
+            watches_heartbeats=False,  # workers share this thread: while one is silent, so is the job master
         )
         self._wake = threading.Event()
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()

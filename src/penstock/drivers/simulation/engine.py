@@ -138,11 +138,14 @@ class SimulatedBackground:
 
     def abandon(self) -> None:
         """The owner is gone: some of its work may still happen, but nobody hears of it."""
+        faults = self._engine.faults
+        whose_turn, faults.in_master = faults.in_master, False
         for job in self.jobs:
             self._engine.ready.remove(job)
             if self._engine.chance.random() < 0.4:
                 job.work()
         self.jobs.clear()
+        faults.in_master = whose_turn
 
 
 __all__ = ["BackgroundJob", "Channel", "Engine", "EventLog", "SimulatedBackground"]
