@@ -20,10 +20,9 @@ from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.process import EVENT_TIMERS
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
-from penstock.core.protocol import AcknowledgeCheckpoint, ChannelId, NotifyCheckpointComplete
+from penstock.core.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.core.records import Batch, CheckpointBarrier
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
-from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.result_partition import Subpartition
 from penstock.core.task.state_transfer import SnapshotWriter
@@ -41,10 +40,6 @@ def _around(owner: Any, name: str, mutate: Callable[..., Any]) -> Any:
         return mutate(original, self, *args, **kwargs)
 
     return mock.patch.object(owner, name, patched)
-
-
-def _place(channel: ChannelId) -> tuple[int, int, int]:
-    return channel.edge, channel.producer, channel.consumer
 
 
 def skip_alignment_of_one_channel() -> Any:
@@ -84,14 +79,6 @@ def lose_timers_on_restore() -> Any:
             original(backend, name, entries, is_written)
 
     return _around(HeapKeyedStateBackend, "restore", restore)
-
-
-def take_buffers_of_former_attempts() -> Any:
-    def on_buffer(original: Any, executor: Any, channel: Any, buffer: Any) -> None:
-        here = next((c for c in executor._consumers if _place(c) == _place(channel)), channel)
-        original(executor, here, buffer)
-
-    return _around(TaskExecutor, "on_buffer", on_buffer)
 
 
 def forget_what_an_aborted_checkpoint_prepared() -> Any:
@@ -169,8 +156,12 @@ def forget_held_back_data() -> Any:
     return _around(InputGate, "unblock_all", unblock_all)
 
 
-def keep_holding_back_for_an_aborted_checkpoint() -> Any:
-    return mock.patch.object(AlignedBarrierHandler, "on_aborted", lambda handler, checkpoint_id: None)
+def do_not_release_the_channels_of_an_aborted_checkpoint() -> Any:
+    def on_aborted(original: Any, handler: Any, checkpoint_id: int) -> None:
+        with mock.patch.object(handler.gate, "unblock_all"):
+            original(handler, checkpoint_id)
+
+    return _around(AlignedBarrierHandler, "on_aborted", on_aborted)
 
 
 def count_closed_channels_twice() -> Any:
@@ -184,7 +175,7 @@ def count_closed_channels_twice() -> Any:
 
 
 def lose_records_in_flight_on_restore() -> Any:
-    return mock.patch.object(StreamTask, "_recover_channel", lambda task, name, items: None)
+    return mock.patch.object(StreamTask, "_recover_channel", return_value=None)
 
 
 def lose_overtaken_output() -> Any:
@@ -196,7 +187,7 @@ def lose_overtaken_output() -> Any:
 
 
 def capture_what_is_behind_the_barrier_too() -> Any:
-    return mock.patch.object(InputChannel, "cut", lambda channel, checkpoint_id: None)
+    return mock.patch.object(InputChannel, "cut", return_value=None)
 
 
 def do_not_capture_what_arrives_late() -> Any:
@@ -278,7 +269,7 @@ def delete_shared_files_early() -> Any:
 
 
 def delete_nothing() -> Any:
-    return mock.patch.object(job_master_module, "garbage", lambda listing, kept, oldest_live_id: [])
+    return mock.patch.object(job_master_module, "garbage", return_value=[])
 
 
 def delete_what_checkpoints_in_the_making_build_on() -> Any:
@@ -294,7 +285,7 @@ def begin_attempts_anew_in_a_new_job_master() -> Any:
 
 
 def forget_checkpoints_in_a_new_job_master() -> Any:
-    return mock.patch.object(CheckpointCoordinator, "recover", lambda coordinator, completed, last_id: None)
+    return mock.patch.object(CheckpointCoordinator, "recover", return_value=None)
 
 
 def count_one_barrier_only() -> Any:
@@ -306,42 +297,113 @@ def count_one_barrier_only() -> Any:
     return _around(AtLeastOnceBarrierHandler, "_complete", complete)
 
 
-#: Each mutant, the kinds of violation that give it away, and the first seed known to find it.
+#: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
-    skip_alignment_of_one_channel: ((), 1),
-    commit_when_prepared: ((), 1),
-    restore_sources_one_record_late: ((), 1),
-    acknowledge_without_keyed_state: ((), 1),
-    lose_timers_on_restore: ((), 1),
-    take_buffers_of_former_attempts: ((), 1),
-    forget_what_an_aborted_checkpoint_prepared: ((), 1),
-    do_not_commit_again_after_restore: ((), 1),
-    notify_before_metadata_is_visible: ((), 1),
-    forget_the_enumerator: ((), 1),
-    reuse_checkpoint_ids: ((), 1),
-    let_barriers_overtake: ((), 1),
-    forget_that_a_channel_is_held_back: ((), 1),
-    recover_from_the_beginning: ((), 1),
-    forget_held_back_data: ((), 1),
-    keep_holding_back_for_an_aborted_checkpoint: ((), 1),
-    count_closed_channels_twice: ((), 1),
-    lose_records_in_flight_on_restore: ((), 1),
-    lose_overtaken_output: ((), 1),
-    capture_what_is_behind_the_barrier_too: ((), 1),
-    do_not_capture_what_arrives_late: ((), 1),
-    listen_to_former_attempts: ((), 1),
-    acknowledge_what_is_not_stored: ((), 1),
-    acknowledge_before_the_snapshot: ((), 1),
-    finish_without_a_last_checkpoint: ((), 1),
-    complete_with_one_acknowledgement_missing: ((), 1),
-    commit_what_later_checkpoints_hold: ((), 1),
-    confirm_changes_when_captured: ((), 1),
-    delete_shared_files_early: ((), 1),
-    delete_nothing: ((), 1),
-    delete_what_checkpoints_in_the_making_build_on: ((), 1),
-    begin_attempts_anew_in_a_new_job_master: ((), 1),
-    forget_checkpoints_in_a_new_job_master: ((), 1),
-    count_one_barrier_only: ((), 1),
+    skip_alignment_of_one_channel: (("output",), 6),
+    commit_when_prepared: (("outside",), 1),
+    restore_sources_one_record_late: (
+        (
+            "lost",
+            "output",
+        ),
+        3,
+    ),
+    acknowledge_without_keyed_state: (("output",), 5),
+    lose_timers_on_restore: (("output",), 16),
+    forget_what_an_aborted_checkpoint_prepared: (
+        (
+            "lost",
+            "output",
+        ),
+        1,
+    ),
+    do_not_commit_again_after_restore: (
+        (
+            "lost",
+            "output",
+        ),
+        3,
+    ),
+    notify_before_metadata_is_visible: (("outside",), 2),
+    forget_the_enumerator: (("output",), 7),
+    reuse_checkpoint_ids: (("checkpoint-id",), 3),
+    let_barriers_overtake: (
+        (
+            "lost",
+            "output",
+        ),
+        3,
+    ),
+    forget_that_a_channel_is_held_back: (("stalled",), 2),
+    recover_from_the_beginning: (
+        (
+            "order",
+            "output",
+        ),
+        5,
+    ),
+    forget_held_back_data: (
+        (
+            "stalled",
+            "output",
+        ),
+        2,
+    ),
+    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 1),
+    count_closed_channels_twice: (("output",), 250),
+    lose_records_in_flight_on_restore: (("output",), 35),
+    lose_overtaken_output: (("output",), 35),
+    capture_what_is_behind_the_barrier_too: (
+        (
+            "stalled",
+            "output",
+        ),
+        5,
+    ),
+    do_not_capture_what_arrives_late: (("output",), 80),
+    listen_to_former_attempts: (("stalled",), 1),
+    acknowledge_what_is_not_stored: (("missing-file",), 1),
+    acknowledge_before_the_snapshot: (
+        (
+            "lost",
+            "output",
+        ),
+        3,
+    ),
+    finish_without_a_last_checkpoint: (
+        (
+            "lost",
+            "output",
+        ),
+        1,
+    ),
+    complete_with_one_acknowledgement_missing: (
+        (
+            "lost",
+            "output",
+        ),
+        3,
+    ),
+    commit_what_later_checkpoints_hold: (("outside",), 3),
+    confirm_changes_when_captured: (("output",), 16),
+    delete_shared_files_early: (("missing-file",), 15),
+    delete_nothing: (("leaked-file",), 12),
+    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 1),
+    begin_attempts_anew_in_a_new_job_master: (
+        (
+            "output",
+            "outside",
+        ),
+        50,
+    ),
+    forget_checkpoints_in_a_new_job_master: (
+        (
+            "checkpoint-id",
+            "output",
+        ),
+        24,
+    ),
+    count_one_barrier_only: (("lost",), 51),
 }
 
 

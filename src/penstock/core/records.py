@@ -61,8 +61,9 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     """Separates the records of one checkpoint from those of the next (G1).
 
     An unaligned one overtakes records. An aligned one with a time-out is turned into such a one by the first task that
-    has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger. `completed_id` is
-    the last checkpoint completed by then: incremental state builds on that one, whose files are kept meanwhile.
+    has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger.
+    `completed_id` is the last checkpoint completed by then: incremental state builds on that one, whose files are
+    kept meanwhile.
     """
 
     checkpoint_id: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core.job.master_rig import MasterRig, running
+from tests.core.job.master_rig import MasterRig, running, state_path
 
 from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.protocol import (
     DeclineCheckpoint,
@@ -15,13 +16,15 @@ from penstock.core.protocol import (
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
+from penstock.core.task.settings import task_settings
+from penstock.storage.metadata import StateFile
 
 PREFIX = "execution.checkpointing."
 
 
 def rig_with(**options: Any) -> MasterRig:
     """`min_pause="5 ms"` and so on."""
-    return running(conf={PREFIX + key.replace("_", "-"): value for key, value in options.items()})
+    return running(conf={PREFIX + key.replace("__", ".").replace("_", "-"): value for key, value in options.items()})
 
 
 def completed(rig: MasterRig) -> list[int]:
@@ -303,3 +306,241 @@ def test_what_is_not_there_says_so(key: str, value: str) -> None:
     configuration.set_string(key, value)
     with pytest.raises(NotImplementedError, match="yet"):
         CheckpointSettings.of(configuration)
+
+
+# --- what is deleted ------------------------------------------------------------------------------------------------
+
+
+def base_of(rig: MasterRig, checkpoint_id: int) -> dict[Any, tuple[StateFile, ...]]:
+    """The files of a completed checkpoint, by task: what incremental snapshots build on."""
+    (metadata,) = [m for m in rig.master.checkpoints.completed if m.checkpoint_id == checkpoint_id]
+    return {
+        execution: metadata.operators[execution.vertex].subtasks[execution.subtask].keyed["count"][0].files
+        for execution in rig.executions
+    }
+
+
+def acknowledge_on(rig: MasterRig, checkpoint_id: int, base: Any) -> None:
+    for execution in rig.executions:
+        rig.acknowledge(checkpoint_id, execution, base=base[execution])
+
+
+def test_shared_files_outlive_their_checkpoint() -> None:
+    """G6, G7: a file of a subsumed checkpoint stays while a retained one builds on it, and goes with the last."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.advance(1000)
+    acknowledge_on(rig, 2, base_of(rig, 1))
+    assert rig.store.files_of(1) == sorted(state_path(1, e) for e in rig.executions), "its metadata is gone"
+    rig.advance(1000)
+    rig.acknowledge(3)
+    assert rig.store.files_of(1) == rig.store.files_of(2) == []
+    assert len(rig.store.files_of(3)) == 5
+
+
+def test_bases_of_a_pending_checkpoint_stay() -> None:
+    """G6, G7: a checkpoint in the making may build on one that is subsumed meanwhile: its files stay until then."""
+    rig = rig_with(max_concurrent_checkpoints=2)
+    rig.advance(1000)
+    rig.acknowledge(1)
+    base = base_of(rig, 1)
+    rig.advance(2000)
+    assert rig.triggered() == [1, 2, 3]
+    rig.acknowledge(2)
+    assert completed(rig) == [1, 2]
+    assert set(rig.store.files_of(1)) >= {state_path(1, e) for e in rig.executions}
+    acknowledge_on(rig, 3, base)
+    assert completed(rig) == [1, 2, 3]
+    assert rig.store.files_of(1) == sorted(state_path(1, e) for e in rig.executions)
+    assert rig.store.files_of(2) == []
+
+
+def test_nothing_in_the_making_is_deleted() -> None:
+    """G6, G11: when one checkpoint is given up, the files of another one that is being written stay."""
+    rig = rig_with(max_concurrent_checkpoints=2)
+    rig.advance(2000)
+    assert rig.triggered() == [1, 2]
+    rig.acknowledge(2, *rig.executions[:2])
+    rig.master.on_message(DeclineCheckpoint(rig.executions[0], 1, "not ready"))
+    assert rig.store.files_of(1) == []
+    assert set(rig.store.files_of(2)) == {state_path(2, e) for e in rig.executions[:2]}
+    rig.acknowledge(2, *rig.executions[2:])
+    assert completed(rig) == [2]
+
+
+def test_files_written_late_go_with_the_next_collection() -> None:
+    """G11: what a task still wrote for a checkpoint that had been given up is found and deleted later."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.master.on_message(DeclineCheckpoint(rig.executions[0], 1, "not ready"))
+    rig.acknowledge(1, rig.executions[1])
+    assert len(rig.store.files_of(1)) == 1
+    rig.advance(1000)
+    rig.acknowledge(2)
+    assert rig.store.files_of(1) == []
+
+
+def test_one_collection_at_a_time() -> None:
+    """G6: collections that are asked for while one is under way are done after it, once."""
+    rig = rig_with(max_concurrent_checkpoints=3, tolerable_failed_checkpoints=9)
+    rig.advance(3000)
+    rig.background.hold = True
+    for checkpoint_id in (1, 2, 3):
+        rig.master.on_message(DeclineCheckpoint(rig.executions[0], checkpoint_id, "not ready"))
+    assert len(rig.background.waiting) == 1
+    rig.background.hold = False
+    rig.background.run()
+    assert rig.store.files == set()
+
+
+def test_a_collection_that_fails_is_no_harm() -> None:
+    """G6: when files cannot be deleted the job goes on, and the next collection tries again."""
+    rig = rig_with()
+    delete = rig.store.delete
+
+    def refuses(paths: list[str]) -> None:
+        raise OSError("permission denied")
+
+    rig.store.delete = refuses  # type: ignore[method-assign]
+    for checkpoint_id in (1, 2):
+        rig.advance(1000)
+        rig.acknowledge(checkpoint_id)
+    assert rig.status == "RUNNING"
+    assert rig.store.files_of(1)
+    rig.store.delete = delete  # type: ignore[method-assign]
+    rig.advance(1000)
+    rig.acknowledge(3)
+    assert {path.split("/")[1] for path in rig.store.files} == {"chk-3"}
+
+
+def test_nothing_is_left_at_the_end() -> None:
+    """G6, G11: after the end of the job, and a last sweep for what tasks wrote late, no file is left."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.advance(1000)
+    rig.say("FINISHED", *rig.executions)
+    rig.store.files.add(state_path(2, rig.executions[0]))
+    rig.master.sweep()
+    assert rig.store.files == set()
+
+
+def test_a_failed_job_keeps_what_it_can_be_started_from() -> None:
+    """G6, G8: when a job fails for good its last checkpoint stays whole, and nothing beside it."""
+    rig = running(conf={"restart-strategy.type": "none"})
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.advance(1000)
+    rig.fail()
+    rig.end_cancelled()
+    rig.master.sweep()
+    assert rig.status == "FAILED"
+    assert {path.split("/")[1] for path in rig.store.files} == {"chk-1"}
+    assert len(rig.store.files) == 5
+
+
+# --- by hand, and figures -------------------------------------------------------------------------------------------
+
+
+def test_trigger_by_hand() -> None:
+    """G6: a checkpoint can be triggered at any time, besides those of the interval; its id is returned."""
+    rig = rig_with()
+    rig.advance(300)
+    assert rig.master.checkpoints.trigger_now() == 1
+    assert {m.timestamp_ms for m in rig.of(TriggerCheckpoint)} == {300}
+    rig.acknowledge(1)
+    assert completed(rig) == [1]
+    rig.advance(700)
+    assert rig.triggered() == [1, 2]
+
+
+def test_trigger_by_hand_without_an_interval() -> None:
+    """G6: by hand also when no interval is configured."""
+    rig = running(conf={PREFIX + "interval": None})
+    assert rig.master.checkpoints.trigger_now() == 1
+    rig.acknowledge(1)
+    assert completed(rig) == [1]
+
+
+def test_no_trigger_by_hand_while_tasks_do_not_run() -> None:
+    """G6: None when the job cannot take one: before its tasks run, while it recovers, and after its end."""
+    rig = MasterRig()
+    assert rig.master.checkpoints.trigger_now() is None
+    rig.run_all()
+    rig.fail()
+    assert rig.master.checkpoints.trigger_now() is None
+    rig.end_cancelled()
+    rig.advance(100)
+    rig.run_all()
+    rig.say("FINISHED", *rig.executions)
+    assert rig.master.checkpoints.trigger_now() is None
+
+
+def test_figures_of_a_checkpoint() -> None:
+    """G4, G7: durations are those of the slowest task, held-back bytes those of all; what is written is summed."""
+    rig = rig_with()
+    rig.advance(1000)
+    for number, execution in enumerate(rig.executions):
+        rig.clock.advance(10)
+        rig.acknowledge(
+            1,
+            execution,
+            alignment_ms=number,
+            held_back_bytes=100 * number,
+            sync_ms=2 * (3 - number),
+            async_ms=5 * (number % 2),
+            data=b"x" * 100,
+        )
+    statistics = rig.master.checkpoints.statistics
+    assert (statistics.triggered, statistics.completed, statistics.failed, statistics.last_id) == (1, 1, 0, 1)
+    assert (statistics.last_alignment_ms, statistics.last_held_back_bytes) == (3, 600)
+    assert (statistics.last_sync_ms, statistics.last_async_ms) == (6, 5)
+    assert statistics.last_duration_ms == 40
+    assert statistics.last_bytes >= 400
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def configured(**options: Any) -> Configuration:
+    configuration = Configuration()
+    for key, value in options.items():
+        configuration.set_string(PREFIX + key.replace("__", ".").replace("_", "-"), str(value))
+    return configuration
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"unaligned__enabled": "true", "max_concurrent_checkpoints": 2}, "max-concurrent-checkpoints to 1"),
+        ({"unaligned__enabled": "true", "mode": "AT_LEAST_ONCE"}, "needs .*EXACTLY_ONCE"),
+    ],
+)
+def test_contradictions_are_refused(options: dict[str, Any], complaint: str) -> None:
+    """G5: options that cannot go together are an error that says which."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        CheckpointSettings.of(configured(**options))
+
+
+def test_what_tasks_are_told() -> None:
+    """G4, G5: every option that concerns tasks reaches them."""
+    told = task_settings(
+        configured(
+            interval="5 s", unaligned__enabled="true", aligned_checkpoint_timeout="30 s", max_alignment_bytes="3 kb"
+        )
+    )
+    assert (told.checkpointing, told.exactly_once, told.unaligned) == (True, True, True)
+    assert (told.alignment_timeout_ms, told.held_back_bytes_max) == (30_000, 3 * 1024)
+    told = task_settings(configured(mode="AT_LEAST_ONCE"))
+    assert (told.checkpointing, told.exactly_once, told.unaligned) == (False, False, False)
+    assert told.held_back_bytes_max is None
+    rig = rig_with(mode="AT_LEAST_ONCE")
+    assert {task.settings.exactly_once for task in rig.deployed} == {False}
+
+
+def test_the_promise_follows_the_mode() -> None:
+    """J: what the job says it guarantees is what its mode gives."""
+    assert "state is exactly once" in rig_with().logs[0]
+    assert "state is at least once: after a failure records may count twice" in rig_with(mode="AT_LEAST_ONCE").logs[0]
+    assert "state is exactly once" in rig_with(unaligned__enabled="true").logs[0]

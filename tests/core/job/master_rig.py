@@ -132,7 +132,9 @@ def two_vertices(parallelism: int = 2, replayable: bool = True) -> JobGraph:
 class MasterRig:
     """Implements Cluster and JobListener, and plays all workers."""
 
-    def __init__(self, graph: JobGraph | None = None, *, workers: int | None = None, conf: Any = None) -> None:
+    def __init__(
+        self, graph: JobGraph | None = None, *, workers: int | None = None, conf: Any = None, store: Any = None
+    ) -> None:
         configuration = Configuration()
         defaults = {
             "execution.checkpointing.interval": "1000 ms",
@@ -146,7 +148,7 @@ class MasterRig:
                 configuration.set_string(key, str(value))
         self.graph = graph or two_vertices()
         self.clock = VirtualClock()
-        self.store = FakeStore()
+        self.store: Any = FakeStore() if store is None else store
         self.background = LaterBackground()
         self.requested: list[int] = []
         self.sent: list[tuple[str, Any]] = []
@@ -175,7 +177,7 @@ class MasterRig:
 
     def send(self, worker_id: str, message: Any) -> None:
         self.sent.append((worker_id, message))
-        if isinstance(message, TriggerCheckpoint):
+        if isinstance(message, TriggerCheckpoint) and isinstance(self.store, FakeStore):
             self.store.files.add(state_path(message.checkpoint_id, message.execution))
 
     def release(self, worker_id: str) -> None:

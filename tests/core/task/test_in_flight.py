@@ -112,7 +112,7 @@ def test_through_a_failure() -> None:
     order as no failure at all."""
     rig = Rig(ECHO, inputs=2, partitioner=ForwardPartitioner(), credit=0, settings=UNALIGNED)
     for n in range(10):
-        rig.feed(0, Batch([("a", n)]))  # in buffers of 4 records: two fill the output, the others wait at the input
+        rig.feed(0, Batch([("a", n)]))  # two fill the output, the others wait at the input
         rig.feed(1, Batch([("b", n)]))
     rig.feed(0, BARRIER)
     assert rig.outbox.elements() == [BARRIER]
@@ -138,7 +138,7 @@ def test_a_blocked_task_takes_its_part() -> None:
     for n in range(12):
         rig.feed(0, Batch([n]))
     rig.feed(0, BARRIER)
-    assert channels_of(taken(rig)) == {"in.0.0": 4, "out.9.0": 8}
+    assert channels_of(taken(rig)) == {"in.0.0": 10, "out.9.0": 2}  # two full output buffers
 
 
 def test_a_recovered_channel_is_captured_again() -> None:

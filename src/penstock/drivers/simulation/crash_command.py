@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import click
+
 from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
 from penstock.drivers.simulation.crash_runs import JOBS, CrashRun, CrashTable, cover_all, random_pair
 from penstock.drivers.simulation.scenario import MODES
@@ -16,28 +18,28 @@ def run_crash_points(pairs: int, first_pair: int = 0) -> bool:
     """Crash at every step, then at pairs of steps; prints a table, and says whether all promises were kept."""
     begun = time.monotonic()
     table = CrashTable()
-    print(f"{len(CRASH_POINTS)} steps, before and after, in {len(JOBS)} jobs: covered of possible")
-    print(f"{'step':42} {'owner':10} " + " ".join(f"{mode:>13}" for mode in MODES))
+    click.echo(f"{len(CRASH_POINTS)} steps, before and after, in {len(JOBS)} jobs: covered of possible")
+    click.echo(f"{'step':42} {'owner':10} " + " ".join(f"{mode:>13}" for mode in MODES))
     with watched():
         for point in cover_all(table):
             cells = []
             for mode in MODES:
                 wanted = table.wanted[(point.name, mode)]
                 cells.append(f"{table.covered[(point.name, mode)]}/{wanted}" if wanted else "-")
-            print(f"{point.name:42} {point.owner:10} " + " ".join(f"{cell:>13}" for cell in cells), flush=True)
+            click.echo(f"{point.name:42} {point.owner:10} " + " ".join(f"{cell:>13}" for cell in cells))
         for point in CRASH_POINTS:
             for mode, why in point.absent.items():
-                print(f"- {point.name}, {mode}: {why}")
+                click.echo(f"- {point.name}, {mode}: {why}")
         covered, wanted = table.covered.total(), table.wanted.total()
-        print(f"{covered} of {wanted} covered ({100 * covered / wanted:.1f} %) in {table.histories} histories")
+        click.echo(f"{covered} of {wanted} covered ({100 * covered / wanted:.1f} %) in {table.histories} histories")
         for line in table.missed:
-            print(f"never reached: {line}")
+            click.echo(f"never reached: {line}")
         failed = table.failed + run_pairs(pairs, first_pair)
     for run, violations in failed:
-        print(f"{run}")
+        click.echo(f"{run}")
         for violation in violations:
-            print(f"  {violation}")
-    print(f"{time.monotonic() - begun:.0f} s, {len(failed)} with violations")
+            click.echo(f"  {violation}")
+    click.echo(f"{time.monotonic() - begun:.0f} s, {len(failed)} with violations")
     return not failed and not table.missed
 
 
@@ -53,5 +55,5 @@ def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
         if history.violations:
             failed.append((run, history.violations))
     if count:
-        print(f"{both} pairs of crashes in {tried} histories")
+        click.echo(f"{both} pairs of crashes in {tried} histories")
     return failed

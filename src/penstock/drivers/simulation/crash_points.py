@@ -90,9 +90,9 @@ NO_HOLDING = "no channel is held back"
 NO_TIMEOUT = "nothing is aligned for a time"
 NO_IN_FLIGHT = "nothing in flight is part of the checkpoint"
 _ALIGNED_ONLY = {"at-least-once": NO_HOLDING, "unaligned": NO_HOLDING}
-_TIMED_ONLY = {mode: NO_TIMEOUT for mode in ("aligned", "at-least-once", "unaligned")}
-_UNALIGNED_ONLY = {mode: NO_IN_FLIGHT for mode in ("aligned", "at-least-once")}
-_CONCURRENT_ONLY = {mode: NO_CONCURRENCY for mode in ("unaligned", "timed")}
+_TIMED_ONLY = dict.fromkeys(("aligned", "at-least-once", "unaligned"), NO_TIMEOUT)
+_UNALIGNED_ONLY = dict.fromkeys(("aligned", "at-least-once"), NO_IN_FLIGHT)
+_CONCURRENT_ONLY = dict.fromkeys(("unaligned", "timed"), NO_CONCURRENCY)
 
 
 def _master(name: str, owner: Any, method: str, when: Callable[..., bool] = _always, **more: Any) -> CrashPoint:
@@ -118,7 +118,9 @@ CRASH_POINTS = (
     _master("metadata visible", MemoryStore, "make_visible"),
     _master("completion taken in", CheckpointCoordinator, "_on_visible"),
     _master("completion told to a task", *_send, _sends(NotifyCheckpointComplete)),
-    _master("older subsumed", CheckpointCoordinator, "_abort", _subsumes, absent=_CONCURRENT_ONLY, prelude="concurrent"),
+    _master(
+        "older subsumed", CheckpointCoordinator, "_abort", _subsumes, absent=_CONCURRENT_ONLY, prelude="concurrent"
+    ),
     _master("files listed", MemoryStore, "listing"),
     _master("file deleted", MemoryStore, "delete_file"),
     _master("abort decided", CheckpointCoordinator, "_abort", prelude="write"),

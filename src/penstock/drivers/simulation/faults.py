@@ -35,7 +35,7 @@ class Faults:
         self.in_worker = False
         #: whether the job master's code runs now
         self.in_master = False
-        #: whether the job has ended. Who dies then loses nothing, but a job master would not know that it need not start.
+        #: whether the job has ended: a job master started after that could not know that it need not start
         self.is_job_done: Callable[[], bool] = lambda: False
         #: faults that the next storage operations meet, in this order, each as soon as it can
         self.planned_storage: list[str] = []

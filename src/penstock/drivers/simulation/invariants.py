@@ -133,4 +133,3 @@ class Invariants:
             self._found.append(f"leaked-worker: {sorted(simulation.cluster.workers)}")
         if simulation.process.background.jobs:
             self._found.append(f"leaked-work: {len(simulation.process.background.jobs)} background jobs of the master")
-

@@ -34,9 +34,21 @@ class MasterTotals:
 class MasterProcess(Action):
     """Its action is what is due in the job master at a deadline."""
 
-    __slots__ = ("_cluster", "_deadline_ms", "_engine", "_make", "after_turn", "background", "is_down", "master", "totals")
+    __slots__ = (
+        "_cluster",
+        "_deadline_ms",
+        "_engine",
+        "_make",
+        "after_turn",
+        "background",
+        "is_down",
+        "master",
+        "totals",
+    )
 
-    def __init__(self, engine: Engine, cluster: SimulatedCluster, make: Callable[[Background, bool], JobMaster]) -> None:
+    def __init__(
+        self, engine: Engine, cluster: SimulatedCluster, make: Callable[[Background, bool], JobMaster]
+    ) -> None:
         super().__init__()
         self._engine = engine
         self._cluster = cluster

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 class Worker(Action):
     """Its action is one step of its executor. Implements the ports Network and MasterGateway for it."""
 
-    __slots__ = ("_failures", "background", "cluster", "executor", "heartbeat_ms", "is_registered", "wake_ms", "worker_id")
+    __slots__ = (
+        "_failures",
+        "background",
+        "cluster",
+        "executor",
+        "heartbeat_ms",
+        "is_registered",
+        "wake_ms",
+        "worker_id",
+    )
 
     def __init__(self, worker_id: str, cluster: SimulatedCluster, reports_metrics: bool) -> None:
         faults = cluster.engine.faults

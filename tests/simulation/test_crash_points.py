@@ -1,0 +1,44 @@
+"""Every step of the checkpoint protocol can be the last one of its process. `penstock-sim --crash-points` does all."""
+
+import datetime
+from collections import Counter
+
+import pytest
+
+from penstock.drivers.simulation.crash_command import run_pairs
+from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
+from penstock.drivers.simulation.crash_runs import JOBS, CrashTable, random_pair
+from penstock.drivers.simulation.scenario import MODES
+
+PAIRS = 100
+TODAY = datetime.datetime.now(tz=datetime.UTC).date().toordinal()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_crash_at_every_step(mode: str) -> None:
+    job = list(JOBS)[(TODAY + MODES.index(mode)) % len(JOBS)]
+    table = CrashTable()
+    with watched():
+        for point in CRASH_POINTS:
+            if mode not in point.absent:
+                table.cover(point, TODAY % 2 == 0, job, mode)
+    assert not table.failed
+    assert not table.missed
+
+
+def test_pairs_of_crashes() -> None:
+    with watched():
+        failed = run_pairs(PAIRS, TODAY * 1_000)
+    assert not failed
+
+
+def test_planned_history_is_the_same_again() -> None:
+    run = random_pair(1)
+    with watched():
+        once, again = (run.run(is_traced=True)[0] for _ in range(2))
+    assert once.log == again.log
+
+
+def test_steps_have_names_of_their_own() -> None:
+    assert Counter(point.name for point in CRASH_POINTS).most_common(1)[0][1] == 1
+    assert len(CRASH_POINTS) >= 40

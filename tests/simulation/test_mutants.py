@@ -1,0 +1,26 @@
+"""Planted bugs are found. `python -m tests.simulation.find_mutants` searches all seeds for them anew."""
+
+import pytest
+from tests.simulation.find_mutants import kinds_of
+from tests.simulation.mutants import MUTANTS, Mutant, planted
+
+from penstock.drivers.simulation.simulation import run_seed
+
+#: From the seed on that is known to find a mutant.
+SEEDS_MAX = 100
+
+
+def test_there_are_enough_mutants() -> None:
+    assert len(MUTANTS) >= 20
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_planted_bug_is_found(mutant: Mutant) -> None:
+    kinds, first = MUTANTS[mutant]
+    for seed in range(first, first + SEEDS_MAX):
+        with planted(mutant):
+            found = kinds_of(run_seed(seed).violations)
+        # A seed that breaks a promise without the mutant too proves nothing about it.
+        if found.intersection(kinds) and not run_seed(seed).violations:
+            return
+    pytest.fail(f"{mutant.__name__} went unnoticed in {SEEDS_MAX} seeds from {first} on")

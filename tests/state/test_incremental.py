@@ -1,0 +1,342 @@
+"""Incremental snapshots: whatever happens between them, a history of changes says what a full snapshot would."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from penstock.core.protocol import ExecutionId
+from penstock.core.task.state_transfer import HISTORY_FILES_MAX, SnapshotWriter, StateHistories, restore_operator
+from penstock.core.task.timers import TimerQueue
+from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.key_groups import key_group_of
+from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.snapshot import KeyedCapture, merge_keyed, read_keyed
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState
+
+GROUPS = (0, 127)
+Tables = dict[str, dict[Any, dict[Any, Any]]]
+
+
+def compact(tables: Tables) -> Tables:
+    """Without namespaces and tables that hold nothing."""
+    kept = {name: {n: entries for n, entries in table.items() if entries} for name, table in tables.items()}
+    return {name: table for name, table in kept.items() if table}
+
+
+class Subtask:
+    """The keyed state of one subtask with its histories, as a stream task handles them."""
+
+    def __init__(self, restored: OperatorSubtaskState | None = None, groups: tuple[int, int] = GROUPS) -> None:
+        self.groups = groups
+        self.backend = HeapKeyedStateBackend(128, "Op")
+        self.histories = StateHistories()
+        self.storage = FileCheckpointStore(None, "job", 0)
+        if restored is not None:
+            context: Any = SimpleNamespace(
+                operator_id="op", keyed=self.backend, operator_state=OperatorStateBackend("Op")
+            )
+            restore_operator(restored, context, self.storage, groups, self.histories, lambda name, items: None)
+
+    def store(self, checkpoint_id: int, captures: list[KeyedCapture], confirmed: Any = None) -> OperatorSubtaskState:
+        writer = SnapshotWriter(self.storage, checkpoint_id, ExecutionId(0, 0, 0), self.groups, 128)
+        stored = writer.store({"op": list(captures)}, self.histories.confirmed if confirmed is None else confirmed)
+        self.histories.on_stored(checkpoint_id, stored)
+        return stored["op"]
+
+    def snapshot(self, checkpoint_id: int) -> OperatorSubtaskState:
+        return self.store(checkpoint_id, self.backend.capture(checkpoint_id))
+
+    def complete(self, checkpoint_id: int) -> None:
+        self.histories.on_complete(checkpoint_id)
+        self.backend.confirm(checkpoint_id)
+
+    def read(self, state: OperatorSubtaskState) -> Tables:
+        tables: Tables = {}
+        for name, (handle,) in state.keyed.items():
+            tables[name] = read_keyed(map(self.storage.read, handle.files), *GROUPS)
+        return compact(tables)
+
+    @property
+    def contents(self) -> Tables:
+        return compact({name: table.panes for name, table in self.backend._tables.items()})
+
+
+KEYS = ["a", "b", "c", 1, (2, "x")]
+IN_LOWER_HALF = [key for key in KEYS if key_group_of(key, 128) < 64]
+TABLE = st.sampled_from(["one", "two"])
+NAMESPACE = st.sampled_from([None, (0, 10), (10, 20)])
+KEY = st.sampled_from(KEYS)
+OPERATION = st.one_of(
+    st.tuples(st.just("put"), TABLE, NAMESPACE, KEY, st.integers(0, 3)),
+    st.tuples(st.just("append"), TABLE, NAMESPACE, KEY, st.integers(0, 3)),
+    st.tuples(st.just("remove"), TABLE, NAMESPACE, KEY),
+    st.tuples(st.just("drop"), TABLE, st.sampled_from([(0, 10), (10, 20)])),
+    st.tuples(st.just("capture"), st.booleans()),
+    st.tuples(st.just("store")),
+    st.tuples(st.just("complete")),
+    st.tuples(st.just("restore"), st.booleans()),
+)
+
+
+def apply(subtask: Subtask, model: Tables, operation: Any) -> None:
+    """One change, to the real thing and to the model."""
+    verb, name, namespace, *rest = operation
+    table, entries_of = subtask.backend.table(name), model.setdefault(name, {})
+    if verb == "drop":
+        assert table.drop(namespace) == entries_of.pop(namespace, {})
+        return
+    key = rest[0]
+    entries, wanted = table.entries(namespace), entries_of.setdefault(namespace, {})
+    table.changed(namespace).add(key)
+    if verb == "remove":
+        entries.pop(key, None)
+        wanted.pop(key, None)
+    elif verb == "put" or key not in entries:
+        entries[key] = [rest[1]]
+        wanted[key] = [rest[1]]
+    else:
+        entries[key].append(rest[1])  # in place, as list state does
+        wanted[key] = [*wanted[key], rest[1]]
+
+
+@settings(derandomize=True, deadline=None, max_examples=600)
+@given(st.lists(OPERATION, max_size=40))
+def test_histories_against_a_plain_dictionary(operations: list) -> None:
+    """G7: whichever checkpoints complete, never answer or are stored late, and wherever it recovers, at the same
+    parallelism or at another, every stored history reads as what the state was when it was captured."""
+    subtask, model = Subtask(), {}
+    checkpoint_id = 0
+    waiting: dict[int, tuple[list[KeyedCapture], Any, Tables]] = {}  # captured, not stored yet
+    stored: dict[int, tuple[OperatorSubtaskState, Tables]] = {}
+    completed: tuple[OperatorSubtaskState, Tables] | None = None
+    for operation in operations:
+        verb = operation[0]
+        if verb == "capture":
+            checkpoint_id += 1
+            # Aligned parts are written at once, unaligned ones when all that is in flight is known.
+            confirmed = dict(subtask.histories.confirmed) if operation[1] else None
+            waiting[checkpoint_id] = (subtask.backend.capture(checkpoint_id), confirmed, deepcopy(compact(model)))
+        elif verb == "store" and waiting:
+            stored_id = min(waiting)
+            captures, confirmed, expected = waiting.pop(stored_id)
+            state = subtask.store(stored_id, captures, confirmed)
+            assert subtask.read(state) == expected
+            stored[stored_id] = (state, expected)
+        elif verb == "complete" and stored:
+            newest = max(stored)
+            completed = stored[newest]
+            subtask.complete(newest)
+            stored.clear()
+            waiting = {i: w for i, w in waiting.items() if i > newest}
+        elif verb == "restore" and completed is not None:
+            state, model = completed[0], deepcopy(completed[1])
+            rescaled = operation[1]
+            subtask = Subtask(state, (0, 63) if rescaled else GROUPS)
+            if rescaled:
+                for table in model.values():
+                    for entries in table.values():
+                        for key in [k for k in entries if k not in IN_LOWER_HALF]:
+                            del entries[key]
+            assert subtask.contents == compact(model)
+            stored.clear()
+            waiting.clear()
+            state = subtask.snapshot(checkpoint_id := checkpoint_id + 1)
+            assert subtask.read(state) == compact(model), "a snapshot right after the recovery says the same"
+            subtask.complete(checkpoint_id)
+            completed = (state, deepcopy(compact(model)))
+        elif verb in ("put", "append", "remove", "drop") and (
+            subtask.groups == GROUPS or verb == "drop" or operation[3] in IN_LOWER_HALF
+        ):
+            apply(subtask, model, operation)
+            assert subtask.contents == compact(model)
+    state = subtask.snapshot(checkpoint_id + 1)
+    assert subtask.read(state) == compact(model)
+    for _, (handle,) in state.keyed.items():
+        merged = merge_keyed([subtask.storage.read(file) for file in handle.files])
+        assert read_keyed([merged], *GROUPS) == read_keyed(map(subtask.storage.read, handle.files), *GROUPS)
+
+
+def test_later_changes_do_not_reach_the_snapshot() -> None:
+    """G7: user code that changes a list, a map or a value right after the barrier cannot change the snapshot, though
+    its bytes are made only later."""
+    subtask = Subtask()
+    backend = subtask.backend
+    backend.current_key = "k"
+    items = backend.list_state(ListStateDescriptor("list"))
+    pairs = backend.map_state(MapStateDescriptor("map"))
+    value = backend.value_state(ValueStateDescriptor("value"))
+    mine = {"inner": [1]}
+    items.add(mine)
+    pairs.put("p", mine)
+    value.update([mine])
+    captures = backend.capture(1)
+    mine["inner"].append(2)
+    mine["more"] = []
+    items.add("later")
+    pairs.put("q", "later")
+    pairs.remove("p")
+    value.value().append("later")
+    backend.current_key = "other"
+    value.update("later")
+    state = subtask.store(1, captures)
+    assert subtask.read(state) == {
+        "list": {None: {"k": [{"inner": [1]}]}},
+        "map": {None: {"k": {"p": {"inner": [1]}}}},
+        "value": {None: {"k": [{"inner": [1]}]}},
+    }
+    subtask.complete(1)
+    assert subtask.read(subtask.snapshot(2))["map"] == {None: {"k": {"q": "later"}}}
+
+
+def filled(count: int) -> Subtask:
+    subtask = Subtask()
+    state = subtask.backend.value_state(ValueStateDescriptor("count"))
+    for key in range(count):
+        subtask.backend.current_key = key
+        state.update(f"value {key}")
+    return subtask
+
+
+def change(subtask: Subtask, keys: range, value: str) -> None:
+    state = subtask.backend.value_state(ValueStateDescriptor("count"))
+    for key in keys:
+        subtask.backend.current_key = key
+        state.update(value)
+
+
+def handle_of(state: OperatorSubtaskState) -> KeyedStateHandle:
+    (handle,) = state.keyed["count"]
+    return handle
+
+
+@pytest.mark.parametrize("size", [2_000, 20_000])
+def test_bytes_written_follow_the_change(size: int) -> None:
+    """G7: after the first checkpoint only what has changed is written, however much there is."""
+    subtask = filled(size)
+    first = handle_of(subtask.snapshot(1))
+    assert first.length > 30 * size
+    subtask.complete(1)
+    change(subtask, range(20), "new")
+    second = handle_of(subtask.snapshot(2))
+    assert second.files[0] == first.files[0]
+    assert second.files[1].length < 4_000
+    subtask.complete(2)
+    third = handle_of(subtask.snapshot(3))
+    assert third == second, "nothing has changed, so nothing is written"
+
+
+def test_what_was_not_confirmed_is_written_again() -> None:
+    """G7: a checkpoint that was aborted, or never answered, is no base: its changes go into the next one."""
+    subtask = filled(100)
+    subtask.snapshot(1)
+    subtask.complete(1)
+    change(subtask, range(5), "lost")
+    subtask.snapshot(2)  # aborted
+    change(subtask, range(5, 10), "kept")
+    state = subtask.snapshot(3)
+    assert len(handle_of(state).files) == 2
+    assert [subtask.read(state)["count"][None][k] for k in (0, 5, 10)] == ["lost", "kept", "value 10"]
+
+
+def test_histories_are_merged() -> None:
+    """G7: a history stays short, and what it takes is bounded by twice what a full snapshot would."""
+    subtask = filled(200)
+    full = handle_of(subtask.snapshot(1)).length
+    subtask.complete(1)
+    merged = 0
+    for checkpoint_id in range(2, 80):
+        change(subtask, range(checkpoint_id % 7, 30), f"round {checkpoint_id}")
+        state = subtask.snapshot(checkpoint_id)
+        subtask.complete(checkpoint_id)
+        handle = handle_of(state)
+        assert len(handle.files) <= HISTORY_FILES_MAX
+        assert handle.length <= 2.2 * full
+        merged += len(handle.files) == 1
+    assert 2 <= merged < 40
+    assert subtask.read(state) == subtask.contents
+
+
+def test_merging_by_number_of_files() -> None:
+    """G7: many tiny changes are merged too, long before they add up."""
+    subtask = filled(5_000)
+    lengths = []
+    for checkpoint_id in range(1, 2 * HISTORY_FILES_MAX + 2):
+        change(subtask, range(1), f"round {checkpoint_id}")
+        state = subtask.snapshot(checkpoint_id)
+        subtask.complete(checkpoint_id)
+        lengths.append(len(handle_of(state).files))
+    assert lengths == [*range(1, HISTORY_FILES_MAX + 1)] * 2 + [1]
+
+
+def test_removed_and_dropped() -> None:
+    """G7: what was removed, and what lay under a dropped namespace, does not come back, not even from older files."""
+    subtask = Subtask()
+    table = subtask.backend.table("windows")
+    for window in ((0, 10), (10, 20)):
+        for key in "ab":
+            table.entries(window)[key] = [key]
+            table.changed(window).add(key)
+    subtask.snapshot(1)
+    subtask.complete(1)
+    table.drop((0, 10))
+    del table.entries((10, 20))["a"]
+    table.changed((10, 20)).add("a")
+    state = subtask.snapshot(2)
+    assert subtask.read(state) == {"windows": {(10, 20): {"b": ["b"]}}}
+    assert len(state.keyed["windows"][0].files) == 2
+    subtask.complete(2)
+    table.entries((0, 10))["c"] = ["again"]
+    table.changed((0, 10)).add("c")
+    assert subtask.read(subtask.snapshot(3)) == {"windows": {(0, 10): {"c": ["again"]}, (10, 20): {"b": ["b"]}}}
+
+
+TIMER_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["register", "delete"]), st.integers(0, 6), st.sampled_from("abc")),
+        st.tuples(st.just("fire"), st.integers(0, 6)),
+        st.tuples(st.sampled_from(["capture", "complete", "restore"])),
+    ),
+    max_size=30,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(TIMER_STEPS)
+def test_timers_in_histories(steps: list) -> None:
+    """A1, G7: timers set, deleted and fired between incremental snapshots are just those due after a recovery."""
+    subtask, due = Subtask(), set[tuple[int, str]]()
+    queue = TimerQueue(subtask.backend.table("timers"))
+    checkpoint_id = 0
+    stored: tuple[int, OperatorSubtaskState, set] | None = None
+    completed: tuple[OperatorSubtaskState, set] | None = None
+    for step in steps:
+        if step[0] == "register":
+            queue.register(*step[1:])
+            due.add(step[1:])
+        elif step[0] == "delete":
+            queue.delete(*step[1:])
+            due.discard(step[1:])
+        elif step[0] == "fire":
+            fired: list[tuple[int, Any]] = []
+            queue.fire(step[1], lambda time, item, fired=fired: fired.append((time, item)))  # type: ignore[misc]
+            assert sorted(fired) == sorted(t for t in due if t[0] <= step[1])
+            due = {t for t in due if t[0] > step[1]}
+        elif step[0] == "capture":
+            checkpoint_id += 1
+            stored = (checkpoint_id, subtask.snapshot(checkpoint_id), set(due))
+        elif step[0] == "complete" and stored is not None:
+            subtask.complete(stored[0])
+            completed, stored = stored[1:], None
+        elif step[0] == "restore" and completed is not None:
+            subtask, due, stored = Subtask(completed[0]), set(completed[1]), None
+            queue = TimerQueue(subtask.backend.table("timers"))
+        assert len(queue) == len(due)
+        assert queue.next_timestamp() == min((t for t, _ in due), default=None)
