@@ -350,7 +350,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         2,
     ),
     do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 1),
-    count_closed_channels_twice: (("output",), 250),
+    count_closed_channels_twice: (("output",), 253),
     lose_records_in_flight_on_restore: (("output",), 35),
     lose_overtaken_output: (("output",), 35),
     capture_what_is_behind_the_barrier_too: (
@@ -388,7 +388,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     confirm_changes_when_captured: (("output",), 16),
     delete_shared_files_early: (("missing-file",), 15),
     delete_nothing: (("leaked-file",), 12),
-    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 1),
+    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 89),
     begin_attempts_anew_in_a_new_job_master: (
         (
             "output",

@@ -1,4 +1,4 @@
-"""Damage to the files of retained checkpoints: always found, passed over for the checkpoint before, never believed (G11).
+"""Damage to the files of retained checkpoints: always found, passed over for the one before, never believed (G11).
 
 A small job (two sources, two keyed tasks with incremental state) keeps three checkpoints on a file system in memory.
 Each mutation changes one or two files. What it must spoil is known without the store: every checkpoint one of whose
@@ -18,11 +18,12 @@ import pytest
 from tests.core.job.master_rig import MasterRig
 
 from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.recovery import read_recovery
 from penstock.core.protocol import AcknowledgeCheckpoint
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_range
+from penstock.state.key_groups import key_group_of, key_group_range
 from penstock.state.snapshot import read_keyed
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
@@ -48,7 +49,10 @@ class Task:
 
     def change(self, round_number: int) -> None:
         state = self.backend.value_state(ValueStateDescriptor("count"))
-        for key in range(0, 60, round_number):
+        for key in range(200):
+            is_mine = self.groups[0] <= key_group_of(key, 128) <= self.groups[1]
+            if not is_mine or (round_number > 1 and key % 20 != round_number):
+                continue
             self.backend.current_key = key
             state.update((round_number, "x" * 20))
             self.model[key] = (round_number, "x" * 20)
@@ -83,9 +87,7 @@ class SmallJob:
             for task in tasks:
                 task.histories.on_complete(checkpoint_id)
                 task.backend.confirm(checkpoint_id)
-            self.expected[checkpoint_id] = [
-                {k: v for k, v in task.model.items() if self.owns(task, k)} for task in tasks
-            ]
+            self.expected[checkpoint_id] = [dict(task.model) for task in tasks]
             self._remember_what_was_there()
         self.completed: list[CheckpointMetadata] = list(rig.master.checkpoints.completed)
         self.files = self.read_all()
@@ -94,12 +96,6 @@ class SmallJob:
             | {p for p in self.files if p.endswith(f"/chk-{m.checkpoint_id}/_metadata")}
             for m in self.completed
         }
-
-    @staticmethod
-    def owns(task: Task, key: int) -> bool:
-        from penstock.state.key_groups import key_group_of
-
-        return task.groups[0] <= key_group_of(key, 128) <= task.groups[1]
 
     def _remember_what_was_there(self) -> None:
         """Former contents of files of the same kind: for stale copies."""
@@ -273,3 +269,30 @@ def test_a_job_master_that_takes_over_finds_damage_too(job: SmallJob) -> None:
             job.store.load_checkpoint(5)
     finally:
         job.write(path, job.files[path])
+
+
+def test_random_damage_before_a_takeover(job: SmallJob) -> None:
+    """G8, G11: a new job master reads what is there: only whole metadata, oldest first, with a report of the rest; its
+    attempts and ids are above all that came before."""
+    chance = random.Random(12)
+    attempts = [0]
+    for number in range(300):
+        kind = chance.choice(KINDS)
+        changed = {path: data for path, data in kind(job, chance).items() if data != job.files[path]}
+        try:
+            for path, data in changed.items():
+                job.write(path, data)
+            recovery = read_recovery(job.store, RETAINED)
+            spoilt = [m for m in job.completed if any(f"/chk-{m.checkpoint_id}/_metadata" in path for path in changed)]
+            gone = [m for m in spoilt if kind is remove]
+            what = f"mutation {number}, {kind.__name__} {sorted(changed)}"
+            assert list(recovery.completed) == [m for m in job.completed if m not in spoilt], what
+            assert len(recovery.damaged) == len(spoilt) - len(gone), what
+            assert recovery.last_id == 5
+            assert recovery.first_attempt > attempts[-1]
+            attempts.append(recovery.first_attempt)
+        finally:
+            for path in changed:
+                job.write(path, job.files[path])
+    for path in set(job.read_all()) - set(job.files):
+        job.write(path, None)

@@ -10,8 +10,14 @@ import fsspec
 import pytest
 
 from penstock.common.errors import CheckpointError
-from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, METADATA_NAME, FileCheckpointStore
-from penstock.storage.metadata import CheckpointMetadata, KeyedStateHandle, OperatorState, OperatorSubtaskState
+from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, FileCheckpointStore
+from penstock.storage.metadata import (
+    METADATA_NAME,
+    CheckpointMetadata,
+    KeyedStateHandle,
+    OperatorState,
+    OperatorSubtaskState,
+)
 
 
 @pytest.fixture(params=["local", "file://", "memory://"])
@@ -53,7 +59,7 @@ def test_write_complete_load_delete(directory):
     store.delete(store.listing())
     assert listing(directory) == []
     assert store.listing() == []
-    store.delete([file.path])
+    store.delete([str(file.path)])
 
 
 def test_small_state_is_inline(directory):
@@ -72,7 +78,7 @@ def test_missing_state_file(directory):
     store.complete(metadata)
     fs, _ = fsspec.core.url_to_fs(directory)
     fs.rm_file(file.path)
-    with pytest.raises(CheckpointError, match="op-count-[0-9a-f]+ cannot be read"):
+    with pytest.raises(CheckpointError, match=r"op-count-[0-9a-f]+ cannot be read"):
         store.read(file)
     with pytest.raises(CheckpointError, match="op-count"):
         store.verify(metadata)

@@ -27,7 +27,9 @@ def state_file(data=b"state", path=None):
 
 
 def example():
-    keyed: Any = {"count": (KeyedStateHandle(0, 63, (state_file(),)), KeyedStateHandle(64, 127, (state_file(path="/x/y"),)))}
+    keyed: Any = {
+        "count": (KeyedStateHandle(0, 63, (state_file(),)), KeyedStateHandle(64, 127, (state_file(path="/x/y"),)))
+    }
     lists: Any = {"splits": (OperatorStateHandle("split", 3, state_file(b"three")),)}
     first = OperatorState("a" * 32, "my-uid", "Map", 2, 128, {0: OperatorSubtaskState(keyed, lists)}, (1,))
     second = OperatorState("b" * 32, None, "Sink ä", 1, 128, {}, (0,), state_file(b"coordinator"))

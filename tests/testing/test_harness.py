@@ -1,12 +1,14 @@
 """The harness itself: it must find what it is there to find."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
 from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.records import Batch, Watermark
+from penstock.core.task.in_flight import capture_channel
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -17,6 +19,16 @@ from penstock.datastream.functions import (
     ReduceFunction,
 )
 from penstock.state.descriptors import ValueStateDescriptor
+from penstock.storage.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+    checksum,
+    decode_metadata,
+    encode_metadata,
+)
 from penstock.testing import (
     OneInputOperatorHarness,
     ProcessingTime,
@@ -200,3 +212,46 @@ def test_the_example_of_the_documentation_runs():
     import penstock.testing
 
     assert doctest.testmod(penstock.testing).failed == 0
+
+
+def keyed_files(snapshot):
+    (handle,) = decode_metadata(snapshot, "here").operators[0].subtasks[0].keyed["count"]
+    return handle.files
+
+
+def test_snapshots_are_incremental_and_whole():
+    """G7: as in a job a snapshot adds to the last completed one, and each can be restored by itself."""
+    with harness_for(CountsInState(), same) as harness:
+        for n in range(100):
+            harness.process(n)
+        first = harness.snapshot(1)
+        harness.notify_complete(1)
+        harness.process(7)
+        second = harness.snapshot(2)
+        harness.notify_aborted(2)
+        harness.process(8)
+        third = harness.snapshot(3)
+    assert keyed_files(second)[:1] == keyed_files(third)[:1] == keyed_files(first)
+    assert len(keyed_files(third)) == 2
+    for snapshot, counts in ((first, [2, 2, 2]), (second, [3, 2, 2]), (third, [3, 3, 2])):
+        restored = harness_for(CountsInState(), same)
+        restored.restore(snapshot)
+        restored.open()
+        for key in (7, 8, 9):
+            restored.process(key)
+        assert [count for _, count in restored.values] == counts
+
+
+def test_records_in_flight_have_no_place_in_a_harness():
+    """G5: one operator has no channels: state that holds records in flight is refused, not lost."""
+    capture = capture_channel("in", 0, 0, [Batch([1])])
+    assert capture is not None
+    data = capture.to_bytes()
+    lists: Any = {
+        capture.name: (OperatorStateHandle(capture.mode, 1, StateFile(len(data), checksum(data), data=data)),)
+    }
+    state = OperatorState("operator-under-test", None, "x", 1, 128, {0: OperatorSubtaskState({}, lists)})
+    harness = harness_for(same)
+    harness.restore(encode_metadata(CheckpointMetadata(1, "job", "name", 0, False, (state,))))
+    with pytest.raises(ValueError, match="no channels"):
+        harness.open()

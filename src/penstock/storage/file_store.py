@@ -135,7 +135,11 @@ class FileCheckpointStore:
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one of the job's checkpoints."""
-        return self._load(self._fs, self._checkpoint_directory(checkpoint_id))
+        directory = self._checkpoint_directory(checkpoint_id)
+        metadata = self._load(self._fs, directory)
+        if (metadata.job_id, metadata.checkpoint_id) != (self._job_id, checkpoint_id):
+            raise CheckpointError(f"{directory} holds metadata of checkpoint {metadata.checkpoint_id}, not its own")
+        return metadata
 
     def load(self, path: str) -> CheckpointMetadata:
         """Read a checkpoint by its directory."""

@@ -102,6 +102,17 @@ class OneInputOperatorHarness:
 
     def open(self) -> None:
         """Set up, initialise state (from the snapshots, where there are some) and open (F1)."""
+        self._set_up()
+        self.operator.initialize_state()
+        self.operator.open()
+        self._is_open = True
+
+    def recover_finished(self) -> None:
+        """Instead of `open`: all subtasks had finished before the snapshots were taken (G10)."""
+        self._set_up()
+        self.operator.recover_finished()
+
+    def _set_up(self) -> None:
         context = self.context
         self.operator.setup(context, self.captured)
         context.operator_state.is_restored = bool(self._restored)
@@ -109,9 +120,6 @@ class OneInputOperatorHarness:
             state = _merged(self._restored)
             mine = state_of_subtask(state, context.subtask_index, context.parallelism, context.max_parallelism)
             restore_operator(mine, context, self._storage, self._key_groups, self._histories, _no_channels)
-        self.operator.initialize_state()
-        self.operator.open()
-        self._is_open = True
 
     def end(self) -> None:
         """All input was read: MAX_WATERMARK, end of input, finish (F3)."""
@@ -178,9 +186,7 @@ class OneInputOperatorHarness:
         self.operator.prepare_snapshot(checkpoint_id)
         captures = {OPERATOR_ID: self.operator.snapshot_state(checkpoint_id)}
         execution = ExecutionId(0, context.subtask_index, context.attempt)
-        writer = SnapshotWriter(
-            self._storage, checkpoint_id, execution, self._key_groups, context.max_parallelism
-        )
+        writer = SnapshotWriter(self._storage, checkpoint_id, execution, self._key_groups, context.max_parallelism)
         stored = writer.store(captures, self._histories.confirmed)
         self._histories.on_stored(checkpoint_id, stored)
         state = OperatorState(

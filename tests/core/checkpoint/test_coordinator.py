@@ -402,13 +402,13 @@ def test_a_collection_that_fails_is_no_harm() -> None:
     def refuses(paths: list[str]) -> None:
         raise OSError("permission denied")
 
-    rig.store.delete = refuses  # type: ignore[method-assign]
+    rig.store.delete = refuses
     for checkpoint_id in (1, 2):
         rig.advance(1000)
         rig.acknowledge(checkpoint_id)
     assert rig.status == "RUNNING"
     assert rig.store.files_of(1)
-    rig.store.delete = delete  # type: ignore[method-assign]
+    rig.store.delete = delete
     rig.advance(1000)
     rig.acknowledge(3)
     assert {path.split("/")[1] for path in rig.store.files} == {"chk-3"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
@@ -24,8 +26,8 @@ def path_of(checkpoint_id: int, name: object) -> str:
 def metadata_of(checkpoint_id: int, paths: list[str]) -> CheckpointMetadata:
     """A checkpoint that refers to files in all the ways there are, and to inline state."""
     files = [StateFile(1, 0, path) for path in paths] + [StateFile(1, 0, data=b"x")]
-    keyed = {"k": (KeyedStateHandle(0, 127, tuple(files[::3])),)} if files[::3] else {}
-    lists = {f"l{i}": (OperatorStateHandle("split", 1, file),) for i, file in enumerate(files[1::3])}
+    keyed: Any = {"k": (KeyedStateHandle(0, 127, tuple(files[::3])),)} if files[::3] else {}
+    lists: Any = {f"l{i}": (OperatorStateHandle("split", 1, file),) for i, file in enumerate(files[1::3])}
     coordinator = files[2] if len(files) > 2 else None
     rest = OperatorSubtaskState({"r": (KeyedStateHandle(0, 127, tuple(files[5::3])),)}, {})
     operators = (
@@ -41,7 +43,7 @@ def test_against_the_definition(data: st.DataObject) -> None:
     """G6, G11: never a file that a kept checkpoint or a base of a pending one refers to, nor its metadata, nor what is
     in the making; all else goes, metadata first."""
     count = data.draw(st.integers(1, 8))
-    listing, all_of_them, older = set(), [], list[str]()
+    listing, all_of_them, older = set[str](), list[CheckpointMetadata](), list[str]()
     for checkpoint_id in range(1, count + 1):
         own = [path_of(checkpoint_id, n) for n in range(data.draw(st.integers(0, 3)))]
         bases = data.draw(st.lists(st.sampled_from(older), unique=True, max_size=3)) if older else []

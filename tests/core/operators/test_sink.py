@@ -190,3 +190,21 @@ def test_close_before_open():
     """F4: a sink that never began can be closed."""
     SinkOperator(TwoPhase()).close()
     assert LOG == []
+
+
+def test_recovery_of_a_finished_sink_commits_what_was_prepared():
+    """G9, G10: a sink that had finished before the restored checkpoint only commits what that holds; nothing is written
+    any more. A further recovery from the same checkpoint may commit it again."""
+    with OneInputOperatorHarness(FACTORY) as harness:
+        harness.process_batch([1, 2])
+        harness.end()
+        snapshot = harness.snapshot(1)
+    for attempt in (1, 2):
+        LOG.clear()
+        finished = OneInputOperatorHarness(FACTORY, attempt=attempt)
+        finished.restore(snapshot)
+        finished.recover_finished()
+        finished.close()
+        assert LOG == [("commit", [1, 2]), "committer closed"]
+        assert finished.output == []
+        assert finished.watermarks == []

@@ -1,4 +1,4 @@
-"""Barrier handling in the other modes: at least once, unaligned, aligned with a time-out; and the bound on held data."""
+"""Barrier handling in the other modes: at least once, unaligned, aligned with a time-out; the bound on held data."""
 
 from __future__ import annotations
 
@@ -71,7 +71,11 @@ UNALIGNED = {
         "0.r1 0.o1 0.r2 1.r3 p 1:r4 1:o1 0:r5",
         "take 1 | r1 | r3 | r2 | r4 | whole 1 0=r1 1=r3+r4 | r5",
     ),
-    "both barriers before the task looks": (2, "0.r1 1.r2 1.o1 0.o1 1.r3 p", "take 1 | whole 1 0=r1 1=r2 | r1 | r2 | r3"),
+    "both barriers before the task looks": (
+        2,
+        "0.r1 1.r2 1.o1 0.o1 1.r3 p",
+        "take 1 | whole 1 0=r1 1=r2 | r1 | r2 | r3",
+    ),
     "two checkpoints before the task looks": (1, "0.o1 0.o2 0.r1 p", "take 1 | whole 1 | take 2 | whole 2 | r1"),
     "watermarks are captured": (1, "0.r1,w5,r2 0.o1 p", "take 1 | whole 1 0=r1+w5+r2 | r1 | w5 | r2"),
     "an ended channel": (2, "1:e 0.r1 0.o1 p", "take 1 | whole 1 0=r1 | r1"),
@@ -102,7 +106,11 @@ UNALIGNED = {
     ),
     "aborted while aligning": (2, "0:t1 0:r1 x1 1:t1 +20 1:r2", "r1 | r2"),
     "another one is aborted": (2, "0:o2 x1 1:o2", "take 2 | whole 2"),
-    "a newer one while capturing": (2, "0:o1 1:r1 0:o2 1.r2 1.o2 p", "take 1 | r1 | abort 1 | take 2 | whole 2 1=r2 | r2"),
+    "a newer one while capturing": (
+        2,
+        "0:o1 1:r1 0:o2 1.r2 1.o2 p",
+        "take 1 | r1 | abort 1 | take 2 | whole 2 1=r2 | r2",
+    ),
     "a newer aligned one while capturing": (2, "0:o1 1:r1 0:b2 1:o1 1:b2", "take 1 | r1 | abort 1 | take 2"),
     "a newer one while aligning": (2, "0:t1 0:r1 1:o2 0:o2", "abort 1 | take 2 | r1 | whole 2 0=r1"),
     "an older one late": (2, "0:o2 1:o2 0:o1 1:b1 1:r1", "take 2 | whole 2 | r1"),

@@ -41,10 +41,11 @@ def test_into_input_channels() -> None:
     """G5, G8: recovered records come ahead of new ones of their channel, in order, with timestamps and watermarks;
     they used no credit, so none is returned for them."""
     state = restored(
-        in_flight("in", 0, 0, Batch([1, 2], [10, 20]), Watermark(15), Batch([3], [30])), in_flight("in", 0, 1, Batch(["x"]))
+        in_flight("in", 0, 0, Batch([1, 2], [10, 20]), Watermark(15), Batch([3], [30])),
+        in_flight("in", 0, 1, Batch(["x"])),
     )
     rig = Rig(ECHO, inputs=2, partitioner=ForwardPartitioner(), restored=state)
-    assert [e.timestamps for e in rig.outbox.elements() if isinstance(e, Batch)][0] == [10, 20]
+    assert next(e.timestamps for e in rig.outbox.elements() if isinstance(e, Batch)) == [10, 20]
     assert [r for r in records(rig.outbox.elements()) if r != "x"] == [1, 2, 3]
     assert "x" in records(rig.outbox.elements())
     assert rig.outbox.credits == [("there", channel, 2) for channel in rig.inputs]
@@ -92,7 +93,9 @@ def test_recovered_output_holds_the_task_back_until_it_is_sent() -> None:
     assert records(rig.outbox.elements()) == ["old"]
 
 
-@pytest.mark.parametrize("element", [Watermark(MAX_WATERMARK), EndOfData(True), EndOfPartition(), CheckpointBarrier(2, 0)])
+@pytest.mark.parametrize(
+    "element", [Watermark(MAX_WATERMARK), EndOfData(True), EndOfPartition(), CheckpointBarrier(2, 0)]
+)
 def test_what_its_sender_says_again_is_not_kept(element: Element) -> None:
     """G5: ends and barriers are no state: a recovered sender says them again."""
     assert capture_channel("in", 0, 0, [element]) is None
@@ -100,7 +103,8 @@ def test_what_its_sender_says_again_is_not_kept(element: Element) -> None:
 
 def taken(rig: Rig) -> OperatorSubtaskState:
     (ack,) = rig.outbox.of(AcknowledgeCheckpoint)
-    return ack.operators["op0"]
+    state: OperatorSubtaskState = ack.operators["op0"]
+    return state
 
 
 def channels_of(state: OperatorSubtaskState) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common import Configuration
 from penstock.core.protocol import (
     DeployTask,
     ExecutionId,
@@ -14,6 +15,7 @@ from penstock.core.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
+from penstock.core.task.settings import task_settings
 from penstock.drivers.spark.entry import WorkerServices
 from penstock.drivers.spark.job_thread import MasterServices
 
@@ -114,7 +116,7 @@ def ping(worker_id: str) -> DeployTask:
         inputs=(),
         outputs=(),
         peers={},
-        settings={},
+        settings=task_settings(Configuration()),
         restored_checkpoint_id=None,
         restored={},
     )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.common import Configuration
 from penstock.core.protocol import (
     CancelTask,
     DeployTask,
@@ -13,6 +14,7 @@ from penstock.core.protocol import (
     ShutDownWorker,
     TaskStateChanged,
 )
+from penstock.core.task.settings import task_settings
 from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import HostedTask
@@ -122,7 +124,7 @@ def deploy(receiver: WorkerReceiver) -> None:
             inputs=(InputChannels(0, 0, ((0, "peer"), (1, "other"))),),
             outputs=(),
             peers={},
-            settings={},
+            settings=task_settings(Configuration()),
             restored_checkpoint_id=None,
             restored={},
         )

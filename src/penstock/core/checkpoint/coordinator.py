@@ -158,8 +158,8 @@ class CheckpointCoordinator:
         self._collect_garbage()
 
     def trigger_now(self) -> int | None:
-        """Trigger a checkpoint by hand; its id, or None when the job is not in a state to take one."""
-        if not self._running or not self._all_ready():
+        """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or no more at once, just now."""
+        if not self._admits() or not self._all_ready():
             return None
         return self._trigger(self._clock.now_ms())
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
 
-_CHECKPOINT = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
+#: The checkpoint id and the name of a file in a job's directory.
+CHECKPOINT_FILE = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
 
 
 def garbage(listing: Iterable[str], kept: Iterable[CheckpointMetadata], oldest_live_id: int) -> list[str]:
@@ -21,7 +22,7 @@ def garbage(listing: Iterable[str], kept: Iterable[CheckpointMetadata], oldest_l
     ids = {metadata.checkpoint_id for metadata in kept}
     metadata_files, state_files = [], []
     for path in listing:
-        match = _CHECKPOINT.search(path)
+        match = CHECKPOINT_FILE.search(path)
         if match is None or int(match[1]) >= oldest_live_id or path in needed:
             continue
         if match[2] == METADATA_NAME:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
 from penstock.core.ports import CheckpointStore
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
 
 #: Attempts that one job master may use; the next one begins above them.
 ATTEMPTS_PER_MASTER: Final = 1 << 17
-
-_CHECKPOINT = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
     """The ids of checkpoints that have metadata, newest first, and the highest id of any that left a file."""
     complete, highest = [], 0
     for path in listing:
-        match = _CHECKPOINT.search(path)
+        match = CHECKPOINT_FILE.search(path)
         if match is not None:
             highest = max(highest, int(match[1]))
             if match[2] == METADATA_NAME:

@@ -34,11 +34,9 @@ def run_crash_points(pairs: int, first_pair: int = 0) -> bool:
         click.echo(f"{covered} of {wanted} covered ({100 * covered / wanted:.1f} %) in {table.histories} histories")
         for line in table.missed:
             click.echo(f"never reached: {line}")
+        for run, violations in table.failed:
+            _print_failure(run, violations)
         failed = table.failed + run_pairs(pairs, first_pair)
-    for run, violations in failed:
-        click.echo(f"{run}")
-        for violation in violations:
-            click.echo(f"  {violation}")
     click.echo(f"{time.monotonic() - begun:.0f} s, {len(failed)} with violations")
     return not failed and not table.missed
 
@@ -54,6 +52,13 @@ def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
         both += happened
         if history.violations:
             failed.append((run, history.violations))
+            _print_failure(run, history.violations)
     if count:
         click.echo(f"{both} pairs of crashes in {tried} histories")
     return failed
+
+
+def _print_failure(run: CrashRun, violations: list[str]) -> None:
+    click.echo(f"{run}")
+    for violation in violations:
+        click.echo(f"  {violation}")
