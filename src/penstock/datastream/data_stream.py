@@ -41,6 +41,7 @@ from penstock.datastream.functions import Function as RichFunction
 from penstock.plan.transformation import Transformation, Upstream
 
 if TYPE_CHECKING:
+    from penstock.datastream.connected_streams import ConnectedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.windowed_stream import WindowedStream
     from penstock.drivers.running_job import RunningJob
@@ -91,6 +92,11 @@ class DataStream:
         self._transformation.max_parallelism = max_parallelism
         return self
 
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """What the stream reads; for those who add transformations."""
+        return self._upstreams
+
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
         return self._environment
@@ -127,6 +133,12 @@ class DataStream:
         """The records of all these streams, in no particular order between them."""
         upstreams = self._upstreams + tuple(u for s in streams for u in s._upstreams)
         return DataStream(self._environment, upstreams)
+
+    def connect(self, ds: DataStream) -> ConnectedStreams:
+        """This stream and another one, of any type, as the two inputs of one function."""
+        from penstock.datastream.connected_streams import ConnectedStreams
+
+        return ConnectedStreams(self, ds)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give the records event timestamps, and the stream watermarks (C2)."""
@@ -227,6 +239,11 @@ class KeyedStream(DataStream):
         super().__init__(environment, upstreams)
         self._key_selector = key_selector
         self._original = original
+
+    @property
+    def key_selector(self) -> Callable[[Any], Any]:
+        """The function that takes the key out of a record."""
+        return self._key_selector
 
     def _function(self, kind: str, func: Function) -> DataStream | None:
         """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""

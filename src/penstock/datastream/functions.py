@@ -18,10 +18,14 @@ from penstock.core.windowing import TimeWindow
 
 __all__ = [
     "AggregateFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "MapFunction",
     "ProcessFunction",
@@ -121,6 +125,62 @@ class KeyedProcessFunction(Function, ABC):
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
         """The records to emit: a generator, an iterable, or None."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedTimerContext) -> Iterable[Any] | None:
+        """A timer of the current key is due, at `timestamp` ms; the records to emit."""
+
+
+class CoMapFunction(Function, ABC):
+    """One record out for each record of either stream; None is no record."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any:
+        """The record to emit for one of the first stream."""
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any:
+        """The record to emit for one of the second stream."""
+
+
+class CoFlatMapFunction(Function, ABC):
+    """Any number of records out for each record of either stream."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Iterable[Any]:
+        """The records to emit for one of the first stream."""
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Iterable[Any]:
+        """The records to emit for one of the second stream."""
+
+
+class CoProcessFunction(Function, ABC):
+    """Sees the records of two streams with their contexts."""
+
+    Context: TypeAlias = ProcessContext
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for one of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
+        """The records to emit for one of the second stream."""
+
+
+class KeyedCoProcessFunction(Function, ABC):
+    """Sees the records of two keyed streams, which share their keys' state and timers (A1)."""
+
+    Context: TypeAlias = KeyedProcessContext
+    OnTimerContext: TypeAlias = KeyedTimerContext
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
+        """The records to emit for one of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
+        """The records to emit for one of the second stream."""
 
     def on_timer(self, timestamp: int, ctx: KeyedTimerContext) -> Iterable[Any] | None:
         """A timer of the current key is due, at `timestamp` ms; the records to emit."""

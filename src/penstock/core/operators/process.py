@@ -173,9 +173,13 @@ class KeyedProcessOperator(FunctionOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function for every record, under the record's key."""
+        self.process_records(batch, self.function.process_element, self._key_selector)
+
+    def process_records(self, batch: Batch, process: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]) -> None:
+        """Call `process` for every record, under the record's key, and emit what it gives."""
         results: list[Any] = []
         times: list[int] = []
-        process, ctx, keyed, key_of = self.function.process_element, self._ctx, self.context.keyed, self._key_selector
+        ctx, keyed = self._ctx, self.context.keyed
         values, timestamps = batch.values, batch.timestamps
         value: Any = None
         try:

@@ -1,0 +1,56 @@
+"""Two streams of different types, handled by one function that may share state between them (A1, A2)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
+from penstock.datastream.data_stream import DataStream, KeyedStream
+from penstock.plan.transformation import Transformation, Upstream
+
+
+class ConnectedStreams:
+    """Two connected streams; keyed when both are, and then state and timers belong to the key, whichever its stream."""
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        self.stream1 = stream1
+        self.stream2 = stream2
+
+    def key_by(
+        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
+    ) -> ConnectedStreams:
+        """Partition both streams, each by its own key selector; equal keys meet in one subtask."""
+        return ConnectedStreams(
+            self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
+        )
+
+    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Apply a `CoMapFunction`; a result of None is no record."""
+        return self._add("Co-Map", func, "map")
+
+    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Apply a `CoFlatMapFunction`."""
+        return self._add("Co-Flat Map", func, "flat_map")
+
+    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Apply a `CoProcessFunction`, or on keyed streams a `KeyedCoProcessFunction`."""
+        return self._add("Co-Process", func, "process")
+
+    def _add(self, name: str, func: Any, kind: str) -> DataStream:
+        one, other = self.stream1, self.stream2
+        keyed = isinstance(one, KeyedStream) and isinstance(other, KeyedStream)
+        if keyed:
+            selectors = (one.key_selector, other.key_selector)  # type: ignore[attr-defined]
+            factory: Any = partial(KeyedCoProcessOperator, func, kind, *selectors)
+        else:
+            factory = partial(CoProcessOperator, func, kind)
+        inputs = tuple(
+            Upstream(u.transformation, u.partitioner, u.side_tag, input_index)
+            for input_index, stream in enumerate((one, other))
+            for u in stream.upstreams
+        )
+        transformation = Transformation(name, factory, inputs, is_stateful=keyed)
+        one.get_execution_environment().add(transformation)
+        return DataStream(one.get_execution_environment(), (Upstream(transformation),))
