@@ -80,13 +80,16 @@ class FileCheckpointStore:
         return StateFile(len(data), digest, path=path)
 
     def read(self, file: StateFile) -> bytes:
-        """The bytes of a state file, checked."""
+        """The bytes of a state file, checked; an `OSError` of a file system that fails just now is passed on."""
         if file.data is not None:
             return check_file(file, file.data)
         assert file.path is not None
+        if self._fs is None:
+            raise CheckpointError(f"{file.path} cannot be read without execution.checkpointing.dir")
         try:
             data: bytes = self._fs.cat_file(file.path)
-        except (OSError, AttributeError) as error:
+        except (FileNotFoundError, IsADirectoryError) as error:
+            # Any other error of the file system says nothing about the file, and may pass.
             raise CheckpointError(f"{file.path} cannot be read: {type(error).__name__}: {error}") from error
         return check_file(file, data)
 
@@ -149,7 +152,7 @@ class FileCheckpointStore:
         where = posixpath.join(directory, METADATA_NAME)
         try:
             data: bytes = fs.cat_file(where)
-        except OSError as error:
+        except (FileNotFoundError, IsADirectoryError) as error:
             raise CheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
         return decode_metadata(data, where)
 

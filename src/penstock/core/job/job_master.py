@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, PenstockError, SlotsUnavailableError, UserFunctionError
+from penstock.common.errors import (
+    CheckpointError,
+    JobExecutionError,
+    PenstockError,
+    SlotsUnavailableError,
+    UserFunctionError,
+)
 from penstock.common.job_status import JobStatus
 from penstock.common.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, require_state
@@ -204,8 +210,10 @@ class JobMaster:
 
     def sweep(self) -> None:
         """Delete what nobody needs of the job's checkpoints; for the driver to call when all workers are gone."""
-        kept = self.checkpoints.completed
-        self._store.delete(garbage(self._store.listing(), kept, 1 << 62))
+        try:
+            self._store.delete(garbage(self._store.listing(), self.checkpoints.completed, 1 << 62))
+        except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
+            self._listener.on_log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
 
     def progress(self) -> JobProgress:
         """Figures as of now."""
@@ -330,6 +338,10 @@ class JobMaster:
                 return
             if error is None:
                 self._deploy(metadata)
+                return
+            if not isinstance(error, CheckpointError):
+                # The store could not be read just now; the checkpoint may be whole.
+                self._fail(Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}"))
                 return
             self._listener.on_log(f"checkpoint {metadata.checkpoint_id} cannot be restored: {error}")
             self.checkpoints.drop_latest()

@@ -131,6 +131,7 @@ class TaskExecutor:
         if attempt > self._attempt:
             self._attempt = attempt
             self._peers.clear()
+            self._network.connect({})  # connections begin anew: the former attempt may have broken them
         self._peers.update({w: a for w, a in deployment.peers.items() if w != self.worker_id})
         self._network.connect(self._peers)
         task = StreamTask(

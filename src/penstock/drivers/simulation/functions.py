@@ -123,6 +123,9 @@ class Buckets(_Watched):
         self.sums.put(end, (self.sums.get(end) or 0) + record[2])
         context.timer_service().register_event_time_timer(end)
 
+    #: As the two inputs of one operator it treats the records of both alike.
+    process_element1 = process_element2 = process_element
+
     def on_timer(self, timestamp: int, context: Any) -> Iterator[Record]:
         self.call()
         fired = (self.fired.value() or 0) + 1

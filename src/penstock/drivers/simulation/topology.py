@@ -16,6 +16,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.core.operators.co_process import KeyedCoProcessOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator
 from penstock.core.operators.session_window import SessionWindowOperator
@@ -61,6 +62,11 @@ class Stage:
     source: SimulatedSource | None = None
     idleness_ms: int | None = None
 
+    @property
+    def has_two_inputs(self) -> bool:
+        """Whether its inputs are those of a two-input operator, rather than a union."""
+        return self.kind == "buckets" and len(self.inputs) > 1 and self.parallelism % 2 == 0
+
     def __str__(self) -> str:
         inputs = "+".join(f"{partitioning}({index})" for index, partitioning in self.inputs)
         return f"{self.kind}[{self.parallelism}]{' <- ' if inputs else ''}{inputs}"
@@ -81,7 +87,10 @@ class Topology:
         """As the job master takes it."""
         made: list[Transformation] = []
         for index, stage in enumerate(self.stages):
-            upstreams = tuple(Upstream(made[i], _partitioner(name)) for i, name in stage.inputs)
+            upstreams = tuple(
+                Upstream(made[i], _partitioner(name), input_index=number % 2 if stage.has_two_inputs else 0)
+                for number, (i, name) in enumerate(stage.inputs)
+            )
             made.append(self._transformation(index, stage, upstreams))
         return build_job_graph(made, configuration, self.world)
 
@@ -125,6 +134,9 @@ class Topology:
                 return partial(FlatMapOperator, functions.FlatMap(world, self.keys))
             case "reduce":
                 return partial(KeyedReduceOperator, functions.Sum(world), key_of)
+            case "buckets" if stage.has_two_inputs:
+                function = functions.Buckets(world, stage.size_ms or None)
+                return partial(KeyedCoProcessOperator, function, "process", key_of, key_of)
             case "buckets":
                 return partial(KeyedProcessOperator, functions.Buckets(world, stage.size_ms or None), key_of)
         contents: Any = ListContents() if stage.keeps_records else AggregatingContents(functions.SumAndCount())
