@@ -185,7 +185,7 @@ def replay(seed: int, is_killed: bool) -> Replay:
         configuration = real_configuration(scenario, chance, folder)
         job = submit(topology.job_graph(configuration), configuration)
         try:
-            _attend(job, result, chance, chance.uniform(0.1, JOB_SECONDS) if is_killed else None)
+            _attend(job, result, chance, chance.uniform(0.1, JOB_SECONDS * 0.9) if is_killed else None)
             job.get_job_execution_result().result()
         except (PenstockError, TimeoutError) as error:
             result.difference = f"failed: {error!r}"
@@ -196,7 +196,7 @@ def replay(seed: int, is_killed: bool) -> Replay:
 
 
 def _attend(job: RunningJob, result: Replay, chance: random.Random, kill_after_s: float | None) -> None:
-    """Wait until the job is over; kill a worker so long after the first was seen."""
+    """Wait until the job is over; kill a worker so long after it began to run."""
     done, give_up, kill_at = job.get_job_execution_result().done, time.monotonic() + PATIENCE_S, None
     while not done():
         if time.monotonic() > give_up:
@@ -206,7 +206,7 @@ def _attend(job: RunningJob, result: Replay, chance: random.Random, kill_after_s
         with suppress(CancelledError, ProcessLookupError):  # the job is over
             progress = job.get_progress().result()
             result.restarts, result.checkpoints = progress.restarts, progress.checkpoints_completed
-            if kill_at is None and kill_after_s is not None and progress.workers:
+            if kill_at is None and kill_after_s is not None and progress.status == "RUNNING":
                 kill_at = time.monotonic() + kill_after_s
             if kill_at is not None and time.monotonic() >= kill_at and progress.workers and not result.kills:
                 os.kill(chance.choice(progress.workers)[2], signal.SIGKILL)

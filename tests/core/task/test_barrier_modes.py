@@ -139,6 +139,18 @@ def test_the_barrier_overtakes_from_here_on() -> None:
     assert (alignment_ms, held_back) == (10, estimated_bytes(Batch(["r1"])))
 
 
+def test_a_barrier_with_a_time_out_does_not_wait_behind_records_for_ever() -> None:
+    """G5: a barrier that has arrived and waits behind records, even in a single channel, overtakes them in time."""
+    rig = GateRig(1, "unaligned")
+    rig.put(0, "r1")
+    rig.put(0, "t1")
+    rig.clock.advance(1_000)
+    rig.step()
+    assert rig.log == ["take 1", "whole 1 0=r1"]
+    rig.drain()
+    assert rig.log == ["take 1", "whole 1 0=r1", "r1"]
+
+
 def test_an_aligned_one_stays_aligned() -> None:
     """G5: a barrier with a time-out that was aligned on in time goes on with that time-out."""
     rig = GateRig(2, "unaligned")

@@ -33,6 +33,8 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._capturing_id: int | None = None
         self._in_flight: InFlight = {}
         self._open: set[int] = set()
+        #: The newest barrier with a time-out that has arrived; it may wait behind records, unseen by alignment.
+        self._announced: CheckpointBarrier | None = None
 
     # --- barriers ----------------------------------------------------------------------------------------------------
 
@@ -72,18 +74,30 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
             self._forget_capture()
 
     def next_deadline(self) -> int | None:
-        """When the alignment in progress gives up."""
-        current = self._aligning
-        if current is None or current.alignment_timeout_ms is None:
+        """When a barrier has waited long enough: one that is being aligned on, or one that waits behind records."""
+        barrier = self._timed()
+        if barrier is None or barrier.alignment_timeout_ms is None:
             return None
-        return current.timestamp_ms + current.alignment_timeout_ms
+        return barrier.timestamp_ms + barrier.alignment_timeout_ms
 
     def on_time(self, now_ms: int) -> None:
-        """Give up aligning when it took too long."""
-        deadline = self.next_deadline()
-        if deadline is not None and now_ms >= deadline:
-            assert self._aligning is not None
-            self._give_up_aligning(self._aligning)
+        """Give up aligning, or waiting for the barrier's turn, when it took too long."""
+        deadline, barrier = self.next_deadline(), self._timed()
+        if deadline is None or now_ms < deadline:
+            return
+        assert barrier is not None
+        if barrier is self._aligning:
+            self._give_up_aligning(barrier)
+        else:
+            self._subsume(barrier)
+            self._latest_id = barrier.checkpoint_id
+            self._capture(barrier, 0, 0)
+
+    def _timed(self) -> CheckpointBarrier | None:
+        announced = self._announced
+        if announced is not None and announced.checkpoint_id > self._latest_id:
+            return None if announced.checkpoint_id in self._aborted else announced
+        return self._aligning
 
     # --- capturing ---------------------------------------------------------------------------------------------------
 
@@ -115,8 +129,11 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._complete_if_whole()
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:
-        """Keep copies of what arrives ahead of a channel's barrier."""
+        """Keep copies of what arrives ahead of a channel's barrier; note a barrier that will have to wait."""
         super().on_arrival(channel, buffer)
+        last = buffer[-1]  # a barrier closes its buffer
+        if type(last) is CheckpointBarrier and last.alignment_timeout_ms is not None:
+            self._announced = last
         if channel.index not in self._open:
             return
         for position, element in enumerate(buffer):
