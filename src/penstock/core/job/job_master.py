@@ -486,6 +486,7 @@ class JobMaster:
             elif self._graph.has_running_consumer(execution):
                 affected = True  # what it sent last, its end included, may have been lost on the way
         if self._waiting_for_slots:
+            self._listener.on_log(where)
             self._acquire_slots()
         elif affected:
             self._fail(Failure(where))
