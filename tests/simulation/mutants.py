@@ -192,7 +192,9 @@ def capture_what_is_behind_the_barrier_too() -> Any:
 
 def do_not_capture_what_arrives_late() -> Any:
     def on_arrival(original: Any, handler: Any, channel: Any, buffer: Any) -> None:
-        original(handler, channel, [e for e in buffer if not isinstance(e, Batch)])
+        kept = [e for e in buffer if not isinstance(e, Batch)]
+        if kept:
+            original(handler, channel, kept)
 
     return _around(UnalignedBarrierHandler, "on_arrival", on_arrival)
 
