@@ -6,6 +6,7 @@ prints makes the moments of the kills the same again (the moments of everything 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +122,16 @@ def run_with_kills(
             time.sleep(chance.uniform(*pause_s))
             if result.done():
                 break
-            progress = job.get_progress().result()
+            try:
+                progress = job.get_progress().result()
+            except CancelledError:
+                break  # the job ended just now
             restarts = progress.restarts
             if kills < kills_max and progress.workers:
                 _, _, process_id = chance.choice(progress.workers)
-                os.kill(process_id, signal.SIGKILL)
-                kills += 1
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.kill(process_id, signal.SIGKILL)
+                    kills += 1
         result.result()
         want, got = expected(records), committed(f"{folder}/out")
         if want != got:
