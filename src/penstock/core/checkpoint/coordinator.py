@@ -80,7 +80,6 @@ class CheckpointCoordinator:
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
-        self._last_end_ms: int | None = None
         self._failures_in_a_row = 0
         self._collecting = False
         self._collect_again = False
@@ -220,7 +219,6 @@ class CheckpointCoordinator:
     def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
         del self._pending[pending.checkpoint_id]
         now = self._clock.now_ms()
-        self._last_end_ms = now
         self._failures_in_a_row = 0
         statistics = self.statistics
         statistics.completed += 1
@@ -244,8 +242,6 @@ class CheckpointCoordinator:
 
     def _abort(self, checkpoint_id: int, reason: str, counts: bool = True) -> None:
         del self._pending[checkpoint_id]
-        now = self._clock.now_ms()
-        self._last_end_ms = now
         self._collect_garbage()
         if self._running:
             self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
