@@ -1,6 +1,7 @@
 """Real jobs on real Spark tasks."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def test_a_users_error_comes_with_its_place_and_without_java(spark: SparkHandle)
     with pytest.raises(UserFunctionError) as caught:
         client.wait()
     text = str(caught.value)
-    assert "operator 'map', subtask 1/2\nrecord: 50\n" in text
+    # Which subtask reads the split with the 50 is the splits' race.
+    assert re.search(r"operator 'map', subtask [12]/2\nrecord: 50\n", text)
     assert text.endswith("ZeroDivisionError: integer division or modulo by zero")
     assert "java" not in text.lower()
 
