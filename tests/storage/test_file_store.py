@@ -54,7 +54,7 @@ def test_write_complete_load_delete(directory):
     path = store.complete(metadata)
     assert path.endswith("job/chk-1")
     assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-0-0-count"]
-    assert FileCheckpointStore(directory, "job", 0).load(f"{directory}/job/chk-1") == metadata
+    assert FileCheckpointStore(directory, "job", 0).load_checkpoint(1) == metadata
     store.verify(metadata)
     store.delete(store.listing())
     assert listing(directory) == []

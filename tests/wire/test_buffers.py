@@ -29,7 +29,7 @@ from penstock.wire.payload import OUT_OF_BAND_BYTES_MIN
 EVENTS: Buffer = [
     Watermark(-(2**63)),
     WatermarkStatus(True),
-    CheckpointBarrier(7, 1234, True),
+    CheckpointBarrier(7, 1234, "s3://savepoints/1"),
     CancelCheckpointMarker(8),
     EndOfData(True),
     EndOfPartition(),

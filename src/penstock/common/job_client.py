@@ -44,12 +44,32 @@ class JobClient(ABC):
             savepoint_directory: where to write; None for the configured directory.
 
         Returns:
+            A future of the savepoint's path, which is done when the job has ended and everything that the savepoint
+            covers is committed. It raises CheckpointError if the savepoint fails; the job then restarts from its last
+            checkpoint and goes on, for its sources had come to their end. From the savepoint on, no failure brings the
+            job back: it is only started again to commit what the savepoint holds.
+        """
+
+    @abstractmethod
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Takes a savepoint, then cancels the job.
+
+        No checkpoint completes in between, so nothing that the savepoint does not cover is committed. What it covers
+        and was not committed yet is committed by the job that begins from it. Prefer `stop_with_savepoint`, which
+        leaves nothing open.
+
+        Args:
+            savepoint_directory: where to write; None for the configured directory.
+
+        Returns:
             A future of the savepoint's path. It raises CheckpointError if the savepoint fails; the job then goes on.
         """
 
     @abstractmethod
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Takes a savepoint while the job goes on.
+
+        A savepoint is no point of recovery for the running job, and nothing is committed with it.
 
         Args:
             savepoint_directory: where to write; None for the configured directory.

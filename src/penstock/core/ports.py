@@ -84,7 +84,15 @@ class CheckpointStore(Protocol):
     """Checkpoints as wholes, seen from the job master. All methods do IO and belong into `Background`."""
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
-        """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory."""
+        """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory.
+
+        With a `savepoint_path` the directory is that one, and made whole: what the savepoint shares with checkpoints is
+        copied. One that `ends_job` is then also put among the job's checkpoints, for a recovery to find.
+        """
+        ...
+
+    def discard_savepoint(self, savepoint_path: str) -> None:
+        """Delete what was written for a savepoint, unless it is complete."""
         ...
 
     def listing(self) -> list[str]:
@@ -104,7 +112,7 @@ class CheckpointStore(Protocol):
         ...
 
     def load(self, path: str) -> CheckpointMetadata:
-        """Read a checkpoint or savepoint by its directory; raises `CheckpointError` when it is not whole."""
+        """Read a checkpoint or savepoint of any job by its directory; raises `CheckpointError` when it is not whole."""
         ...
 
     def verify(self, metadata: CheckpointMetadata) -> None:

@@ -6,6 +6,7 @@ unpickled by its addressee, who knows by then that the sender belongs to the job
 
 from __future__ import annotations
 
+import enum
 from typing import TypeAlias
 
 import msgspec
@@ -77,7 +78,11 @@ class TaskSettings(msgspec.Struct, frozen=True):
 
 
 class DeployTask(msgspec.Struct, frozen=True, tag=True):
-    """Run a subtask. `program` is the pickled `VertexProgram` of its vertex."""
+    """Run a subtask. `program` is the pickled `VertexProgram` of its vertex.
+
+    `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
+    may refer to the restored checkpoint's files, for they belong to this job.
+    """
 
     execution: ExecutionId
     job_id: str
@@ -92,6 +97,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     restored_checkpoint_id: int | None
     restored: dict[str, OperatorSubtaskState]
     finished_on_restore: bool = False
+    builds_on_restored: bool = True
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):
@@ -100,14 +106,25 @@ class CancelTask(msgspec.Struct, frozen=True, tag=True):
     execution: ExecutionId
 
 
+class StopMode(enum.Enum):
+    """How a job is stopped with a savepoint (F3): to go on from it, or for good, with all that is held back let out."""
+
+    SUSPEND = "SUSPEND"
+    DRAIN = "DRAIN"
+
+
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """Inject the barrier of this checkpoint at a task without running upstream tasks."""
+    """Inject the barrier of this checkpoint at a task without running upstream tasks.
+
+    That of a savepoint names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
+    """
 
     execution: ExecutionId
     checkpoint_id: int
     timestamp_ms: int
-    is_savepoint: bool = False
+    savepoint_path: str | None = None
     completed_id: int = 0
+    stop: StopMode | None = None
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True, tag=True):

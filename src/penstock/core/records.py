@@ -63,15 +63,16 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     An unaligned one overtakes records. An aligned one with a time-out is turned into such a one by the first task that
     has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger.
     `completed_id` is the last checkpoint completed by then: incremental state builds on that one, whose files are
-    kept meanwhile.
+    kept meanwhile. That of a savepoint names the directory to write to; one that `ends_job` comes behind EndOfData.
     """
 
     checkpoint_id: int
     timestamp_ms: int
-    is_savepoint: bool = False
+    savepoint_path: str | None = None
     is_unaligned: bool = False
     alignment_timeout_ms: int | None = None
     completed_id: int = 0
+    ends_job: bool = False
 
     def overtaking(self) -> CheckpointBarrier:
         """The same barrier, overtaking."""

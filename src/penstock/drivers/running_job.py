@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -12,7 +13,12 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.options import SAVEPOINT_DIR
+from penstock.core.job.job_master import JobMaster
+from penstock.core.job.job_savepoints import SavepointWaiter
 from penstock.core.job.progress import JobProgress
+from penstock.core.protocol import StopMode
+from penstock.storage.file_store import absolute_url
 
 T = TypeVar("T")
 
@@ -27,9 +33,12 @@ def completed(value: T) -> CompletableFuture[T]:
 class RunningJob(JobClient):
     """A job whose master lives in this process."""
 
-    def __init__(self, job_id: JobID, result: CompletableFuture[JobExecutionResult]) -> None:
+    def __init__(
+        self, job_id: JobID, result: CompletableFuture[JobExecutionResult], savepoint_directory: str | None = None
+    ) -> None:
         self._job_id = job_id
         self._result = result
+        self._savepoint_directory = savepoint_directory
 
     @abstractmethod
     def status(self) -> JobStatus:
@@ -42,6 +51,10 @@ class RunningJob(JobClient):
     @abstractmethod
     def trigger_checkpoint(self) -> Future[int | None]:
         """Trigger a checkpoint now; its id, or None when the job is not in a state to take one."""
+
+    @abstractmethod
+    def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
+        """Call with the job master in its next turn; the future is cancelled when the job is over by then."""
 
     @abstractmethod
     def end(self, patience_seconds: float = 5.0) -> None:
@@ -78,16 +91,46 @@ class RunningJob(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> Future[str]:
-        """Fails: savepoints are not available yet."""
-        return self._no_savepoint()
+        """Take a savepoint, commit all it covers, and end the job (H2); see `JobClient`."""
+        mode = StopMode.DRAIN if advance_to_end_of_event_time else StopMode.SUSPEND
+        return self._savepoint(
+            savepoint_directory, lambda master, directory, done: master.savepoints.stop(directory, mode, done)
+        )
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Take a savepoint, then cancel the job; see `JobClient`."""
+        return self._savepoint(
+            savepoint_directory, lambda master, directory, done: master.savepoints.cancel(directory, done)
+        )
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Fails: savepoints are not available yet."""
-        return self._no_savepoint()
+        """Take a savepoint while the job goes on (H1); see `JobClient`."""
+        return self._savepoint(
+            savepoint_directory, lambda master, directory, done: master.savepoints.trigger(directory, done)
+        )
 
-    def _no_savepoint(self) -> Future[str]:
+    def _savepoint(
+        self, directory: str | None, request: Callable[[JobMaster, str, SavepointWaiter], None]
+    ) -> Future[str]:
         future: CompletableFuture[str] = CompletableFuture()
-        future.complete_exceptionally(CheckpointError("savepoints cannot be taken on request yet"))
+        directory = directory or self._savepoint_directory
+        if directory is None:
+            reason = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
+            future.complete_exceptionally(CheckpointError(reason))
+            return future
+        where = absolute_url(directory)
+
+        def done(path: str | None, error: str | None) -> None:
+            if path is not None:
+                future.complete(path)
+            else:
+                future.complete_exceptionally(CheckpointError(f"no savepoint below {where}: {error}"))
+
+        def refused(asked: Future[None]) -> None:
+            if asked.cancelled():
+                done(None, "the job is over")
+
+        self.ask(lambda master: request(master, where, done)).add_done_callback(refused)
         return future
 
 

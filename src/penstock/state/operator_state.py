@@ -1,16 +1,19 @@
 """Operator state: lists of items that belong to a subtask rather than to a key (D2).
 
 `split` lists are dealt out evenly when the parallelism changes, `union` lists go whole to every subtask, `broadcast`
-lists are the same everywhere.
+lists are the same everywhere. `committable` lists are dealt out like `split` ones; they hold what a sink has prepared,
+so nothing of them is left once a subtask has finished and its last checkpoint is complete.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from penstock.state.errors import StateError
 from penstock.state.pickling import dumps
 from penstock.state.snapshot import OperatorCapture
+
+COMMITTABLE_MODE: Final = "committable"
 
 
 class OperatorListState:
@@ -39,7 +42,7 @@ class OperatorStateBackend:
         self.is_restored = False
 
     def list_state(self, name: str, mode: str = "split") -> OperatorListState:
-        """The list of that name, made when it is new; `mode` is split, union or broadcast."""
+        """The list of that name, made when it is new; `mode` is split, union, broadcast or committable."""
         state = self._states.get(name)
         if state is None:
             state = self._states[name] = OperatorListState(name, mode)

@@ -2,6 +2,9 @@
 
 Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written under another name
 first and then renamed, so that it is there whole or not at all.
+
+A savepoint lies in a directory of its own, in whatever file system. Its metadata names its files without a directory,
+so the whole may be moved (H1). In memory the paths of its files are complete.
 """
 
 from __future__ import annotations
@@ -25,10 +28,30 @@ from penstock.storage.metadata import (
 )
 
 EPOCH_PREFIX: Final = "master-"
-#: State that one subtask may hold inside the job master when no directory is configured.
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
+#: State that one subtask may hold inside the job master when no directory is configured.
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
+
+
+def absolute_url(path: str) -> str:
+    """A directory as every process finds it, whatever its working directory: `scheme://...` or an absolute path."""
+    if "://" in path or "::" in path:
+        return path.rstrip("/")
+    _, absolute = fsspec.core.url_to_fs(path)
+    return str(absolute).rstrip("/")
+
+
+def file_name(name: str, digest: int) -> str:
+    """The name of a state's file: what it holds, shortened, and its checksum."""
+    return f"{quote(name, safe='')[:NAME_CHARACTERS_MAX]}-{digest:016x}"
+
+
+def _write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
+    fs.makedirs(directory, exist_ok=True)
+    partial = posixpath.join(directory, f".{METADATA_NAME}.part")
+    fs.pipe_file(partial, encode_metadata(metadata))
+    fs.mv(partial, posixpath.join(directory, METADATA_NAME))
 
 
 class FileCheckpointStore:
@@ -39,7 +62,7 @@ class FileCheckpointStore:
         self._fs: Any = None
         self._protocol = ""
         if directory is not None:
-            self._directory = directory.rstrip("/")
+            self._directory = absolute_url(directory)
             self._job_id = job_id
             self._open()
 
@@ -64,7 +87,9 @@ class FileCheckpointStore:
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
         """Store bytes: inline when small, or when there is no directory."""
         digest = checksum(data)
-        if self._fs is None:
+        if savepoint_path is not None and len(data) > self._inline_bytes_max:
+            return self._write_into(savepoint_path, name, data)
+        if self._fs is None and savepoint_path is None:
             if len(data) > JOB_MASTER_STATE_BYTES_MAX:
                 raise CheckpointError(
                     f"state {name} has {len(data)} bytes, and without execution.checkpointing.dir state is kept in the "
@@ -74,7 +99,7 @@ class FileCheckpointStore:
         if len(data) <= self._inline_bytes_max:
             return StateFile(len(data), digest, data=data)
         directory = self._checkpoint_directory(checkpoint_id)
-        path = posixpath.join(directory, f"{quote(name, safe='')[:NAME_CHARACTERS_MAX]}-{digest:016x}")
+        path = posixpath.join(directory, file_name(name, digest))
         self._fs.makedirs(directory, exist_ok=True)
         self._fs.pipe_file(path, data)
         return StateFile(len(data), digest, path=path)
@@ -84,27 +109,66 @@ class FileCheckpointStore:
         if file.data is not None:
             return check_file(file, file.data)
         assert file.path is not None
-        if self._fs is None:
-            raise CheckpointError(f"{file.path} cannot be read without execution.checkpointing.dir")
+        fs, path = self._locate(file.path)
         try:
-            data: bytes = self._fs.cat_file(file.path)
+            data: bytes = fs.cat_file(path)
         except (FileNotFoundError, IsADirectoryError) as error:
             # Any other error of the file system says nothing about the file, and may pass.
             raise CheckpointError(f"{file.path} cannot be read: {type(error).__name__}: {error}") from error
         return check_file(file, data)
 
+    def _locate(self, path: str) -> tuple[Any, str]:
+        """The file system of a state file, and the file's path in it."""
+        if self._fs is not None and path.startswith(f"{self._root}/"):
+            return self._fs, path
+        fs, path = fsspec.core.url_to_fs(path)
+        return fs, path
+
+    def _write_into(self, savepoint_path: str, name: str, data: bytes) -> StateFile:
+        digest = checksum(data)
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        file = file_name(name, digest)
+        fs.makedirs(directory, exist_ok=True)
+        fs.pipe_file(posixpath.join(directory, file), data)
+        return StateFile(len(data), digest, path=posixpath.join(savepoint_path, file))
+
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
-        """Write the metadata, last and atomically."""
+        """Write the metadata, last and atomically; that of a savepoint that ends its job among the checkpoints too."""
+        if savepoint_path is not None:
+            self._complete_savepoint(metadata, savepoint_path)
+            if not metadata.ends_job:
+                return savepoint_path
         if self._fs is None:
-            return "<job master>"
+            return savepoint_path or "<job master>"
         directory = self._checkpoint_directory(metadata.checkpoint_id)
-        self._fs.makedirs(directory, exist_ok=True)
-        partial = posixpath.join(directory, f".{METADATA_NAME}.part")
-        self._fs.pipe_file(partial, encode_metadata(metadata))
-        self._fs.mv(partial, posixpath.join(directory, METADATA_NAME))
-        return directory
+        _write_metadata(self._fs, directory, metadata)
+        return savepoint_path or directory
+
+    def _complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
+        """Copy what the savepoint shares with checkpoints, then write its metadata."""
+        own = f"{savepoint_path}/"
+
+        def contained(file: StateFile) -> StateFile:
+            if file.path is None:
+                return file
+            if not file.path.startswith(own):
+                copied = self._write_into(savepoint_path, posixpath.basename(file.path), self.read(file))
+                assert copied.path is not None
+                file = StateFile(file.length, file.checksum, path=copied.path)
+            assert file.path is not None
+            return StateFile(file.length, file.checksum, path=file.path.removeprefix(own))
+
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        _write_metadata(fs, directory, metadata.with_files(contained))
+
+    def discard_savepoint(self, savepoint_path: str) -> None:
+        """Delete what was written for a savepoint that did not complete; one that is whole stays."""
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        fs.invalidate_cache(directory)
+        if fs.exists(directory) and not fs.exists(posixpath.join(directory, METADATA_NAME)):
+            fs.rm(directory, recursive=True)
 
     def listing(self) -> list[str]:
         """The paths of all files below the job's directory, in the form of `StateFile.path`."""
@@ -145,8 +209,17 @@ class FileCheckpointStore:
         return metadata
 
     def load(self, path: str) -> CheckpointMetadata:
-        """Read a checkpoint by its directory."""
-        return self._load(*fsspec.core.url_to_fs(path))
+        """Read a savepoint or any job's checkpoint by its directory, or by its metadata file (H4)."""
+        fs, directory = fsspec.core.url_to_fs(path.rstrip("/").removesuffix(f"/{METADATA_NAME}"))
+
+        def located(file: StateFile) -> StateFile:
+            if file.path is None:
+                return file
+            name = file.path if "/" in file.path else posixpath.join(directory, file.path)
+            url = name if "://" in name else fs.unstrip_protocol(name)
+            return StateFile(file.length, file.checksum, path=url)
+
+        return self._load(fs, directory).with_files(located)
 
     def _load(self, fs: Any, directory: str) -> CheckpointMetadata:
         where = posixpath.join(directory, METADATA_NAME)
@@ -158,7 +231,7 @@ class FileCheckpointStore:
 
     def verify(self, metadata: CheckpointMetadata) -> None:
         """Read every file once; raises `CheckpointError` for the first that does not hold."""
-        if self._fs is not None:
+        if self._fs is not None and metadata.job_id == self._job_id:
             stored = self._load(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
             if stored != metadata:
                 raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")

@@ -6,6 +6,7 @@ atomically; a directory without a valid one is no checkpoint (G11).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -45,7 +46,7 @@ class KeyedStateHandle(msgspec.Struct, frozen=True):
 class OperatorStateHandle(msgspec.Struct, frozen=True):
     """One operator state of one subtask: an Arrow IPC stream of items; `mode` says how it is redistributed (D2)."""
 
-    mode: str  # split | union | broadcast | channel
+    mode: str  # split | union | broadcast | committable | channel
     items: int
     file: StateFile
 
@@ -75,7 +76,11 @@ class OperatorState(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetadata(msgspec.Struct, frozen=True):
-    """What a completed checkpoint consists of."""
+    """What a completed checkpoint consists of.
+
+    `external_path` is a savepoint's directory. One that `ends_job` is the last of its job: a job master that finds it
+    among the job's own checkpoints has nothing more to do than commit what it holds.
+    """
 
     checkpoint_id: int
     job_id: str
@@ -84,6 +89,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     is_savepoint: bool
     operators: tuple[OperatorState, ...]
     external_path: str | None = None
+    ends_job: bool = False
 
     def state_files(self) -> list[StateFile]:
         """Every state file, inline ones included."""
@@ -97,6 +103,31 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     @property
     def state_bytes(self) -> int:
         return sum(f.length for f in self.state_files())
+
+    def with_files(self, replace: Callable[[StateFile], StateFile]) -> CheckpointMetadata:
+        """The same with every state file replaced, inline ones included."""
+
+        def subtask(state: OperatorSubtaskState) -> OperatorSubtaskState:
+            return OperatorSubtaskState(
+                {
+                    name: tuple(msgspec.structs.replace(h, files=tuple(map(replace, h.files))) for h in handles)
+                    for name, handles in state.keyed.items()
+                },
+                {
+                    name: tuple(msgspec.structs.replace(h, file=replace(h.file)) for h in handles)
+                    for name, handles in state.operator.items()
+                },
+            )
+
+        operators = tuple(
+            msgspec.structs.replace(
+                op,
+                subtasks={index: subtask(state) for index, state in op.subtasks.items()},
+                coordinator=None if op.coordinator is None else replace(op.coordinator),
+            )
+            for op in self.operators
+        )
+        return msgspec.structs.replace(self, operators=operators)
 
 
 def checksum(data: bytes) -> int:

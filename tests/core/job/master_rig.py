@@ -47,6 +47,9 @@ class FakeStore:
         self.files.add(f"job-1/chk-{metadata.checkpoint_id}/_metadata")
         return f"job-1/chk-{metadata.checkpoint_id}"
 
+    def discard_savepoint(self, savepoint_path: str) -> None:
+        self.deleted.append(savepoint_path)
+
     def listing(self) -> list[str]:
         return sorted(self.files)
 

@@ -164,25 +164,25 @@ def test_no_part_of_an_aborted_checkpoint_is_left() -> None:
     rig.message(NotifyCheckpointAborted(rig.execution, 1))
     rig.feed(1, BARRIER)
     assert rig.outbox.of(AcknowledgeCheckpoint) == []
-    assert rig.task._incomplete == {}
+    assert rig.task._snapshots._incomplete == {}
     for channel in (0, 1):
         rig.feed(channel, CheckpointBarrier(2, 0, is_unaligned=True))
     assert [a.checkpoint_id for a in rig.outbox.of(AcknowledgeCheckpoint)] == [2]
 
 
-@pytest.mark.parametrize("is_savepoint", [False, True])
+@pytest.mark.parametrize("savepoint_path", [None, "/savepoints/1"])
 @pytest.mark.parametrize("timeout_ms", [0, 50])
-def test_the_barrier_that_a_source_injects(timeout_ms: int, is_savepoint: bool) -> None:
+def test_the_barrier_that_a_source_injects(timeout_ms: int, savepoint_path: str | None) -> None:
     """G5, H1: overtaking at once, after a time, or never: a savepoint is always aligned."""
     rig = Rig(ECHO, 0, partitioner=ForwardPartitioner(), settings={**UNALIGNED, "alignment_timeout_ms": timeout_ms})
-    rig.message(TriggerCheckpoint(rig.execution, 1, 7, is_savepoint))
+    rig.message(TriggerCheckpoint(rig.execution, 1, 7, savepoint_path))
     (barrier,) = [e for e in rig.outbox.elements() if isinstance(e, CheckpointBarrier)]
     assert barrier == CheckpointBarrier(
         1,
         7,
-        is_savepoint,
-        is_unaligned=not is_savepoint and timeout_ms == 0,
-        alignment_timeout_ms=timeout_ms if timeout_ms and not is_savepoint else None,
+        savepoint_path,
+        is_unaligned=savepoint_path is None and timeout_ms == 0,
+        alignment_timeout_ms=timeout_ms if timeout_ms and savepoint_path is None else None,
     )
 
 

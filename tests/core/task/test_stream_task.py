@@ -119,7 +119,7 @@ def calls() -> str:
     return text
 
 
-OPENED = "head.setup tail.setup tail.initialize_state head.initialize_state tail.open head.open"
+OPENED = "tail.setup head.setup tail.initialize_state head.initialize_state tail.open head.open"
 
 
 # --- life cycle -----------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_failure_in_open_closes_all() -> None:
     """F4: also a task whose operators did not all open is closed."""
     rig = Rig(chain(tail="open"))
     assert calls() == (
-        "head.setup tail.setup tail.initialize_state head.initialize_state tail.open head.close tail.close"
+        "tail.setup head.setup tail.initialize_state head.initialize_state tail.open head.close tail.close"
     )
     assert rig.states == ["INITIALIZING", "FAILED"]
 
@@ -324,9 +324,9 @@ def test_barrier_is_ahead_of_the_snapshot_and_flushed() -> None:
     """G1, G7: the barrier goes downstream at once, behind all records before it, on every channel."""
     rig = Rig(chain(), partitioner=BroadcastPartitioner(), consumers=2)
     rig.background.hold = True
-    rig.feed(0, Batch([1]), CheckpointBarrier(1, 7, False), Batch([2]))
+    rig.feed(0, Batch([1]), CheckpointBarrier(1, 7), Batch([2]))
     for channel in rig.outputs:
-        assert rig.outbox.elements(channel)[:2] == [Batch([1]), CheckpointBarrier(1, 7, False)]
+        assert rig.outbox.elements(channel)[:2] == [Batch([1]), CheckpointBarrier(1, 7)]
 
 
 def test_failed_write_declines() -> None:

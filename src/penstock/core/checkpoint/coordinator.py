@@ -2,19 +2,21 @@
 
 Theory. A checkpoint exists from the moment when its metadata is visible in the store, and not before. Tasks are told
 of it only after that, so whatever they then commit is covered by a checkpoint that a recovery will find. Ids only grow.
-A checkpoint that completes subsumes all older ones still in the making.
+A checkpoint that completes subsumes all older ones still in the making. Savepoints come one at a time and alone, see
+`savepoints`.
 
 The coordinator is driven by the job master: it never runs by itself, and takes time from `on_time`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from penstock.common.errors import CheckpointError
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.source_coordinator import SourceCoordinator
@@ -38,6 +40,7 @@ class CheckpointStatistics:
     triggered: int = 0
     completed: int = 0
     failed: int = 0
+    savepoints: int = 0
     last_id: int = 0
     last_duration_ms: int = 0
     last_bytes: int = 0
@@ -61,6 +64,7 @@ class CheckpointCoordinator:
         store: CheckpointStore,
         send: Callable[[Execution, ToWorker], None],
         fail_job: Callable[[str], None],
+        on_settled: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.statistics = CheckpointStatistics()
@@ -74,8 +78,15 @@ class CheckpointCoordinator:
         self._store = store
         self._send = send
         self._fail_job = fail_job
+        self._on_settled = on_settled
+        #: The savepoint or foreign checkpoint that the job began from, when it did.
+        self.initial: CheckpointMetadata | None = None
+        #: The savepoint that ends the job, once it is complete: no checkpoint follows.
+        self.last: CheckpointMetadata | None = None
+        self._requests: deque[SavepointRequest] = deque()
         self._pending: dict[int, PendingCheckpoint] = {}
         #: Those whose metadata is being written, given up or not: they may become visible, so they keep their files.
+        #: Unless the job is over, what then becomes visible is complete, and a recovery waits to know.
         self._writing: dict[int, PendingCheckpoint] = {}
         self._last_id = 0
         self._running = False
@@ -97,13 +108,20 @@ class CheckpointCoordinator:
         """Abort all that is in the making; trigger nothing until `start`."""
         self._running = False
         self._next_ms = None
-        for checkpoint_id in list(self._pending):
-            self._abort(checkpoint_id, reason, counts=False)
+        for pending in list(self._pending.values()):
+            if not pending.is_completing:
+                self._abort(pending.checkpoint_id, reason, counts=False)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known of every checkpoint if it is complete; `on_settled` is called when it is again."""
+        return not self._writing
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
         times = [p.timestamp_ms + self.settings.timeout_ms for p in self._pending.values() if not p.is_completing]
-        if self._next_ms is not None and len(self._pending) < self.settings.concurrent_max:
+        times += [request.deadline_ms for request in self._requests]
+        if self._next_ms is not None and self._admits():
             times.append(self._next_ms)
         return min(times) if times else None
 
@@ -114,10 +132,42 @@ class CheckpointCoordinator:
             is_live = pending.checkpoint_id in self._pending and not pending.is_completing
             if is_live and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
                 self._abort(pending.checkpoint_id, f"not complete within {self.settings.timeout_ms} ms")
+        for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
+            self._requests.remove(request)
+            request.done(None, f"it could not begin within {self.settings.timeout_ms} ms: not all tasks were running")
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
             if self._all_ready():
                 self._trigger(now_ms)
+
+    def request_savepoint(self, request: SavepointRequest) -> None:
+        """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
+        ending = [r for r in self._waiting() if r.stop is not None]
+        if self.last is not None or ending:
+            request.done(None, "the job is being stopped with a savepoint already")
+            return
+        self._requests.append(request)
+        self.serve_requests()
+
+    def _waiting(self) -> list[SavepointRequest]:
+        return [*(p.savepoint for p in self._pending.values() if p.savepoint is not None), *self._requests]
+
+    def serve_requests(self) -> None:
+        """Begin the next savepoint that was asked for, if that can be; called whenever it may have become possible."""
+        if not self._requests or not self._running or self._pending or not self._all_ready():
+            return
+        request = self._requests.popleft()
+        if self._trigger(self._clock.now_ms(), request) is None:
+            request.done(None, "no task is left to take one, or a source's enumerator could not be captured")
+
+    def end(self, reason: str) -> None:
+        """The job is over: abort all that is in the making, and refuse what was asked for."""
+        self.stop(reason)
+        for checkpoint_id in list(self._pending):
+            self._abort(checkpoint_id, reason, counts=False)
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request.done(None, reason)
 
     def trigger_soon(self) -> None:
         """Do not wait for the interval: all data was processed, and only a checkpoint is missing (F6)."""
@@ -140,16 +190,30 @@ class CheckpointCoordinator:
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
         """Go on where another job master was: with its checkpoints, oldest first, and ids above all of its."""
         self.completed = list(completed)
-        self._last_id = max([last_id, *(metadata.checkpoint_id for metadata in self.completed)])
+        self._last_id = max([self._last_id, last_id, *(metadata.checkpoint_id for metadata in self.completed)])
+        if self.completed and self.completed[-1].ends_job:
+            self.last = self.completed[-1]
+
+    def begin_from(self, initial: CheckpointMetadata) -> None:
+        """Begin from somebody else's checkpoint or savepoint; ids go on above its own."""
+        self.initial = initial
+        self._last_id = max(self._last_id, initial.checkpoint_id)
 
     @property
     def latest(self) -> CheckpointMetadata | None:
         """The checkpoint to recover from."""
-        return self.completed[-1] if self.completed else None
+        return self.completed[-1] if self.completed else self.initial
 
     def drop_latest(self) -> None:
-        """The latest checkpoint turned out to be damaged: forget it, and recover from the one before (G11)."""
-        self.completed.pop()
+        """The latest checkpoint turned out to be damaged: recover from the one before (G11), if there is one.
+
+        Before the savepoint that ends the job there is none to go back to: what it holds may have been committed.
+        """
+        if not self.completed or self.last is not None:
+            self.completed.clear()
+            self.initial = None
+        else:
+            self.completed.pop()
 
     def discard_all(self) -> None:
         """Delete what is kept; the job needs no recovery any more."""
@@ -165,7 +229,8 @@ class CheckpointCoordinator:
     # --- triggering ------------------------------------------------------------------------------------------------
 
     def _admits(self) -> bool:
-        return self._running and len(self._pending) < self.settings.concurrent_max
+        is_free = self._running and self.last is None and not self._waiting()
+        return is_free and len(self._pending) < self.settings.concurrent_max
 
     def _schedule_next(self, now_ms: int) -> None:
         assert self.settings.interval_ms is not None
@@ -175,25 +240,31 @@ class CheckpointCoordinator:
         ready = (ExecutionState.RUNNING, ExecutionState.FINISHED)
         return all(e.state in ready for e in self._graph.executions())
 
-    def _trigger(self, now_ms: int) -> int | None:
+    def _trigger(self, now_ms: int, request: SavepointRequest | None = None) -> int | None:
         points = self._graph.injection_points()
         if not points:
             return None
         self._last_id += 1
-        pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed))
+        path = None if request is None else savepoint_path(request.directory, self._job_id, self._last_id)
+        pending = PendingCheckpoint(
+            self._last_id, now_ms, self._graph, self.latest, list(self.completed), request, path
+        )
         try:
             for source in self._sources:
                 state = source.snapshot(pending.checkpoint_id)
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
-            self._count_failure(f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}")
+            if request is None:
+                self._count_failure(f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}")
             return None
         self._pending[pending.checkpoint_id] = pending
         self.statistics.triggered += 1
-        completed_id = self.latest.checkpoint_id if self.latest is not None else 0
+        completed_id = self.completed[-1].checkpoint_id if self.completed else 0
+        stop = None if request is None else request.stop
         for execution in points:
-            trigger = TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, completed_id=completed_id)
-            self._send(execution, trigger)
+            self._send(
+                execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)
+            )
         return pending.checkpoint_id
 
     # --- completing ------------------------------------------------------------------------------------------------
@@ -207,17 +278,27 @@ class CheckpointCoordinator:
         def done(path: str | None, error: BaseException | None) -> None:
             del self._writing[pending.checkpoint_id]
             if self._pending.get(pending.checkpoint_id) is not pending:
-                # The job began to recover while the metadata was being written: that recovery does not count on it.
-                self._collect_garbage()
+                self._collect_garbage()  # the job is over
             elif error is not None:
-                self._abort(pending.checkpoint_id, f"its metadata could not be written: {error}")
+                self._abort(pending.checkpoint_id, f"its metadata could not be written: {error}", self._running)
             else:
                 self._on_visible(pending, metadata)
+            if not self._writing:
+                self._on_settled()
 
-        self._background.submit(lambda: store.complete(metadata), done)
+        self._background.submit(lambda: store.complete(metadata, pending.savepoint_path), done)
 
     def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
         del self._pending[pending.checkpoint_id]
+        if pending.savepoint is not None:
+            self.statistics.savepoints += 1
+            if pending.savepoint.stop is not None:
+                self.last = metadata
+                self.completed.append(metadata)
+                self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+            pending.savepoint.done(pending.savepoint_path, None)
+            self.serve_requests()
+            return
         now = self._clock.now_ms()
         self._failures_in_a_row = 0
         statistics = self.statistics
@@ -239,14 +320,31 @@ class CheckpointCoordinator:
         if self._next_ms is not None:
             self._next_ms = max(self._next_ms, now + self.settings.min_pause_ms)
         self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+        self.serve_requests()
 
     def _abort(self, checkpoint_id: int, reason: str, counts: bool = True) -> None:
-        del self._pending[checkpoint_id]
+        pending = self._pending.pop(checkpoint_id)
+        if pending.savepoint is not None:
+            self._abort_savepoint(pending, pending.savepoint, reason)
+            return
         self._collect_garbage()
-        if self._running:
-            self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
+        self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
         if counts:
             self._count_failure(f"checkpoint {checkpoint_id}: {reason}")
+        self.serve_requests()
+
+    def _abort_savepoint(self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str) -> None:
+        """Sources that have come to their end for it cannot go on: then the job restarts."""
+        path, store = pending.savepoint_path, self._store
+        assert path is not None
+        self._background.submit(lambda: store.discard_savepoint(path), lambda result, error: None)
+        self._collect_garbage()
+        self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
+        savepoint.done(None, reason)
+        if self._running and savepoint.stop is not None:
+            self._fail_job(f"stopping with a savepoint failed: {reason}")
+        else:
+            self.serve_requests()
 
     def _count_failure(self, reason: str) -> None:
         self.statistics.failed += 1
@@ -257,6 +355,8 @@ class CheckpointCoordinator:
             )
 
     def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
+        if not self._running:
+            return  # the tasks are being cancelled; the next attempt restores what this is about
         for execution in self._graph.executions():
             if not execution.state.is_terminal:
                 self._send(execution, message(execution))
@@ -281,9 +381,6 @@ class CheckpointCoordinator:
         self._background.submit(lambda: store.delete(garbage(store.listing(), kept, oldest_live_id)), done)
 
 
-def require_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:
-    """The enumerator's state of a source in a checkpoint; raises `CheckpointError` when the operator is not in it."""
-    for operator in metadata.operators:
-        if operator.operator_id == operator_id:
-            return operator.coordinator
-    raise CheckpointError(f"checkpoint {metadata.checkpoint_id} has no operator {operator_id}")
+def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:
+    """The enumerator's state of a source in a checkpoint; None when the source is new."""
+    return next((o.coordinator for o in metadata.operators if o.operator_id == operator_id), None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.core.checkpoint.savepoints import SavepointRequest
 from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.job.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
+from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState, StateFile
 
 
@@ -12,10 +15,20 @@ class PendingCheckpoint:
     """Collects acknowledgements; `metadata()` is what it becomes once all are there."""
 
     def __init__(
-        self, checkpoint_id: int, timestamp_ms: int, graph: ExecutionGraph, bases: list[CheckpointMetadata]
+        self,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        graph: ExecutionGraph,
+        latest: CheckpointMetadata | None,
+        bases: list[CheckpointMetadata],
+        savepoint: SavepointRequest | None = None,
+        savepoint_path: str | None = None,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.timestamp_ms = timestamp_ms
+        self.savepoint = savepoint
+        self.savepoint_path = savepoint_path
+        self._before = {o.operator_id: o for o in latest.operators} if latest is not None else {}
         #: The checkpoints whose files this one may build on: they must not go while it is in the making.
         self.bases = bases
         self.alignment_ms_max = 0
@@ -55,6 +68,8 @@ class PendingCheckpoint:
                 subtasks = {}
                 for subtask in job_vertex.subtasks:
                     state = self._states.get(subtask.current.id, {}).get(operator.operator_id)
+                    if state is None and subtask.current.id in self._finished:
+                        state = self._carried(operator.operator_id, subtask.subtask)
                     if state is not None and (state.keyed or state.operator):
                         subtasks[subtask.subtask] = state
                 operators.append(
@@ -70,8 +85,31 @@ class PendingCheckpoint:
                     )
                 )
         return CheckpointMetadata(
-            self.checkpoint_id, job_id, self._graph.job_graph.name, self.timestamp_ms, False, tuple(operators)
+            self.checkpoint_id,
+            job_id,
+            self._graph.job_graph.name,
+            self.timestamp_ms,
+            self.savepoint is not None,
+            tuple(operators),
+            self.savepoint_path,
+            self.savepoint is not None and self.savepoint.stop is not None,
         )
+
+    def _carried(self, operator_id: str, subtask: int) -> OperatorSubtaskState | None:
+        """The state that a finished subtask had at the end, as the checkpoint before has it (G10).
+
+        What it had prepared for commit is not part of that: it was committed before the subtask was FINISHED.
+        """
+        operator = self._before.get(operator_id)
+        state = None if operator is None else operator.subtasks.get(subtask)
+        if state is None:
+            return None
+        lists = {
+            name: kept
+            for name, handles in state.operator.items()
+            if (kept := tuple(h for h in handles if h.mode not in (COMMITTABLE_MODE, CHANNEL_MODE)))
+        }
+        return OperatorSubtaskState(state.keyed, lists)
 
     def _finished_for_good(self) -> set[ExecutionId]:
         """Those that will get no records after a recovery either.

@@ -15,7 +15,6 @@ from penstock.common.options import (
     CHECKPOINTING_NUM_RETAINED,
     CHECKPOINTING_TIMEOUT_MS,
     CHECKPOINTING_TOLERABLE_FAILURES,
-    RECOVERY_PATH,
     STATE_BACKEND,
     UNALIGNED_ENABLED,
 )
@@ -49,8 +48,6 @@ class CheckpointSettings:
                 )
         if configuration.read(STATE_BACKEND) != "hashmap":
             raise NotImplementedError("state.backend.type: only hashmap is available yet")
-        if configuration.read(RECOVERY_PATH) is not None:
-            raise NotImplementedError("execution.state-recovery.path: starting from a savepoint is not available yet")
         return cls(
             configuration.read(CHECKPOINTING_INTERVAL_MS),
             configuration.read(CHECKPOINTING_TIMEOUT_MS),

@@ -22,15 +22,22 @@ from penstock.common.errors import (
     UserFunctionError,
 )
 from penstock.common.job_status import JobStatus
-from penstock.common.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator, require_state
+from penstock.common.options import (
+    HEARTBEAT_TIMEOUT_MS,
+    RECOVERY_IGNORE_UNCLAIMED_STATE,
+    RECOVERY_PATH,
+    SLOT_REQUEST_TIMEOUT_MS,
+)
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import Recovery, read_recovery
+from penstock.core.checkpoint.restore import check_restorable
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_graph import JobGraph
-from penstock.core.job.progress import JobProgress, VertexProgress
+from penstock.core.job.job_savepoints import JobSavepoints
+from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.restart import make_restart_strategy
 from penstock.core.job.scheduler import assign_slots, deployments
 from penstock.core.job.source_coordinator import SourceCoordinator
@@ -54,7 +61,6 @@ from penstock.core.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
-from penstock.core.records import MIN_TIMESTAMP
 from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -102,6 +108,7 @@ class JobMaster:
         self._heartbeat_timeout_ms = configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None
         self._restart = make_restart_strategy(configuration)
         self._settings = task_settings(configuration)
+        self._savepoint_to_begin_from = configuration.read(RECOVERY_PATH)
         self._workers: dict[str, _Worker] = {}
         self._lost: set[str] = set()
         self._requested = 0
@@ -134,7 +141,9 @@ class JobMaster:
             store,
             self._send_to,
             lambda reason: self._fail(Failure(reason)),
+            self._on_checkpoints_settled,
         )
+        self.savepoints = JobSavepoints(self, clock)
 
     # --- driving ---------------------------------------------------------------------------------------------------
 
@@ -147,7 +156,33 @@ class JobMaster:
             retained = self.checkpoints.settings.retained
             self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
         else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """From the savepoint that the configuration names, or from nothing."""
+        path = self._savepoint_to_begin_from
+        if path is None:
             self._acquire_slots()
+        else:
+            self._background.submit(lambda: self._store.load(path), self._on_savepoint_read)
+
+    def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
+        if self.status is not _S.CREATED:
+            return
+        name, where = self.job_graph.name, f"{RECOVERY_PATH.key()} {self._savepoint_to_begin_from}"
+        if metadata is None:
+            self._give_up(JobExecutionError(name, f"{where} cannot be read: {error}"))
+            return
+        try:
+            ignores_unclaimed = self._configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE)
+            for line in check_restorable(metadata, self.job_graph, ignores_unclaimed):
+                self._listener.on_log(line)
+        except CheckpointError as misfit:
+            self._give_up(JobExecutionError(name, f"{where} does not fit the job: {misfit}"))
+            return
+        self.checkpoints.begin_from(metadata)
+        self._listener.on_log(f"begins from {self._recovery_point()}")
+        self._acquire_slots()
 
     def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
         """Another job master ran this job before: go on from its newest checkpoint, with attempts above its own."""
@@ -165,7 +200,10 @@ class JobMaster:
             return
         self.checkpoints.recover(recovery.completed, recovery.last_id)
         self._graph.reset(recovery.first_attempt)
-        self._acquire_slots()
+        if self.checkpoints.completed:
+            self._acquire_slots()
+        else:
+            self._begin()
 
     @property
     def is_done(self) -> bool:
@@ -217,36 +255,9 @@ class JobMaster:
 
     def progress(self) -> JobProgress:
         """Figures as of now."""
-        vertices, counters = [], dict[str, int]()
-        for vertex in self.job_graph.vertices:
-            metrics = [m for (v, _), m in self._metrics.items() if v == vertex.index]
-            complete = len(metrics) == vertex.parallelism
-            vertices.append(
-                VertexProgress(
-                    vertex.name,
-                    bool(vertex.sources),
-                    sum(m.records_in for m in metrics),
-                    sum(m.records_out for m in metrics),
-                    min(m.watermark_ms for m in metrics) if complete else MIN_TIMESTAMP,
-                )
-            )
-            for m in metrics:
-                for name, value in m.counters.items():
-                    counters[name] = counters.get(name, 0) + value
-        statistics = self.checkpoints.statistics
-        return JobProgress(
-            self.status.name,
-            tuple(vertices),
-            statistics.completed,
-            statistics.last_id,
-            statistics.last_duration_ms,
-            statistics.last_bytes,
-            self.restarts,
-            tuple(
-                (w.registration.worker_id, w.registration.host, w.registration.process_id)
-                for w in self._workers.values()
-            ),
-            counters,
+        workers = [w.registration for w in self._workers.values()]
+        return job_progress(
+            self.status.name, self.job_graph, self._metrics, self.checkpoints.statistics, self.restarts, workers
         )
 
     def on_message(self, message: ToMaster) -> None:
@@ -327,6 +338,8 @@ class JobMaster:
 
     def _prepare_recovery(self) -> None:
         """Read the checkpoint to restore once through: a damaged one is passed over for the one before (G11)."""
+        if not self.checkpoints.is_settled:
+            return  # one may be completing this moment: `_on_checkpoints_settled` calls again
         metadata = self.checkpoints.latest
         if metadata is None:
             self._deploy(None)
@@ -343,7 +356,7 @@ class JobMaster:
                 # The store could not be read just now; the checkpoint may be whole.
                 self._fail(Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}"))
                 return
-            self._listener.on_log(f"checkpoint {metadata.checkpoint_id} cannot be restored: {error}")
+            self._listener.on_log(f"{self._recovery_point()} cannot be restored: {error}")
             self.checkpoints.drop_latest()
             if self.checkpoints.latest is None:
                 self._give_up(
@@ -358,6 +371,10 @@ class JobMaster:
 
         self._background.submit(lambda: store.verify(metadata), verified)
 
+    def _on_checkpoints_settled(self) -> None:
+        if self.status is _S.CREATED and not self._waiting_for_slots:
+            self._prepare_recovery()
+
     def _deploy(self, restored: CheckpointMetadata | None) -> None:
         if len(self._workers) < self.job_graph.slots_required:
             self._acquire_slots()  # one was lost while the checkpoint was being read
@@ -365,7 +382,11 @@ class JobMaster:
         self._metrics.clear()
         addresses = {w: worker.registration.data_address for w, worker in self._workers.items()}
         slots = assign_slots(self._graph, list(self._workers))
-        for worker_id, message in deployments(self._graph, self.job_id, slots, addresses, self._settings, restored):
+        # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
+        commits_only = self.checkpoints.last is not None
+        for worker_id, message in deployments(
+            self._graph, self.job_id, slots, addresses, self._settings, restored, commits_only
+        ):
             execution = self._graph.find(message.execution)
             assert execution is not None
             execution.worker_id = worker_id
@@ -374,13 +395,14 @@ class JobMaster:
             self._cluster.send(worker_id, message)
         self._move(_S.RUNNING, None)
         self.checkpoints.start()
-        self._start_sources(restored)
+        if not commits_only:
+            self._start_sources(restored)
 
     def _start_sources(self, restored: CheckpointMetadata | None) -> None:
         """Begin to hand out splits; the readers' tasks are on their way, so messages to them come after them."""
         for operator_id, source in self._sources.items():
             try:
-                file = None if restored is None else require_state(restored, operator_id)
+                file = None if restored is None else enumerator_state(restored, operator_id)
                 source.reset(None if file is None else file.data)
             except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
                 self._fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
@@ -413,6 +435,8 @@ class JobMaster:
             self._fail(message.failure or Failure("a task failed without saying why"), execution)
         elif state.is_terminal:
             self._after_tasks_ended()
+        elif state is ExecutionState.RUNNING:
+            self.checkpoints.serve_requests()
 
     def _on_end_of_data(self, message: EndOfDataReached) -> None:
         execution = self._graph.find(message.execution)
@@ -540,7 +564,11 @@ class JobMaster:
 
     def _recovery_point(self) -> str:
         latest = self.checkpoints.latest
-        return "the beginning" if latest is None else f"checkpoint {latest.checkpoint_id}"
+        if latest is None:
+            return "the beginning"
+        if latest is self.checkpoints.initial:
+            return f"{self._savepoint_to_begin_from}"
+        return f"savepoint {latest.external_path}" if latest.is_savepoint else f"checkpoint {latest.checkpoint_id}"
 
     def _begin_attempt(self) -> None:
         if self.status is not _S.RESTARTING:
@@ -551,7 +579,7 @@ class JobMaster:
         self._acquire_slots()
 
     def _end(self, status: JobStatus) -> None:
-        self.checkpoints.stop(f"the job is {status.name}")
+        self.checkpoints.end(f"the job is {status.name}")
         for source in self._sources.values():
             source.close()
         if status is _S.FINISHED:
@@ -563,6 +591,7 @@ class JobMaster:
         for worker_id in list(self._workers):
             self._cluster.release(worker_id)
         self._workers.clear()
+        self.savepoints.on_end()
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.protocol import RegisterWorker, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from penstock.core.checkpoint.coordinator import CheckpointStatistics
 
 
 @dataclass(frozen=True)
@@ -41,3 +48,41 @@ class JobProgress:
     def watermark_ms(self) -> int:
         """The lowest watermark of all vertices, or `MIN_TIMESTAMP` while there is none."""
         return min((v.watermark_ms for v in self.vertices), default=MIN_TIMESTAMP)
+
+
+def job_progress(
+    status: str,
+    job_graph: JobGraph,
+    metrics: Mapping[tuple[int, int], TaskMetrics],
+    checkpoints: CheckpointStatistics,
+    restarts: int,
+    workers: Iterable[RegisterWorker],
+) -> JobProgress:
+    """The figures of a job, from those of its subtasks by (vertex, subtask)."""
+    vertices, counters = [], dict[str, int]()
+    for vertex in job_graph.vertices:
+        known = [m for (v, _), m in metrics.items() if v == vertex.index]
+        complete = len(known) == vertex.parallelism
+        vertices.append(
+            VertexProgress(
+                vertex.name,
+                bool(vertex.sources),
+                sum(m.records_in for m in known),
+                sum(m.records_out for m in known),
+                min(m.watermark_ms for m in known) if complete else MIN_TIMESTAMP,
+            )
+        )
+        for m in known:
+            for name, value in m.counters.items():
+                counters[name] = counters.get(name, 0) + value
+    return JobProgress(
+        status,
+        tuple(vertices),
+        checkpoints.completed,
+        checkpoints.last_id,
+        checkpoints.last_duration_ms,
+        checkpoints.last_bytes,
+        restarts,
+        tuple((w.worker_id, w.host, w.process_id) for w in workers),
+        counters,
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from penstock.core.job.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
 from penstock.core.task.in_flight import CHANNEL_MODE
@@ -29,13 +31,16 @@ def deployments(
     addresses: Mapping[str, str],
     settings: TaskSettings,
     restored: CheckpointMetadata | None,
+    commits_only: bool = False,
 ) -> list[tuple[str, DeployTask]]:
-    """(worker id, message) for every subtask."""
+    """(worker id, message) for every subtask; `commits_only` lets each commit what the checkpoint holds, and end."""
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
+    if commits_only:
+        settings = msgspec.structs.replace(settings, checkpointing=False)
     return [
         (
             slots[(v.vertex.index, v.subtask)],
-            _deployment(graph, v, job_id, slots, addresses, settings, restored, states),
+            _deployment(graph, v, job_id, slots, addresses, settings, restored, states, commits_only),
         )
         for v in graph
     ]
@@ -50,6 +55,7 @@ def _deployment(
     settings: TaskSettings,
     restored: CheckpointMetadata | None,
     states: Mapping[str, OperatorState],
+    commits_only: bool,
 ) -> DeployTask:
     vertex, job = subtask.vertex, graph.job_graph
     inputs, outputs = [], []
@@ -82,7 +88,8 @@ def _deployment(
             o.operator_id: state_of_subtask(o, subtask.subtask, vertex.parallelism, vertex.max_parallelism)
             for o in operators
         },
-        finished_on_restore=bool(operators) and all(o.fully_finished for o in operators),
+        finished_on_restore=commits_only or (bool(operators) and all(o.fully_finished for o in operators)),
+        builds_on_restored=restored is not None and restored.job_id == job_id and not restored.is_savepoint,
     )
 
 
@@ -91,9 +98,10 @@ def state_of_subtask(
 ) -> OperatorSubtaskState:
     """What of an operator's state falls to one subtask (D4).
 
-    Keyed state: every handle whose key groups meet the subtask's. Split lists: the handles are dealt out round robin
-    (when the parallelism is unchanged, each subtask gets its own). Union and broadcast lists: all handles. Records in
-    flight belong to channels, so they go to the same subtask, and need the same parallelism.
+    Keyed state: every handle whose key groups meet the subtask's. Split lists and committables: the handles are dealt
+    out round robin (when the parallelism is unchanged, each subtask gets its own). Union lists: all handles. Broadcast
+    lists: those of one subtask. Records in flight belong to channels, so they go to the same subtask, and need the same
+    parallelism. Subtasks that had finished left their last state, and it is dealt out like any other (G10).
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
@@ -108,7 +116,7 @@ def state_of_subtask(
                 h
                 for h in handles
                 if h.mode == "union"
-                or (h.mode == "broadcast" and name not in lists)
+                or (h.mode == "broadcast" and old_subtask == _broadcaster(operator, name, subtask, parallelism))
                 or (h.mode not in ("union", "broadcast") and old_subtask % parallelism == subtask)
             )
             if parallelism != operator.parallelism and any(h.mode == CHANNEL_MODE for h in handles):
@@ -118,3 +126,15 @@ def state_of_subtask(
             if kept:
                 lists[name] = lists.get(name, ()) + kept
     return OperatorSubtaskState(keyed, lists)
+
+
+def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
+    """The old subtask whose broadcast state a new one takes: its own, else that of one that goes on, else of any.
+
+    They are the same, but that a finished subtask may have finished before the last records were broadcast, and may
+    hold none at all.
+    """
+    holders = [i for i, state in sorted(operator.subtasks.items()) if state.operator.get(name)]
+    if parallelism == operator.parallelism and subtask in holders:
+        return subtask
+    return min(holders, key=lambda i: (i in operator.finished, i))

@@ -4,7 +4,8 @@ Rules. An operator is driven by one thread. It touches nothing but its context, 
 no record past a call but in state that its snapshot covers. Whatever it emitted belongs to the consumers.
 
 The order of calls is that of SPEC F1 to F4: `setup`, `initialize_state`, `open` (tail of the chain to its head), then
-batches, watermarks and snapshots; on a true end `end_input` and `finish` (head to tail); `close` on every path.
+batches, watermarks and snapshots; on a true end `end_input`, `quiesce_timers` and `finish` (head to tail); `close` on
+every path.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class StreamOperator:
         """Fire the processing-time timers that are due."""
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Emit what must be ahead of the barrier."""
+        """Emit what must be ahead of the barrier; not called any more after `finish`."""
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all state as of now; later changes must not reach what was captured (G7)."""
@@ -141,10 +142,17 @@ class StreamOperator:
         """The checkpoint will not complete."""
 
     def end_input(self, input_index: int = 0) -> None:
-        """No record will follow on that input."""
+        """No record will ever follow on that input; the others may go on. Called again after a recovery."""
+
+    def quiesce_timers(self) -> None:
+        """Ahead of `finish`: take no more processing-time timers, and drop those that have not fired (F5)."""
 
     def finish(self) -> None:
-        """No data will ever come: emit what is held back (F4)."""
+        """No data will ever come: emit what is held back, and leave no trace of it in state (F4).
+
+        The state as of now stays in later checkpoints while other subtasks go on. After a recovery the subtask may run
+        again with it, and come to its end again.
+        """
 
     def close(self) -> None:
         """Release resources; called on every path, perhaps before `open`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.core.operators.base import FunctionOperator, OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
-from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.timers import TimerQueue
 from penstock.state.states import NO_KEY
 
@@ -30,6 +30,7 @@ class TimerService:
         self._context = context
         self._keyed = context.keyed
         self.watermark = MIN_TIMESTAMP
+        self._is_quiesced = False
         self.event_timers = TimerQueue(context.keyed.table(EVENT_TIMERS))
         self.processing_timers = TimerQueue(context.keyed.table(PROCESSING_TIMERS))
 
@@ -46,8 +47,13 @@ class TimerService:
         self.event_timers.register(timestamp, self._keyed.current_key)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` for the current key when the clock passes `timestamp`."""
-        self.processing_timers.register(timestamp, self._keyed.current_key)
+        """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""
+        if not self._is_quiesced:
+            self.processing_timers.register(timestamp, self._keyed.current_key)
+
+    def quiesce(self) -> None:
+        """Take no processing-time timers any more (F5)."""
+        self._is_quiesced = True
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Forget the current key's timer at `timestamp`, when there is one."""
@@ -220,6 +226,13 @@ class KeyedProcessOperator(FunctionOperator):
     def on_processing_time(self, now_ms: int) -> None:
         """Fire the processing-time timers that are due."""
         self._fire(self._timers.processing_timers, now_ms, TimeDomain.PROCESSING_TIME)
+
+    def quiesce_timers(self) -> None:
+        """Drop the processing-time timers that have not fired, or fire them all now when the function asks for it."""
+        self._timers.quiesce()
+        if getattr(self.function, "drain_processing_time_timers", False):
+            self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
+        self._timers.processing_timers.clear()
 
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
         results: list[Any] = []

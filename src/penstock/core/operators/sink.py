@@ -13,6 +13,7 @@ from typing import Any
 from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.records import Batch
+from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.state.snapshot import StateCapture
 
 WRITER_STATE = "_penstock_writer"
@@ -44,7 +45,7 @@ class SinkOperator(StreamOperator):
         self._commit_restored()
 
     def _commit_restored(self) -> None:
-        self._committables = self.context.operator_state.list_state(COMMITTABLES_STATE)
+        self._committables = self.context.operator_state.list_state(COMMITTABLES_STATE, COMMITTABLE_MODE)
         self._committer = self._sink.create_committer(self.context)
         restored = self._committables.get()
         if restored and self._committer is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from penstock.core.protocol import ChannelId
-from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfPartition
+from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
 
 _SAMPLE_RECORDS = 8
 #: Overtaking barriers of a channel that may have arrived without the task having looked at them.
@@ -58,12 +58,17 @@ class InputChannel:
         self.queue: deque[Buffer] = deque()
         self.is_blocked = False
         self.is_queued = False
-        self.end_of_data = False
+        self.end_of_data: EndOfData | None = None
         self.ended = False
         self._position = 0
         self._arrived = 0
         #: checkpoint id -> how many buffers had arrived ahead of its overtaking barrier
         self._cuts: dict[int, int] = {}
+
+    @property
+    def has_drained(self) -> bool:
+        """Whether no record will ever follow on this channel; false when its sender only was suspended."""
+        return self.end_of_data is not None and self.end_of_data.drain
 
     def append(self, buffer: Buffer) -> None:
         """A buffer has arrived."""

@@ -76,9 +76,9 @@ class OperatorChain:
         return self.operators[0]
 
     def setup(self, contexts: list[OperatorContext]) -> None:
-        """Hand each operator its context and its output."""
+        """Hand each operator its context and its output, tail to head."""
         self.contexts = contexts
-        for operator, context, output in zip(self.operators, contexts, self._outputs, strict=True):
+        for operator, context, output in reversed(list(zip(self.operators, contexts, self._outputs, strict=True))):
             operator.setup(context, output)
 
     def initialize_and_open(self) -> None:
@@ -88,10 +88,20 @@ class OperatorChain:
         for operator in reversed(self.operators):
             operator.open()
 
-    def finish(self) -> None:
-        """End of input and finish, head to tail: what one emits the next one still processes."""
-        for operator in self.operators:
-            operator.end_input()
+    def end_input(self, input_index: int) -> None:
+        """An input of the head has ended for good."""
+        for head in self.operators[:1]:
+            head.end_input(input_index)
+
+    def finish(self, is_input_ended: bool) -> None:
+        """End the input, quiesce the timers and finish, head to tail: what one emits the next one still processes.
+
+        `is_input_ended`: the head was told of the end of its inputs already.
+        """
+        for index, operator in enumerate(self.operators):
+            if index > 0 or not is_input_ended:
+                operator.end_input()
+            operator.quiesce_timers()
             operator.finish()
 
     def close(self) -> list[Exception]:

@@ -37,12 +37,13 @@ def task_settings(configuration: Configuration) -> TaskSettings:
 def barrier_of(trigger: TriggerCheckpoint, settings: TaskSettings) -> CheckpointBarrier:
     """The barrier that begins a checkpoint; savepoints are always aligned, so that they hold no records in flight."""
     timeout_ms = settings.alignment_timeout_ms
-    unaligned = settings.exactly_once and settings.unaligned and not trigger.is_savepoint
+    unaligned = settings.exactly_once and settings.unaligned and trigger.savepoint_path is None
     return CheckpointBarrier(
         trigger.checkpoint_id,
         trigger.timestamp_ms,
-        trigger.is_savepoint,
+        trigger.savepoint_path,
         is_unaligned=unaligned and timeout_ms == 0,
         alignment_timeout_ms=timeout_ms if unaligned and timeout_ms > 0 else None,
         completed_id=trigger.completed_id,
+        ends_job=trigger.stop is not None,
     )

@@ -56,45 +56,53 @@ class SnapshotWriter:
         execution: ExecutionId,
         key_groups: tuple[int, int],
         max_parallelism: int,
+        savepoint_path: str | None = None,
     ) -> None:
         self._storage = storage
         self._checkpoint_id = checkpoint_id
         self._execution = execution
         self._key_groups = key_groups
         self._max_parallelism = max_parallelism
+        self._savepoint_path = savepoint_path
 
     def store(self, captures: dict[str, list[StateCapture]], confirmed: Histories) -> dict[str, OperatorSubtaskState]:
         """Write all; returns where it is, by operator."""
         operators = {}
         for operator_id, states in captures.items():
-            keyed: dict[str, tuple[KeyedStateHandle, ...]] = {
-                name: (handle,) for (owner, name), handle in confirmed.items() if owner == operator_id
-            }
+            histories = {name: handle for (owner, name), handle in confirmed.items() if owner == operator_id}
+            changes = {capture.name: capture for capture in states if isinstance(capture, KeyedCapture)}
+            keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
+            for name in {**histories, **changes}:
+                keyed[name] = (self._keyed(operator_id, name, histories.get(name), changes.get(name)),)
             lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
             for capture in states:
-                if isinstance(capture, KeyedCapture):
-                    history = keyed.get(capture.name)
-                    keyed[capture.name] = (self._extend(operator_id, capture, history[0].files if history else ()),)
-                elif isinstance(capture, OperatorCapture):
+                if isinstance(capture, OperatorCapture):
                     file = self._write(operator_id, capture.name, capture.to_bytes())
                     lists[capture.name] = (OperatorStateHandle(capture.mode, len(capture.items), file),)
             operators[operator_id] = OperatorSubtaskState(keyed, lists)
         return operators
 
-    def _extend(self, operator_id: str, capture: KeyedCapture, history: tuple[StateFile, ...]) -> KeyedStateHandle:
-        changes = capture.to_bytes(self._max_parallelism)
-        grown = sum(file.length for file in history[1:]) + len(changes)
-        if history and (grown > history[0].length or len(history) >= HISTORY_FILES_MAX):
-            merged = merge_keyed([*map(self._storage.read, history), changes])
-            files: tuple[StateFile, ...] = (self._write(operator_id, capture.name, merged),)
-        else:
-            files = (*history, self._write(operator_id, capture.name, changes))
-        return KeyedStateHandle(*self._key_groups, files)
+    def _keyed(
+        self, operator_id: str, name: str, handle: KeyedStateHandle | None, capture: KeyedCapture | None
+    ) -> KeyedStateHandle:
+        """A history with what has changed since; a savepoint's is one file, and its own."""
+        history = handle.files if handle is not None else ()
+        changes = [] if capture is None else [capture.to_bytes(self._max_parallelism)]
+        if self._savepoint_path is None:
+            if handle is not None and not changes:
+                return handle
+            grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
+            if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
+                return KeyedStateHandle(
+                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes))
+                )
+        merged = merge_keyed([*map(self._storage.read, history), *changes])
+        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),))
 
     def _write(self, operator_id: str, name: str, data: bytes) -> StateFile:
         execution = self._execution
         file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{name}"
-        return self._storage.write(self._checkpoint_id, file_name, data)
+        return self._storage.write(self._checkpoint_id, file_name, data, self._savepoint_path)
 
 
 def restore_operator(
@@ -102,20 +110,22 @@ def restore_operator(
     context: OperatorContext,
     storage: StateStorage,
     key_groups: tuple[int, int],
-    histories: StateHistories,
+    histories: StateHistories | None,
     recover_channel: Callable[[str, list[object]], None],
 ) -> None:
     """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
 
     A history of just these key groups goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
-    another one) the next checkpoint writes everything.
+    another one, or without `histories`: the files belong to somebody else) the next checkpoint writes everything.
     """
     for name, handles in restored.keyed.items():
-        goes_on = len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
+        is_whole = len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
+        goes_on = is_whole and histories is not None
         for handle in handles:
             entries = read_keyed(map(storage.read, handle.files), *key_groups)
             context.keyed.restore(name, entries, goes_on)
         if goes_on:
+            assert histories is not None
             histories.confirmed[(context.operator_id, name)] = handles[0]
     for name, lists in restored.operator.items():
         for state in lists:

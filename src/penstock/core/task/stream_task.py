@@ -7,6 +7,10 @@ The end (F3). When its input is exhausted, a task sends MAX_WATERMARK through th
 head to tail, and sends EndOfData. It then only waits: for the end of its inputs, and, when checkpoints are on, for the
 completion of one that it took after finishing, which commits its last output. Then it closes the operators, sends
 EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` at once.
+
+Stop-with-savepoint. A source comes to its end when it is asked for the savepoint, and sends the barrier behind its
+EndOfData. With drain that end is the one above. Without, operators are neither ended nor finished, EndOfData tells of
+that, and what the operators hold is what the savepoint holds. Either way the task waits for the savepoint's completion.
 """
 
 from __future__ import annotations
@@ -15,14 +19,12 @@ import enum
 import pickle
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Background, Clock, MasterGateway, StateStorage
 from penstock.core.protocol import (
-    AcknowledgeCheckpoint,
     AssignSplits,
     CancelTask,
     ChannelId,
@@ -34,6 +36,7 @@ from penstock.core.protocol import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     RequestSplit,
+    StopMode,
     TaskMetrics,
     TaskStateChanged,
     ToWorker,
@@ -66,13 +69,11 @@ from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.result_partition import ResultPartition
 from penstock.core.task.settings import barrier_of
-from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
+from penstock.core.task.snapshots import Part, TaskSnapshots
+from penstock.core.task.state_transfer import restore_operator
 from penstock.core.task.watermarks import WatermarkValve
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateBackend
-from penstock.state.snapshot import StateCapture
-from penstock.storage.metadata import OperatorSubtaskState
 
 #: Control elements that one step may take before it returns.
 EVENTS_PER_STEP_MAX: Final = 64
@@ -95,19 +96,6 @@ class Phase(enum.Enum):
     DATA_FINISHED = "DATA_FINISHED"
     CLOSING = "CLOSING"
     TERMINAL = "TERMINAL"
-
-
-@dataclass
-class _Part:
-    """A task's part of one checkpoint: what was captured, and how long it took."""
-
-    barrier: CheckpointBarrier
-    captures: dict[str, list[StateCapture]]
-    finished: bool
-    alignment_ms: int
-    held_back_bytes: int
-    sync_ms: int
-    captured_ms: int
 
 
 class StreamTask:
@@ -133,18 +121,20 @@ class StreamTask:
         self._partitions_factory = partitions_factory
         self._clock = clock
         self._master = master
-        self._background = background
         self._storage = storage
         self._chain: OperatorChain | None = None
         self._source: SourceOperator | None = None
         self._barriers: BarrierHandler | None = None
         self._valve = WatermarkValve(len(self.gate.channels))
         self._flush_at_ms: int | None = None
-        self._first_checkpoint_after_finish: int | None = None
+        #: Whether the operators have finished: no data will ever come (F4).
+        self._has_finished = False
+        #: The first checkpoint taken after the end of the data, or the savepoint that ends the job.
+        self._final_checkpoint_id: int | None = None
         self._final_checkpoint_completed = False
-        self._histories = StateHistories()
-        #: Parts whose records in flight are still being captured, by checkpoint id.
-        self._incomplete: dict[int, _Part] = {}
+        self._snapshots = TaskSnapshots(
+            deployment, storage, background, clock, self._tell, lambda: self.phase is Phase.TERMINAL
+        )
         self._records_in = 0
         self._watermark = MIN_TIMESTAMP
 
@@ -248,13 +238,17 @@ class StreamTask:
         assert self._source is not None
         emitted = self._source.emit_next(self.settings.source_batch_records)
         if emitted is Emitted.END:
-            if self._source.watermarks.idle:
-                self._source.output.emit_status(False)
-            self._source.output.emit_watermark(MAX_WATERMARK)
-            self._watermark = MAX_WATERMARK
-            self._finish_data(drain=True)
+            self._end_source()
             return True
         return emitted is Emitted.RECORDS
+
+    def _end_source(self) -> None:
+        assert self._source is not None
+        if self._source.watermarks.idle:
+            self._source.output.emit_status(False)
+        self._source.output.emit_watermark(MAX_WATERMARK)
+        self._watermark = MAX_WATERMARK
+        self._finish_data(drain=True)
 
     def _process_input(self) -> bool:
         for taken in range(EVENTS_PER_STEP_MAX):
@@ -289,13 +283,21 @@ class StreamTask:
         elif isinstance(event, CancelCheckpointMarker):
             self._barriers.on_cancel_marker(channel, event)
         elif isinstance(event, EndOfData):
-            channel.end_of_data = True
-            if all(c.end_of_data for c in self.gate.channels):
-                self._finish_data(event.drain)
+            self._on_end_of_data(channel, event)
         elif isinstance(event, EndOfPartition):
             channel.ended = True
             self._barriers.on_channel_ended(channel)
             self._close_when_done()
+
+    def _on_end_of_data(self, channel: InputChannel, event: EndOfData) -> None:
+        """End the input when all its channels have drained, and the data when all channels have come to their end."""
+        assert self._chain is not None
+        channel.end_of_data = event
+        channels = self.gate.channels
+        if all(c.has_drained for c in channels if c.input_index == channel.input_index):
+            self._chain.end_input(channel.input_index)
+        if all(c.end_of_data is not None for c in channels):
+            self._finish_data(all(c.has_drained for c in channels))
 
     def _advance(self, watermark: int | None) -> None:
         if watermark is not None:
@@ -321,7 +323,12 @@ class StreamTask:
             context.operator_state.is_restored = self.deployment.restored_checkpoint_id is not None
             if restored is not None:
                 restore_operator(
-                    restored, context, self._storage, self._key_groups(), self._histories, self._recover_channel
+                    restored,
+                    context,
+                    self._storage,
+                    self._snapshots.key_groups,
+                    self._snapshots.histories if self.deployment.builds_on_restored else None,
+                    self._recover_channel,
                 )
         if self.deployment.finished_on_restore:
             self._skip_finished(chain)
@@ -338,10 +345,6 @@ class StreamTask:
             return UnalignedBarrierHandler(self.gate, self, settings.held_back_bytes_max)
         return AlignedBarrierHandler(self.gate, self, settings.held_back_bytes_max)
 
-    def _key_groups(self) -> tuple[int, int]:
-        deployment = self.deployment
-        return key_group_range(self.execution.subtask, deployment.max_parallelism, deployment.parallelism)
-
     def _recover_channel(self, name: str, items: list[Any]) -> None:
         recover_channel(name, items, self.gate, self.partitions)
 
@@ -352,6 +355,7 @@ class StreamTask:
         for error in finished.close():
             raise error
         self._chain = OperatorChain(VertexProgram((), ()), {})
+        self._has_finished = True
         self.phase = Phase.PROCESSING
         self._source = None
         self._tell(TaskStateChanged(self.execution, "RUNNING"))
@@ -386,7 +390,8 @@ class StreamTask:
         if self.phase is not Phase.PROCESSING:
             return
         if drain:
-            self._chain.finish()
+            self._chain.finish(is_input_ended=bool(self.gate.channels))
+            self._has_finished = True
         for partition in self.partitions.values():
             partition.broadcast(EndOfData(drain), flush=True)
         self.phase = Phase.DATA_FINISHED
@@ -396,7 +401,8 @@ class StreamTask:
     def _close_when_done(self) -> None:
         if self.phase is not Phase.DATA_FINISHED or not self.gate.is_finished:
             return
-        if self.settings.checkpointing and not self._final_checkpoint_completed:
+        awaits = self.settings.checkpointing or self._final_checkpoint_id is not None
+        if awaits and not self._final_checkpoint_completed:
             return
         assert self._chain is not None
         errors = self._chain.close()
@@ -455,6 +461,11 @@ class StreamTask:
         if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED) or not self.gate.is_finished:
             self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task cannot inject a barrier now"))
             return
+        if message.stop is not None and self._source is not None and self.phase is Phase.PROCESSING:
+            if message.stop is StopMode.DRAIN:
+                self._end_source()
+            else:
+                self._finish_data(drain=False)
         self.trigger_checkpoint(barrier_of(message, self.settings), 0, 0)
 
     def _on_complete(self, checkpoint_id: int) -> None:
@@ -462,15 +473,15 @@ class StreamTask:
         self._confirm(checkpoint_id)
         for operator in self._chain.operators:
             operator.notify_checkpoint_complete(checkpoint_id)
-        first = self._first_checkpoint_after_finish
-        if first is not None and checkpoint_id >= first:
+        final = self._final_checkpoint_id
+        if final is not None and checkpoint_id >= final:
             self._final_checkpoint_completed = True
             self._close_when_done()
 
     def _confirm(self, checkpoint_id: int) -> None:
         """A checkpoint completed: incremental state builds on it from now on."""
         assert self._chain is not None
-        self._histories.on_complete(checkpoint_id)
+        self._snapshots.histories.on_complete(checkpoint_id)
         for context in self._chain.contexts:
             context.keyed.confirm(checkpoint_id)
 
@@ -488,8 +499,7 @@ class StreamTask:
         chain, checkpoint_id = self._chain, barrier.checkpoint_id
         begun_ms = self.now_ms()
         self._confirm(barrier.completed_id)  # its notification may still be on its way
-        finished = self.phase is not Phase.PROCESSING
-        if not finished:
+        if not self._has_finished:
             for operator in chain.operators:
                 operator.prepare_snapshot(checkpoint_id)
         overtaken = self._forward(barrier)
@@ -503,14 +513,12 @@ class StreamTask:
                 capture = capture_channel("out", edge.edge, channel.consumer, elements)
                 if capture is not None:
                     captures[owner].append(capture)
-        if finished and self._first_checkpoint_after_finish is None:
-            self._first_checkpoint_after_finish = checkpoint_id
+        if self.phase is not Phase.PROCESSING and (self._final_checkpoint_id is None or barrier.ends_job):
+            self._final_checkpoint_id = checkpoint_id
         now = self.now_ms()
-        part = _Part(barrier, captures, finished, alignment_ms, held_back_bytes, now - begun_ms, now)
-        if is_complete:
-            self._store(part)
-        else:
-            self._incomplete[checkpoint_id] = part
+        has_finished = self._has_finished and self.phase is not Phase.PROCESSING
+        part = Part(barrier, captures, has_finished, alignment_ms, held_back_bytes, now - begun_ms, now)
+        self._snapshots.add(part, is_complete)
 
     def _forward(self, barrier: CheckpointBarrier) -> dict[int, list[tuple[ChannelId, Buffer]]]:
         if barrier.is_unaligned:
@@ -521,44 +529,13 @@ class StreamTask:
 
     def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
         """All that was in flight ahead of the barrier is known now."""
-        part = self._incomplete.pop(checkpoint_id, None)
-        if part is None:
+        if not self._snapshots.is_waiting(checkpoint_id):
             return
         assert self._chain is not None
-        for (edge, producer), elements in in_flight.items():
-            capture = capture_channel("in", edge, producer, elements)
-            if capture is not None:
-                part.captures[self._chain.contexts[0].operator_id].append(capture)
-        self._store(part)
-
-    def _store(self, part: _Part) -> None:
-        execution, checkpoint_id = self.execution, part.barrier.checkpoint_id
-        writer = SnapshotWriter(
-            self._storage, checkpoint_id, execution, self._key_groups(), self.deployment.max_parallelism
-        )
-        confirmed = self._histories.confirmed
-
-        def stored(operators: dict[str, OperatorSubtaskState] | None, error: BaseException | None) -> None:
-            if self.phase is Phase.TERMINAL:
-                return
-            if operators is None:
-                self._tell(DeclineCheckpoint(execution, checkpoint_id, f"{type(error).__name__}: {error}", True))
-                return
-            self._histories.on_stored(checkpoint_id, operators)
-            self._tell(
-                AcknowledgeCheckpoint(
-                    execution,
-                    checkpoint_id,
-                    operators,
-                    part.finished,
-                    part.alignment_ms,
-                    part.held_back_bytes,
-                    part.sync_ms,
-                    self.now_ms() - part.captured_ms,
-                )
-            )
-
-        self._background.submit(lambda: writer.store(part.captures, confirmed), stored)
+        captures = [capture_channel("in", edge, producer, elements) for (edge, producer), elements in in_flight.items()]
+        # Without operators (they finished before the restored checkpoint) no record can have been in flight.
+        operator_id = self._chain.contexts[0].operator_id if self._chain.contexts else ""
+        self._snapshots.complete(checkpoint_id, operator_id, [c for c in captures if c is not None])
 
     def _on_overtaking_barrier(self) -> None:
         assert self._barriers is not None
@@ -569,14 +546,14 @@ class StreamTask:
     def _on_aborted(self, checkpoint_id: int) -> None:
         assert self._chain is not None
         assert self._barriers is not None
-        self._incomplete.pop(checkpoint_id, None)
+        self._snapshots.forget(checkpoint_id)
         self._barriers.on_aborted(checkpoint_id)
         for operator in self._chain.operators:
             operator.notify_checkpoint_aborted(checkpoint_id)
 
     def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
         """Decline a checkpoint and let the tasks downstream know."""
-        self._incomplete.pop(checkpoint_id, None)
+        self._snapshots.forget(checkpoint_id)
         for partition in self.partitions.values():
             partition.broadcast(CancelCheckpointMarker(checkpoint_id), flush=True)
         self._tell(DeclineCheckpoint(self.execution, checkpoint_id, reason))

@@ -61,6 +61,12 @@ class TimerQueue:
             self._table.drop(timestamp)
         return None
 
+    def clear(self) -> None:
+        """Forget all."""
+        for timestamp in list(self._buckets):
+            self._table.drop(timestamp)
+        self._heap.clear()
+
     def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> bool:
         """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile."""
         fired = False

@@ -32,7 +32,8 @@ class LocalJob(RunningJob):
     """See the module's text."""
 
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
-        super().__init__(JobID.generate(), CompletableFuture[JobExecutionResult]())
+        savepoint_directory = configuration.read(options.SAVEPOINT_DIR)
+        super().__init__(JobID.generate(), CompletableFuture[JobExecutionResult](), savepoint_directory)
         job_id = str(self._job_id)
         self._name = job_graph.name
         self._clock = SystemClock()
@@ -69,7 +70,7 @@ class LocalJob(RunningJob):
 
     def cancel(self) -> Future[None]:
         """Cancel the job."""
-        self._ask(lambda master: master.cancel())
+        self.ask(lambda master: master.cancel())
         return completed(None)
 
     def end(self, patience_seconds: float = 5.0) -> None:
@@ -79,13 +80,14 @@ class LocalJob(RunningJob):
 
     def get_progress(self) -> Future[JobProgress]:
         """Figures of the running job."""
-        return self._ask(lambda master: master.progress())
+        return self.ask(lambda master: master.progress())
 
     def trigger_checkpoint(self) -> Future[int | None]:
         """Trigger a checkpoint now."""
-        return self._ask(lambda master: master.checkpoints.trigger_now())
+        return self.ask(lambda master: master.checkpoints.trigger_now())
 
-    def _ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
+    def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
+        """Call with the job master in its next turn."""
         future: Future[T] = Future()
         self._questions.append((future, question))
         self._wake.set()
@@ -126,7 +128,10 @@ class LocalJob(RunningJob):
         while self._questions:
             future, question = self._questions.popleft()
             if future.set_running_or_notify_cancel():
-                future.set_result(question(master))
+                try:
+                    future.set_result(question(master))
+                except Exception as error:  # noqa: BLE001 - goes to who asked
+                    future.set_exception(error)
         deadline = master.next_deadline()
         now = self._clock.now_ms()
         if deadline is not None and deadline <= now:

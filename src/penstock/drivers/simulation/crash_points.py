@@ -33,6 +33,7 @@ from penstock.core.protocol import (
 from penstock.core.task import stream_task
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.core.task.input_gate import InputGate
+from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.faults import Faults, MasterKilled, WorkerKilled
@@ -156,7 +157,7 @@ CRASH_POINTS = (
     _worker("in-flight records captured", StreamTask, "complete_checkpoint", absent=_UNALIGNED_ONLY),
     _worker("barrier forwarded", StreamTask, "_forward"),
     _worker("synchronous part done", StreamTask, "trigger_checkpoint"),
-    _worker("upload begun", StreamTask, "_store"),
+    _worker("upload begun", TaskSnapshots, "_store"),
     _worker("file uploaded", MemoryStore, "upload"),
     _worker("acknowledgement sent", *_tell, _tells(AcknowledgeCheckpoint)),
     _worker("completion heard", StreamTask, "_on_complete"),

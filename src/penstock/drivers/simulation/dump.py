@@ -34,9 +34,7 @@ def dump(simulation: Simulation) -> str:
 
 
 def _task(task: StreamTask) -> list[str]:
-    lines = [
-        f"task {task.execution} {task.phase.value} mail={len(task.mail)} final={task._first_checkpoint_after_finish}"
-    ]
+    lines = [f"task {task.execution} {task.phase.value} mail={len(task.mail)} final={task._final_checkpoint_id}"]
     for c in task.gate.channels:
         marks = [word for word in ("is_blocked", "end_of_data", "ended") if getattr(c, word)]
         lines.append(f"  in {c.channel}: {len(c.queue)} buffers {' '.join(marks)}")

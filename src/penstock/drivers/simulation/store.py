@@ -94,6 +94,11 @@ class MemoryStore:
         self.files[directory + METADATA] = self.files.pop(directory + PARTIAL)
         self.visible_id_max = max(self.visible_id_max, checkpoint_id)
 
+    def discard_savepoint(self, savepoint_path: str) -> None:
+        if f"{savepoint_path}/{METADATA}" not in self.files:
+            for path in [p for p in self.files if p.startswith(f"{savepoint_path}/")]:
+                self.delete_file(path)
+
     def listing(self) -> list[str]:
         if self._faults.storage_fault(("listing-refused",)):
             raise OSError("planned: the listing was refused")

@@ -21,7 +21,7 @@ from penstock.drivers.spark.executor_factory import TaskExecutorFactory
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.drivers.spark.job_thread import JobThread, MasterServices
 from penstock.drivers.spark.session import hand_back, obtain_spark
-from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.file_store import FileCheckpointStore, absolute_url
 
 if TYPE_CHECKING:
     from penstock.core.job.job_graph import JobGraph
@@ -91,13 +91,18 @@ class _SparkJob:
         except BaseException:
             give_back()
             raise
-        client = SparkJobClient(self._job_id, thread, self._status, self._result)
+        client = SparkJobClient(
+            self._job_id, thread, self._status, self._result, self._configuration.read(options.SAVEPOINT_DIR)
+        )
         thread.start()
         return client
 
     def _storage(self) -> tuple[str | None, str, int]:
         read = self._configuration.read
-        return read(options.CHECKPOINTING_DIR), str(self._job_id), read(options.CHECKPOINTING_INLINE_BYTES)
+        directory = read(options.CHECKPOINTING_DIR)
+        # Workers have another working directory.
+        directory = None if directory is None else absolute_url(directory)
+        return directory, str(self._job_id), read(options.CHECKPOINTING_INLINE_BYTES)
 
     def _make_master(self, services: MasterServices) -> JobMaster:
         self._master = JobMaster(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
@@ -14,6 +15,8 @@ from penstock.core.job.progress import JobProgress
 from penstock.drivers.running_job import RunningJob, completed
 from penstock.drivers.spark.job_thread import JobThread
 
+T = TypeVar("T")
+
 
 class SparkJobClient(RunningJob):
     """A job on Spark whose master lives in a thread of this process.
@@ -23,6 +26,7 @@ class SparkJobClient(RunningJob):
         thread: where its master lives.
         status: tells where the job is in its life.
         result: becomes done when nothing of the job is left.
+        savepoint_directory: for savepoints that name none.
     """
 
     def __init__(
@@ -31,13 +35,17 @@ class SparkJobClient(RunningJob):
         thread: JobThread[JobMaster],
         status: Callable[[], JobStatus],
         result: CompletableFuture[JobExecutionResult],
+        savepoint_directory: str | None = None,
     ) -> None:
-        super().__init__(job_id, result)
+        super().__init__(job_id, result, savepoint_directory)
         self._thread = thread
         self._status = status
 
     def status(self) -> JobStatus:
         return self._status()
+
+    def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
+        return self._thread.ask(question)
 
     def cancel(self) -> Future[None]:
         self._thread.ask(lambda master: master.cancel())

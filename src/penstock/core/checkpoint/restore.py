@@ -1,0 +1,58 @@
+"""Whether a job can begin from a savepoint or another job's checkpoint (H4). Pure; checked before anything runs."""
+
+from __future__ import annotations
+
+from penstock.common.errors import CheckpointError
+from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE
+from penstock.core.job.job_graph import JobGraph
+from penstock.storage.metadata import CheckpointMetadata, OperatorState
+
+
+def check_restorable(metadata: CheckpointMetadata, job_graph: JobGraph, ignores_unclaimed: bool) -> list[str]:
+    """What the user should know of the restore, in lines; raises `CheckpointError` when the job does not fit."""
+    states = {o.operator_id: o for o in metadata.operators}
+    lines = _unclaimed(states, job_graph, ignores_unclaimed)
+    for vertex in job_graph.vertices:
+        known = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
+        for state in known:
+            if state.max_parallelism != vertex.max_parallelism and _holds_keyed(state):
+                raise CheckpointError(
+                    f"operator {_named(state)}: its keyed state was written with max parallelism "
+                    f"{state.max_parallelism}, the job has {vertex.max_parallelism}: set pipeline.max-parallelism to "
+                    f"{state.max_parallelism}"
+                )
+        finished = [o for o in known if o.fully_finished]
+        if finished and len(finished) < len(vertex.operators):
+            ended = {state.operator_id for state in finished}
+            others = ", ".join(o.name for o in vertex.operators if o.operator_id not in ended)
+            raise CheckpointError(
+                f"operator {_named(finished[0])} had finished, and is chained with {others}, which had not: begin a "
+                "new chain between them (start_new_chain), or give the finished one another uid to let it run again"
+            )
+        if finished:
+            lines.append(f"{vertex.name!r} had finished and is skipped")
+    return lines
+
+
+def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: bool) -> list[str]:
+    claimed = {o.operator_id for vertex in job_graph.vertices for o in vertex.operators}
+    left = [s for s in states.values() if s.operator_id not in claimed and (s.subtasks or s.coordinator is not None)]
+    if not left:
+        return []
+    names = ", ".join(_named(state) for state in left)
+    if ignores:
+        return [f"state that no operator claims is left out: {names}"]
+    raise CheckpointError(
+        f"no operator of the job claims the state of {names}: give the operator its uid again, or drop the state with "
+        f"{RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
+    )
+
+
+def _holds_keyed(state: OperatorState) -> bool:
+    return any(subtask.keyed for subtask in state.subtasks.values())
+
+
+def _named(state: OperatorState) -> str:
+    return (
+        f"{state.name!r} (uid {state.uid!r})" if state.uid is not None else f"{state.name!r} (id {state.operator_id})"
+    )

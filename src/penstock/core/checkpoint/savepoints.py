@@ -1,0 +1,29 @@
+"""Savepoints: checkpoints that somebody asked for, in a directory of their own (H1, H2).
+
+A savepoint is taken while no checkpoint is in the making, and none begins meanwhile, so neither disturbs the other. One
+that leaves the job running is no point of recovery and commits nothing. One that ends the job is its last point of
+recovery: what it holds is committed, and after a failure in between nothing else is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.core.protocol import StopMode
+
+
+@dataclass
+class SavepointRequest:
+    """Somebody waits for a savepoint below `directory`; `done(path, error)` is called once, with one of them."""
+
+    directory: str
+    stop: StopMode | None
+    done: Callable[[str | None, str | None], None]
+    #: When (ms) it is given up if it could not begin.
+    deadline_ms: int
+
+
+def savepoint_path(directory: str, job_id: str, checkpoint_id: int) -> str:
+    """The directory of a savepoint: Flink's `savepoint-<job>-<number>`, the same for no two savepoints of any jobs."""
+    return f"{directory.rstrip('/')}/savepoint-{job_id[:6]}-{job_id[6:12]}{checkpoint_id:06x}"

@@ -1,0 +1,116 @@
+"""A task's parts of checkpoints, from the capture to the acknowledgement (F2, G7).
+
+A part is stored in the background once it is whole. Parts whose records in flight are still being captured wait here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.core.ports import Background, Clock, StateStorage
+from penstock.core.protocol import AcknowledgeCheckpoint, DeclineCheckpoint, DeployTask
+from penstock.core.records import CheckpointBarrier
+from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
+from penstock.state.key_groups import key_group_range
+from penstock.state.snapshot import StateCapture
+from penstock.storage.metadata import OperatorSubtaskState
+
+
+@dataclass
+class Part:
+    """A task's part of one checkpoint: what was captured, and how long it took. `finished`: it follows `finish`."""
+
+    barrier: CheckpointBarrier
+    captures: dict[str, list[StateCapture]]
+    finished: bool
+    alignment_ms: int
+    held_back_bytes: int
+    sync_ms: int
+    captured_ms: int
+
+
+class TaskSnapshots:
+    """See the module's text. `tell` reaches the job master; `is_over` says whether the task has ended."""
+
+    def __init__(
+        self,
+        deployment: DeployTask,
+        storage: StateStorage,
+        background: Background,
+        clock: Clock,
+        tell: Callable[[Any], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self.histories = StateHistories()
+        self._execution = deployment.execution
+        self._max_parallelism = deployment.max_parallelism
+        self.key_groups = key_group_range(
+            deployment.execution.subtask, deployment.max_parallelism, deployment.parallelism
+        )
+        self._storage = storage
+        self._background = background
+        self._clock = clock
+        self._tell = tell
+        self._is_over = is_over
+        self._incomplete: dict[int, Part] = {}
+
+    def add(self, part: Part, is_complete: bool) -> None:
+        """Store a part, now or when `complete` is called."""
+        if is_complete:
+            self._store(part)
+        else:
+            self._incomplete[part.barrier.checkpoint_id] = part
+
+    def complete(self, checkpoint_id: int, operator_id: str, in_flight: list[StateCapture]) -> None:
+        """All that was in flight ahead of the barrier is known now."""
+        part = self._incomplete.pop(checkpoint_id, None)
+        if part is not None:
+            if in_flight:
+                part.captures[operator_id].extend(in_flight)
+            self._store(part)
+
+    def is_waiting(self, checkpoint_id: int) -> bool:
+        """Whether a part waits for `complete`."""
+        return checkpoint_id in self._incomplete
+
+    def forget(self, checkpoint_id: int) -> None:
+        """The checkpoint was given up."""
+        self._incomplete.pop(checkpoint_id, None)
+
+    def _store(self, part: Part) -> None:
+        execution, barrier = self._execution, part.barrier
+        writer = SnapshotWriter(
+            self._storage,
+            barrier.checkpoint_id,
+            execution,
+            self.key_groups,
+            self._max_parallelism,
+            barrier.savepoint_path,
+        )
+        confirmed = self.histories.confirmed
+
+        def stored(operators: dict[str, OperatorSubtaskState] | None, error: BaseException | None) -> None:
+            if self._is_over():
+                return
+            if operators is None:
+                reason = f"{type(error).__name__}: {error}"
+                self._tell(DeclineCheckpoint(execution, barrier.checkpoint_id, reason, True))
+                return
+            if barrier.savepoint_path is None:
+                self.histories.on_stored(barrier.checkpoint_id, operators)
+            self._tell(
+                AcknowledgeCheckpoint(
+                    execution,
+                    barrier.checkpoint_id,
+                    operators,
+                    part.finished,
+                    part.alignment_ms,
+                    part.held_back_bytes,
+                    part.sync_ms,
+                    self._clock.now_ms() - part.captured_ms,
+                )
+            )
+
+        self._background.submit(lambda: writer.store(part.captures, confirmed), stored)
