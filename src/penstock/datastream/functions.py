@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from penstock.core.operators.process import KeyedProcessContext, ProcessContext
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
@@ -121,6 +121,8 @@ class KeyedProcessFunction(Function, ABC):
 
     Context: TypeAlias = KeyedProcessContext
     OnTimerContext: TypeAlias = KeyedTimerContext
+    #: What becomes of processing-time timers that wait when the input ends for good: dropped, or all fired then (F5).
+    drain_processing_time_timers: ClassVar[bool] = False
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
@@ -173,6 +175,8 @@ class KeyedCoProcessFunction(Function, ABC):
 
     Context: TypeAlias = KeyedProcessContext
     OnTimerContext: TypeAlias = KeyedTimerContext
+    #: As in `KeyedProcessFunction`.
+    drain_processing_time_timers: ClassVar[bool] = False
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:

@@ -587,7 +587,9 @@ class JobMaster:
         keep = status is _S.FAILED or (status is _S.CANCELED and self.checkpoints.settings.retain_on_cancel)
         if not keep:
             self.checkpoints.discard_all()
-        self._move(status, None if self.failure is None else str(self.failure))
+        last = self.checkpoints.last
+        stopped = f"with savepoint {last.external_path}" if status is _S.FINISHED and last is not None else None
+        self._move(status, stopped if self.failure is None else str(self.failure))
         for worker_id in list(self._workers):
             self._cluster.release(worker_id)
         self._workers.clear()
