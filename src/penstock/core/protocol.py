@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.storage.metadata import OperatorSubtaskState
+from penstock.storage.metadata import OperatorSubtaskState, StateFile
 
 
 class ExecutionId(msgspec.Struct, frozen=True, array_like=True):
@@ -81,7 +81,8 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     """Run a subtask. `program` is the pickled `VertexProgram` of its vertex.
 
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
-    may refer to the restored checkpoint's files, for they belong to this job.
+    may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
+    to be partitioned anew ahead of everything else.
     """
 
     execution: ExecutionId
@@ -98,6 +99,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     restored: dict[str, OperatorSubtaskState]
     finished_on_restore: bool = False
     builds_on_restored: bool = True
+    taken_over: tuple[tuple[int, tuple[StateFile, ...]], ...] = ()
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):

@@ -90,6 +90,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     operators: tuple[OperatorState, ...]
     external_path: str | None = None
     ends_job: bool = False
+    #: The edges of the job by name, in the order of their numbers; records in flight belong to edges.
+    edges: tuple[str, ...] = ()
 
     def state_files(self) -> list[StateFile]:
         """Every state file, inline ones included."""

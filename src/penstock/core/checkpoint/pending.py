@@ -93,6 +93,7 @@ class PendingCheckpoint:
             tuple(operators),
             self.savepoint_path,
             self.savepoint is not None and self.savepoint.stop is not None,
+            self._graph.job_graph.edge_names(),
         )
 
     def _carried(self, operator_id: str, subtask: int) -> OperatorSubtaskState | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.common.errors import CheckpointError
 from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE
+from penstock.core.job.in_flight_rescaling import check_in_flight
 from penstock.core.job.job_graph import JobGraph
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
@@ -12,6 +13,7 @@ def check_restorable(metadata: CheckpointMetadata, job_graph: JobGraph, ignores_
     """What the user should know of the restore, in lines; raises `CheckpointError` when the job does not fit."""
     states = {o.operator_id: o for o in metadata.operators}
     lines = _unclaimed(states, job_graph, ignores_unclaimed)
+    check_in_flight(metadata, job_graph)
     for vertex in job_graph.vertices:
         known = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
         for state in known:

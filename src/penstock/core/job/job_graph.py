@@ -59,6 +59,11 @@ class JobGraph:
         """With slot sharing a job needs as many slots as its highest parallelism (E3)."""
         return max((v.parallelism for v in self.vertices), default=0)
 
+    def edge_names(self) -> tuple[str, ...]:
+        """For each edge, which operators it is between: the same in every job in which it is the same edge."""
+        heads = [vertex.operators[0].operator_id for vertex in self.vertices]
+        return tuple(f"{heads[e.source]}>{heads[e.target]}:{e.input_index}" for e in self.edges)
+
     def inputs_of(self, vertex: int) -> list[JobEdge]:
         """Edges into a vertex."""
         return [e for e in self.edges if e.target == vertex]

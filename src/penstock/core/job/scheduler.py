@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from penstock.core.job.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.core.job.in_flight_rescaling import is_rescaled, taken_over
 from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
-from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.core.task.in_flight import CHANNEL_MODE, channel_of
 from penstock.state.key_groups import key_group_range
+from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import (
     CheckpointMetadata,
     KeyedStateHandle,
@@ -72,6 +74,7 @@ def _deployment(
     peers = {worker for group in (*inputs,) for _, worker in group.producers}
     peers |= {worker for out in outputs for _, worker in out.consumers}
     operators = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
+    rescaled = {e.index for e in job.edges if is_rescaled(e, job, states)}
     return DeployTask(
         execution=subtask.current.id,
         job_id=job_id,
@@ -85,23 +88,32 @@ def _deployment(
         settings=settings,
         restored_checkpoint_id=None if restored is None else restored.checkpoint_id,
         restored={
-            o.operator_id: state_of_subtask(o, subtask.subtask, vertex.parallelism, vertex.max_parallelism)
+            o.operator_id: state_of_subtask(o, subtask.subtask, vertex.parallelism, vertex.max_parallelism, rescaled)
             for o in operators
         },
         finished_on_restore=commits_only or (bool(operators) and all(o.fully_finished for o in operators)),
+        taken_over=tuple(
+            (e.index, files)
+            for e in job.outputs_of(vertex.index)
+            if e.index in rescaled and (files := taken_over(e, subtask.subtask, job, states))
+        ),
         builds_on_restored=restored is not None and restored.job_id == job_id and not restored.is_savepoint,
     )
 
 
 def state_of_subtask(
-    operator: OperatorState, subtask: int, parallelism: int, max_parallelism: int
+    operator: OperatorState,
+    subtask: int,
+    parallelism: int,
+    max_parallelism: int,
+    rescaled_edges: Collection[int] = (),
 ) -> OperatorSubtaskState:
     """What of an operator's state falls to one subtask (D4).
 
     Keyed state: every handle whose key groups meet the subtask's. Split lists and committables: the handles are dealt
     out round robin (when the parallelism is unchanged, each subtask gets its own). Union lists: all handles. Broadcast
-    lists: those of one subtask. Records in flight belong to channels, so they go to the same subtask, and need the same
-    parallelism. Subtasks that had finished left their last state, and it is dealt out like any other (G10).
+    lists: those of one subtask. Records in flight go to the same subtask, but for those on rescaled edges, which are
+    partitioned anew. Subtasks that had finished left their last state, and it is dealt out like any other (G10).
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
@@ -117,12 +129,9 @@ def state_of_subtask(
                 for h in handles
                 if h.mode == "union"
                 or (h.mode == "broadcast" and old_subtask == _broadcaster(operator, name, subtask, parallelism))
-                or (h.mode not in ("union", "broadcast") and old_subtask % parallelism == subtask)
+                or (h.mode == CHANNEL_MODE and old_subtask == subtask and channel_of(name)[1] not in rescaled_edges)
+                or (h.mode in ("split", COMMITTABLE_MODE) and old_subtask % parallelism == subtask)
             )
-            if parallelism != operator.parallelism and any(h.mode == CHANNEL_MODE for h in handles):
-                raise NotImplementedError(
-                    f"operator {operator.name!r}: an unaligned checkpoint cannot be restored at another parallelism yet"
-                )
             if kept:
                 lists[name] = lists.get(name, ()) + kept
     return OperatorSubtaskState(keyed, lists)

@@ -33,11 +33,24 @@ def capture_channel(direction: str, edge: int, peer: int, elements: Iterable[Ele
     return OperatorCapture(f"{_PREFIX}.{direction}.{edge}.{peer}", CHANNEL_MODE, items) if items else None
 
 
+def channel_of(name: str) -> tuple[str, int, int]:
+    """What the name of such a state says: (in or out, edge, the subtask at the other end)."""
+    _, direction, edge, peer = name.split(".")
+    return direction, int(edge), int(peer)
+
+
 def recover_channel(name: str, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]) -> None:
     """Put what was in flight back into the channel that the state's name says."""
-    _, direction, edge, peer = name.split(".")
+    direction, edge, peer = channel_of(name)
     elements: Buffer = [Batch(*item) if isinstance(item, tuple) else Watermark(item) for item in items]  # type: ignore[arg-type]
     if direction == "in":
-        gate.recover(int(edge), int(peer), elements)
+        gate.recover(edge, peer, elements)
     else:
-        partitions[int(edge)].recover(int(peer), elements)
+        partitions[edge].recover(peer, elements)
+
+
+def partition_anew(items: list[object], partition: ResultPartition) -> None:
+    """Send records that were in flight in a channel that is no longer there on their way."""
+    for item in items:
+        if isinstance(item, tuple):
+            partition.collect(Batch(*item))

@@ -63,7 +63,7 @@ from penstock.core.task.barriers import (
     UnalignedBarrierHandler,
 )
 from penstock.core.task.failures import failure_of
-from penstock.core.task.in_flight import capture_channel, recover_channel
+from penstock.core.task.in_flight import capture_channel, partition_anew, recover_channel
 from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram
@@ -74,6 +74,7 @@ from penstock.core.task.state_transfer import restore_operator
 from penstock.core.task.watermarks import WatermarkValve
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
+from penstock.state.snapshot import read_operator
 
 #: Control elements that one step may take before it returns.
 EVENTS_PER_STEP_MAX: Final = 64
@@ -330,6 +331,9 @@ class StreamTask:
                     self._snapshots.histories if self.deployment.builds_on_restored else None,
                     self._recover_channel,
                 )
+        for edge, files in self.deployment.taken_over:
+            for file in files:
+                partition_anew(read_operator(self._storage.read(file)), self.partitions[edge])
         if self.deployment.finished_on_restore:
             self._skip_finished(chain)
             return
@@ -462,6 +466,9 @@ class StreamTask:
             self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task cannot inject a barrier now"))
             return
         if message.stop is not None and self._source is not None and self.phase is Phase.PROCESSING:
+            self._final_checkpoint_id = (
+                message.checkpoint_id
+            )  # without checkpointing nothing else would hold the end up
             if message.stop is StopMode.DRAIN:
                 self._end_source()
             else:

@@ -1,0 +1,79 @@
+"""Records in flight of an unaligned checkpoint, restored at another parallelism (D4, G5). Pure.
+
+At the same parallelism what was in flight goes back into its own channels. When an end of an edge has another number of
+subtasks, those channels are gone: then a producer takes over the channels of old producers (old subtask p goes to subtask
+p modulo the new parallelism) and partitions their records anew, ahead of everything else it emits. For each old channel
+that is first what had arrived and then what was still to be sent, so records of one producer and one key keep order.
+Watermarks in flight are left out: those that follow are not below them.
+
+A broadcast edge cannot be dealt with like that, as each consumer was behind by other records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.common.errors import CheckpointError
+from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex
+from penstock.core.task.in_flight import CHANNEL_MODE, channel_of
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
+
+
+def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
+    """Raise `CheckpointError` when records in flight have nowhere to go in this job."""
+    states = {o.operator_id: o for o in metadata.operators}
+    edges = {channel_of(name)[1] for state in metadata.operators for _, name, _ in _channels(state)}
+    if not edges:
+        return
+    way_out = "restore it into the job as it was, and take a savepoint, which has no records in flight"
+    if metadata.edges != job_graph.edge_names():
+        raise CheckpointError(
+            f"the checkpoint is unaligned and holds records in flight on {len(edges)} edges, and the job's edges are "
+            f"not the same any more: {way_out}"
+        )
+    for edge in job_graph.edges:
+        if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled(edge, job_graph, states):
+            name = job_graph.vertices[edge.target].name
+            raise CheckpointError(
+                f"the checkpoint is unaligned and holds records in flight on the broadcast edge to {name!r}, whose "
+                f"parallelism has changed: {way_out}"
+            )
+
+
+def is_rescaled(edge: JobEdge, job_graph: JobGraph, states: Mapping[str, OperatorState]) -> bool:
+    """Whether an end of the edge had another parallelism in the checkpoint."""
+    return any(_is_rescaled(job_graph.vertices[vertex], states) for vertex in (edge.source, edge.target))
+
+
+def _is_rescaled(vertex: JobVertex, states: Mapping[str, OperatorState]) -> bool:
+    return any(
+        states[o.operator_id].parallelism != vertex.parallelism for o in vertex.operators if o.operator_id in states
+    )
+
+
+def taken_over(
+    edge: JobEdge, subtask: int, job_graph: JobGraph, states: Mapping[str, OperatorState]
+) -> tuple[StateFile, ...]:
+    """The records in flight on an edge that a producing subtask partitions anew, in this order."""
+    producer, consumer = job_graph.vertices[edge.source], job_graph.vertices[edge.target]
+    found: list[tuple[int, int, int, StateFile]] = []
+    for vertex, wanted in ((consumer, "in"), (producer, "out")):
+        for operator in vertex.operators:
+            if operator.operator_id not in states:
+                continue
+            for index, name, handle in _channels(states[operator.operator_id]):
+                direction, number, peer = channel_of(name)
+                if direction == wanted and number == edge.index:
+                    ends = (peer, index) if direction == "in" else (index, peer)
+                    found.append((*ends, int(direction == "out"), handle.file))
+    return tuple(
+        file for old, _, _, file in sorted(found, key=lambda f: f[:3]) if old % producer.parallelism == subtask
+    )
+
+
+def _channels(state: OperatorState) -> Iterator[tuple[int, str, OperatorStateHandle]]:
+    for index, subtask in sorted(state.subtasks.items()):
+        for name, handles in subtask.operator.items():
+            for handle in handles:
+                if handle.mode == CHANNEL_MODE:
+                    yield index, name, handle
