@@ -190,6 +190,12 @@ RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     False,
     "Whether state that no operator of the program claims is dropped instead of being an error.",
 )
+RECOVERY_CLAIM_MODE = _option(
+    "execution.state-recovery.claim-mode",
+    choice("NO_CLAIM", "CLAIM"),
+    "NO_CLAIM",
+    "Whether the job may delete what it starts from: never, or when its own first checkpoint is complete.",
+)
 STATE_BACKEND = _option(
     "state.backend.type", choice("hashmap", "rocksdb"), "hashmap", "Where keyed state lives: in memory, or in RocksDB."
 )

@@ -95,6 +95,10 @@ class CheckpointStore(Protocol):
         """Delete what was written for a savepoint, unless it is complete."""
         ...
 
+    def delete_savepoint(self, savepoint_path: str) -> None:
+        """Delete a savepoint that the job has claimed."""
+        ...
+
     def listing(self) -> list[str]:
         """The paths of all files of the job's checkpoints, complete or not."""
         ...

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import fsspec
+import msgspec
 
 from penstock.common.errors import CheckpointError
 from penstock.storage.metadata import (
@@ -170,6 +171,14 @@ class FileCheckpointStore:
         if fs.exists(directory) and not fs.exists(posixpath.join(directory, METADATA_NAME)):
             fs.rm(directory, recursive=True)
 
+    def delete_savepoint(self, savepoint_path: str) -> None:
+        """Delete a savepoint, metadata first, so that what is half deleted never looks whole."""
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm_file(posixpath.join(directory, METADATA_NAME))
+        if fs.exists(directory):
+            fs.rm(directory, recursive=True)
+
     def listing(self) -> list[str]:
         """The paths of all files below the job's directory, in the form of `StateFile.path`."""
         if self._fs is None or not self._fs.exists(self._root):
@@ -219,7 +228,8 @@ class FileCheckpointStore:
             url = name if "://" in name else fs.unstrip_protocol(name)
             return StateFile(file.length, file.checksum, path=url)
 
-        return self._load(fs, directory).with_files(located)
+        metadata = self._load(fs, directory).with_files(located)
+        return msgspec.structs.replace(metadata, external_path=fs.unstrip_protocol(directory))
 
     def _load(self, fs: Any, directory: str) -> CheckpointMetadata:
         where = posixpath.join(directory, METADATA_NAME)

@@ -50,6 +50,9 @@ class FakeStore:
     def discard_savepoint(self, savepoint_path: str) -> None:
         self.deleted.append(savepoint_path)
 
+    def delete_savepoint(self, savepoint_path: str) -> None:
+        self.deleted.append(savepoint_path)
+
     def listing(self) -> list[str]:
         return sorted(self.files)
 

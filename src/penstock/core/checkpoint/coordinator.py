@@ -247,7 +247,7 @@ class CheckpointCoordinator:
         self._last_id += 1
         path = None if request is None else savepoint_path(request.directory, self._job_id, self._last_id)
         pending = PendingCheckpoint(
-            self._last_id, now_ms, self._graph, self.latest, list(self.completed), request, path
+            self._last_id, now_ms, self._graph, list(self.completed), request, path
         )
         try:
             for source in self._sources:
@@ -316,11 +316,20 @@ class CheckpointCoordinator:
         for older in [i for i in self._pending if i < pending.checkpoint_id]:
             self._abort(older, f"subsumed by checkpoint {pending.checkpoint_id}", counts=False)
         del self.completed[: -self.settings.retained]
+        self._delete_initial()
         self._collect_garbage()
         if self._next_ms is not None:
             self._next_ms = max(self._next_ms, now + self.settings.min_pause_ms)
         self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
         self.serve_requests()
+
+    def _delete_initial(self) -> None:
+        """A savepoint that the job claims is not needed once it has a checkpoint of its own (H4)."""
+        initial, self.initial = self.initial, None
+        path = initial.external_path if initial is not None and self.settings.claims_initial else None
+        if path is not None:
+            store = self._store
+            self._background.submit(lambda: store.delete_savepoint(path), lambda result, error: None)
 
     def _abort(self, checkpoint_id: int, reason: str, counts: bool = True) -> None:
         pending = self._pending.pop(checkpoint_id)

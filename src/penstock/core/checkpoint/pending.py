@@ -19,7 +19,6 @@ class PendingCheckpoint:
         checkpoint_id: int,
         timestamp_ms: int,
         graph: ExecutionGraph,
-        latest: CheckpointMetadata | None,
         bases: list[CheckpointMetadata],
         savepoint: SavepointRequest | None = None,
         savepoint_path: str | None = None,
@@ -28,7 +27,8 @@ class PendingCheckpoint:
         self.timestamp_ms = timestamp_ms
         self.savepoint = savepoint
         self.savepoint_path = savepoint_path
-        self._before = {o.operator_id: o for o in latest.operators} if latest is not None else {}
+        # Of what the job began from nothing is carried: a finished subtask of that needs no state any more.
+        self._before = {o.operator_id: o for o in bases[-1].operators} if bases else {}
         #: The checkpoints whose files this one may build on: they must not go while it is in the making.
         self.bases = bases
         self.alignment_ms_max = 0

@@ -15,6 +15,7 @@ from penstock.common.options import (
     CHECKPOINTING_NUM_RETAINED,
     CHECKPOINTING_TIMEOUT_MS,
     CHECKPOINTING_TOLERABLE_FAILURES,
+    RECOVERY_CLAIM_MODE,
     STATE_BACKEND,
     UNALIGNED_ENABLED,
 )
@@ -32,6 +33,7 @@ class CheckpointSettings:
     retained: int
     retain_on_cancel: bool
     exactly_once: bool = True
+    claims_initial: bool = False
 
     @classmethod
     def of(cls, configuration: Configuration) -> CheckpointSettings:
@@ -57,4 +59,5 @@ class CheckpointSettings:
             configuration.read(CHECKPOINTING_NUM_RETAINED),
             configuration.read(CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
             configuration.read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
+            configuration.read(RECOVERY_CLAIM_MODE) == "CLAIM",
         )

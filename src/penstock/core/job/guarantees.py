@@ -18,6 +18,12 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
             else "state is at least once: after a failure records may count twice"
         )
         lines.append(f"checkpoints every {settings.interval_ms} ms; {promise}")
+        nameless = [o.name for v in job_graph.vertices for o in v.operators if o.is_stateful and o.uid is None]
+        if nameless:
+            lines.append(
+                f"operators with state and without a uid: {', '.join(nameless)}: a changed program finds their state "
+                "again in a savepoint only by a uid, set with .uid(...)"
+            )
     for vertex in job_graph.vertices:
         for operator_id, source in vertex.sources.items():
             if not source.replayable:

@@ -1,10 +1,10 @@
 """Records in flight of an unaligned checkpoint, restored at another parallelism (D4, G5). Pure.
 
 At the same parallelism what was in flight goes back into its own channels. When an end of an edge has another number of
-subtasks, those channels are gone: then a producer takes over the channels of old producers (old subtask p goes to subtask
-p modulo the new parallelism) and partitions their records anew, ahead of everything else it emits. For each old channel
-that is first what had arrived and then what was still to be sent, so records of one producer and one key keep order.
-Watermarks in flight are left out: those that follow are not below them.
+subtasks, those channels are gone: then a producer takes over the channels of old producers (old subtask p goes to
+subtask p modulo the new parallelism) and partitions their records anew, ahead of everything else it emits. For each old
+channel that is first what had arrived and then what was still to be sent, so records of one producer and one key keep
+order. Watermarks in flight are left out: those that follow are not below them.
 
 A broadcast edge cannot be dealt with like that, as each consumer was behind by other records.
 """

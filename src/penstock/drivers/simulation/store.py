@@ -99,6 +99,10 @@ class MemoryStore:
             for path in [p for p in self.files if p.startswith(f"{savepoint_path}/")]:
                 self.delete_file(path)
 
+    def delete_savepoint(self, savepoint_path: str) -> None:
+        for path in [p for p in self.files if p.startswith(f"{savepoint_path}/")]:
+            self.delete_file(path)
+
     def listing(self) -> list[str]:
         if self._faults.storage_fault(("listing-refused",)):
             raise OSError("planned: the listing was refused")
