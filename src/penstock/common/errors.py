@@ -12,7 +12,12 @@ RECORD_TEXT_CHARS_MAX = 200
 
 
 class PenstockError(Exception):
-    """Base of every error raised by Penstock on purpose."""
+    """Base of every error raised by Penstock on purpose.
+
+    With `suppresses_restart` a job fails at once: another attempt would only meet the same error.
+    """
+
+    suppresses_restart = False
 
 
 class ConfigurationError(PenstockError, ValueError):

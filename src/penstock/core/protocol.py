@@ -35,13 +35,17 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a task failed, in words for the user. `user_code` is True when a user's function raised it."""
+    """Why a task failed, in words for the user. `user_code` is True when a user's function raised it.
+
+    With `suppresses_restart` the same would happen again, whatever the restart strategy says.
+    """
 
     reason: str
     operator_name: str | None = None
     record: str | None = None
     traceback: str | None = None
     user_code: bool = False
+    suppresses_restart: bool = False
 
 
 class InputChannels(msgspec.Struct, frozen=True):

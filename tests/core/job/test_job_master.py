@@ -526,3 +526,12 @@ def test_guarantees_are_said() -> None:
     rig = MasterRig(two_vertices(replayable=False))
     assert "checkpoints every 1000 ms" in rig.logs[0]
     assert "source 'source' cannot be replayed" in rig.logs[-1]
+
+
+def test_an_error_that_suppresses_restarts_fails_the_job() -> None:
+    """E5: what would only happen again is not tried again, whatever the restart strategy says."""
+    rig = running()
+    rig.fail(reason="the state does not fit", suppresses_restart=True)
+    rig.end_cancelled()
+    assert rig.status == "FAILED"
+    assert "the state does not fit" in str(rig.master.failure)

@@ -107,6 +107,7 @@ class JobMaster:
         self._recover = recover
         self._heartbeat_timeout_ms = configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None
         self._restart = make_restart_strategy(configuration)
+        self._suppresses_restart = False
         self._settings = task_settings(configuration)
         self._savepoint_to_begin_from = configuration.read(RECOVERY_PATH)
         self._workers: dict[str, _Worker] = {}
@@ -519,6 +520,7 @@ class JobMaster:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = self._error_of(failure, execution)
+            self._suppresses_restart = failure.suppresses_restart
             self._waiting_for_slots = False
             self._slots_deadline_ms = None
             self.checkpoints.stop("the job is recovering from a failure")
@@ -555,7 +557,7 @@ class JobMaster:
         if self.status is _S.CANCELLING:
             self._end(_S.CANCELED)
             return
-        delay_ms = self._restart.on_failure(self._clock.now_ms())
+        delay_ms = None if self._suppresses_restart else self._restart.on_failure(self._clock.now_ms())
         if delay_ms is None:
             self._end(_S.FAILED)
             return

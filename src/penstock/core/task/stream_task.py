@@ -466,9 +466,7 @@ class StreamTask:
             self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task cannot inject a barrier now"))
             return
         if message.stop is not None and self._source is not None and self.phase is Phase.PROCESSING:
-            self._final_checkpoint_id = (
-                message.checkpoint_id
-            )  # without checkpointing nothing else would hold the end up
+            self._final_checkpoint_id = message.checkpoint_id  # which the end waits for, with checkpointing off too
             if message.stop is StopMode.DRAIN:
                 self._end_source()
             else:
