@@ -51,11 +51,24 @@ class OperatorStateHandle(msgspec.Struct, frozen=True):
     file: StateFile
 
 
+class NativeStateHandle(msgspec.Struct, frozen=True):
+    """All keyed state of one subtask in the own files of a backend, by their names there; savepoints hold none such."""
+
+    backend: str
+    first_key_group: int
+    last_key_group: int
+    files: dict[str, StateFile]
+
+
 class OperatorSubtaskState(msgspec.Struct, frozen=True):
     """All state of one operator in one subtask, by state name."""
 
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
     operator: dict[str, tuple[OperatorStateHandle, ...]] = {}
+    native: tuple[NativeStateHandle, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.keyed or self.operator or self.native)
 
 
 class OperatorState(msgspec.Struct, frozen=True):
@@ -100,6 +113,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
             for subtask in op.subtasks.values():
                 files += [f for handles in subtask.keyed.values() for h in handles for f in h.files]
                 files += [h.file for handles in subtask.operator.values() for h in handles]
+                files += [file for handle in subtask.native for file in handle.files.values()]
         return files
 
     @property
@@ -119,6 +133,10 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
                     name: tuple(msgspec.structs.replace(h, file=replace(h.file)) for h in handles)
                     for name, handles in state.operator.items()
                 },
+                tuple(
+                    msgspec.structs.replace(h, files={name: replace(file) for name, file in h.files.items()})
+                    for h in state.native
+                ),
             )
 
         operators = tuple(

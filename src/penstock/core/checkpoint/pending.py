@@ -70,7 +70,7 @@ class PendingCheckpoint:
                     state = self._states.get(subtask.current.id, {}).get(operator.operator_id)
                     if state is None and subtask.current.id in self._finished:
                         state = self._carried(operator.operator_id, subtask.subtask)
-                    if state is not None and (state.keyed or state.operator):
+                    if state:
                         subtasks[subtask.subtask] = state
                 operators.append(
                     OperatorState(
@@ -110,7 +110,7 @@ class PendingCheckpoint:
             for name, handles in state.operator.items()
             if (kept := tuple(h for h in handles if h.mode not in (COMMITTABLE_MODE, CHANNEL_MODE)))
         }
-        return OperatorSubtaskState(state.keyed, lists)
+        return OperatorSubtaskState(state.keyed, lists, state.native)
 
     def _finished_for_good(self) -> set[ExecutionId]:
         """Those that will get no records after a recovery either.

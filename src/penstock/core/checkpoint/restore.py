@@ -51,7 +51,7 @@ def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: b
 
 
 def _holds_keyed(state: OperatorState) -> bool:
-    return any(subtask.keyed for subtask in state.subtasks.values())
+    return any(subtask.keyed or subtask.native for subtask in state.subtasks.values())
 
 
 def _named(state: OperatorState) -> str:

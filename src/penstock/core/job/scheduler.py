@@ -15,6 +15,7 @@ from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import (
     CheckpointMetadata,
     KeyedStateHandle,
+    NativeStateHandle,
     OperatorState,
     OperatorStateHandle,
     OperatorSubtaskState,
@@ -118,11 +119,13 @@ def state_of_subtask(
     first, last = key_group_range(subtask, max_parallelism, parallelism)
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
     lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
+    native: tuple[NativeStateHandle, ...] = ()
     for old_subtask, state in sorted(operator.subtasks.items()):
         for name, keyed_handles in state.keyed.items():
             mine = tuple(h for h in keyed_handles if h.first_key_group <= last and h.last_key_group >= first)
             if mine:
                 keyed[name] = keyed.get(name, ()) + mine
+        native += tuple(h for h in state.native if h.first_key_group <= last and h.last_key_group >= first)
         for name, handles in state.operator.items():
             kept = tuple(
                 h
@@ -134,7 +137,7 @@ def state_of_subtask(
             )
             if kept:
                 lists[name] = lists.get(name, ()) + kept
-    return OperatorSubtaskState(keyed, lists)
+    return OperatorSubtaskState(keyed, lists, native)
 
 
 def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
