@@ -3,7 +3,8 @@
 import sys
 import time
 
-from tests.simulation.mutants import MUTANTS, Mutant, planted
+from tests.simulation.mutants import MUTANTS, planted
+from tests.simulation.planting import Mutant
 
 from penstock.drivers.simulation.simulation import run_seed
 

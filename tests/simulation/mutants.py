@@ -1,12 +1,15 @@
-"""Planted bugs: each a patch of one method of the runtime, applied for the length of a `with`."""
+"""Planted bugs: each a patch of the runtime at one place, applied for the length of a `with`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
+
+from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
+from tests.simulation.planting import Mutant, around
 
 from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
@@ -29,25 +32,13 @@ from penstock.core.task.state_transfer import SnapshotWriter
 from penstock.core.task.stream_task import Phase, StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
 
-Mutant = Callable[[], Any]
-
-
-def _around(owner: Any, name: str, mutate: Callable[..., Any]) -> Any:
-    """Patch a method by a function that is handed the original one first."""
-    original = getattr(owner, name)
-
-    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return mutate(original, self, *args, **kwargs)
-
-    return mock.patch.object(owner, name, patched)
-
 
 def skip_alignment_of_one_channel() -> Any:
     def block(original: Any, gate: Any, channel: Any) -> None:
         if channel.index != 1:
             original(gate, channel)
 
-    return _around(InputGate, "block", block)
+    return around(InputGate, "block", block)
 
 
 def commit_when_prepared() -> Any:
@@ -57,7 +48,7 @@ def commit_when_prepared() -> Any:
             sink._committer.commit(committables)
         return captured
 
-    return _around(SinkOperator, "snapshot_state", snapshot_state)
+    return around(SinkOperator, "snapshot_state", snapshot_state)
 
 
 def restore_sources_one_record_late() -> Any:
@@ -66,7 +57,7 @@ def restore_sources_one_record_late() -> Any:
         splits.update([replace(s, position=s.position + 1) for s in splits.get()])
         original(source)
 
-    return _around(SourceOperator, "initialize_state", initialize_state)
+    return around(SourceOperator, "initialize_state", initialize_state)
 
 
 def acknowledge_without_keyed_state() -> Any:
@@ -78,7 +69,7 @@ def lose_timers_on_restore() -> Any:
         if name != EVENT_TIMERS:
             original(backend, name, entries, is_written)
 
-    return _around(HeapKeyedStateBackend, "restore", restore)
+    return around(HeapKeyedStateBackend, "restore", restore)
 
 
 def forget_what_an_aborted_checkpoint_prepared() -> Any:
@@ -93,7 +84,7 @@ def do_not_commit_again_after_restore() -> Any:
         sink.context.operator_state.list_state("_penstock_committables").update([])
         original(sink)
 
-    return _around(SinkOperator, "_commit_restored", commit_restored)
+    return around(SinkOperator, "_commit_restored", commit_restored)
 
 
 def notify_before_metadata_is_visible() -> Any:
@@ -101,14 +92,14 @@ def notify_before_metadata_is_visible() -> Any:
         coordinator._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
         original(coordinator, pending)
 
-    return _around(CheckpointCoordinator, "_complete", complete)
+    return around(CheckpointCoordinator, "_complete", complete)
 
 
 def forget_the_enumerator() -> Any:
     def reset(original: Any, source: Any, restored: Any) -> None:
         original(source, None)
 
-    return _around(SourceCoordinator, "reset", reset)
+    return around(SourceCoordinator, "reset", reset)
 
 
 def reuse_checkpoint_ids() -> Any:
@@ -116,7 +107,7 @@ def reuse_checkpoint_ids() -> Any:
         coordinator._last_id = 0
         original(coordinator)
 
-    return _around(CheckpointCoordinator, "start", start)
+    return around(CheckpointCoordinator, "start", start)
 
 
 def let_barriers_overtake() -> Any:
@@ -126,7 +117,7 @@ def let_barriers_overtake() -> Any:
         else:
             original(subpartition, event)
 
-    return _around(Subpartition, "add_event", add_event)
+    return around(Subpartition, "add_event", add_event)
 
 
 def forget_that_a_channel_is_held_back() -> Any:
@@ -153,7 +144,7 @@ def forget_held_back_data() -> Any:
                 channel.queue.clear()
         original(gate)
 
-    return _around(InputGate, "unblock_all", unblock_all)
+    return around(InputGate, "unblock_all", unblock_all)
 
 
 def do_not_release_the_channels_of_an_aborted_checkpoint() -> Any:
@@ -161,7 +152,7 @@ def do_not_release_the_channels_of_an_aborted_checkpoint() -> Any:
         with mock.patch.object(handler.gate, "unblock_all"):
             original(handler, checkpoint_id)
 
-    return _around(AlignedBarrierHandler, "on_aborted", on_aborted)
+    return around(AlignedBarrierHandler, "on_aborted", on_aborted)
 
 
 def count_closed_channels_twice() -> Any:
@@ -171,7 +162,7 @@ def count_closed_channels_twice() -> Any:
             handler._arrived.update(range(len(handler.gate.channels)))
         original(handler)
 
-    return _around(AlignedBarrierHandler, "_complete_if_aligned", complete_if_aligned)
+    return around(AlignedBarrierHandler, "_complete_if_aligned", complete_if_aligned)
 
 
 def lose_records_in_flight_on_restore() -> Any:
@@ -183,7 +174,7 @@ def lose_overtaken_output() -> Any:
         original(subpartition, barrier)
         return []
 
-    return _around(Subpartition, "overtake", overtake)
+    return around(Subpartition, "overtake", overtake)
 
 
 def capture_what_is_behind_the_barrier_too() -> Any:
@@ -196,14 +187,14 @@ def do_not_capture_what_arrives_late() -> Any:
         if kept:
             original(handler, channel, kept)
 
-    return _around(UnalignedBarrierHandler, "on_arrival", on_arrival)
+    return around(UnalignedBarrierHandler, "on_arrival", on_arrival)
 
 
 def listen_to_former_attempts() -> Any:
     def find(original: Any, graph: Any, execution_id: Any) -> Any:
         return graph.vertices[execution_id.vertex].subtasks[execution_id.subtask].current
 
-    return _around(ExecutionGraph, "find", find)
+    return around(ExecutionGraph, "find", find)
 
 
 def acknowledge_what_is_not_stored() -> Any:
@@ -213,7 +204,7 @@ def acknowledge_what_is_not_stored() -> Any:
             writer._storage.delete_file(file.path)
         return file
 
-    return _around(SnapshotWriter, "_write", write)
+    return around(SnapshotWriter, "_write", write)
 
 
 def acknowledge_before_the_snapshot() -> Any:
@@ -224,7 +215,7 @@ def acknowledge_before_the_snapshot() -> Any:
         task._forward(barrier)
         task._tell(AcknowledgeCheckpoint(task.execution, barrier.checkpoint_id, {}))
 
-    return _around(StreamTask, "trigger_checkpoint", trigger_checkpoint)
+    return around(StreamTask, "trigger_checkpoint", trigger_checkpoint)
 
 
 def finish_without_a_last_checkpoint() -> Any:
@@ -232,7 +223,7 @@ def finish_without_a_last_checkpoint() -> Any:
         task._final_checkpoint_completed = True
         original(task)
 
-    return _around(StreamTask, "_close_when_done", close_when_done)
+    return around(StreamTask, "_close_when_done", close_when_done)
 
 
 def complete_with_one_acknowledgement_missing() -> Any:
@@ -242,14 +233,14 @@ def complete_with_one_acknowledgement_missing() -> Any:
             pending.missing.clear()
         return not pending.missing
 
-    return _around(PendingCheckpoint, "acknowledge", acknowledge)
+    return around(PendingCheckpoint, "acknowledge", acknowledge)
 
 
 def commit_what_later_checkpoints_hold() -> Any:
     def notify_checkpoint_complete(original: Any, sink: Any, checkpoint_id: int) -> None:
         original(sink, max([checkpoint_id, *sink._pending]))
 
-    return _around(SinkOperator, "notify_checkpoint_complete", notify_checkpoint_complete)
+    return around(SinkOperator, "notify_checkpoint_complete", notify_checkpoint_complete)
 
 
 def confirm_changes_when_captured() -> Any:
@@ -258,7 +249,7 @@ def confirm_changes_when_captured() -> Any:
         backend.confirm(checkpoint_id)
         return captured
 
-    return _around(HeapKeyedStateBackend, "capture", capture)
+    return around(HeapKeyedStateBackend, "capture", capture)
 
 
 def delete_shared_files_early() -> Any:
@@ -296,12 +287,12 @@ def count_one_barrier_only() -> Any:
             arrived.update(range(len(handler.gate.channels)))
         original(handler)
 
-    return _around(AtLeastOnceBarrierHandler, "_complete", complete)
+    return around(AtLeastOnceBarrierHandler, "_complete", complete)
 
 
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
-    skip_alignment_of_one_channel: (("output",), 6),
+    skip_alignment_of_one_channel: (("output",), 56),
     commit_when_prepared: (("outside",), 1),
     restore_sources_one_record_late: (
         (
@@ -310,7 +301,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         ),
         3,
     ),
-    acknowledge_without_keyed_state: (("output",), 5),
+    acknowledge_without_keyed_state: (("output",), 6),
     lose_timers_on_restore: (("output",), 16),
     forget_what_an_aborted_checkpoint_prepared: (
         (
@@ -326,9 +317,9 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         ),
         3,
     ),
-    notify_before_metadata_is_visible: (("outside",), 2),
-    forget_the_enumerator: (("output",), 7),
-    reuse_checkpoint_ids: (("checkpoint-id",), 3),
+    notify_before_metadata_is_visible: (("outside",), 3),
+    forget_the_enumerator: (("output",), 16),
+    reuse_checkpoint_ids: (("checkpoint-id", "failed", "polled"), 2),
     let_barriers_overtake: (
         (
             "lost",
@@ -351,10 +342,10 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         ),
         2,
     ),
-    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 1),
-    count_closed_channels_twice: (("output",), 253),
+    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 127),
+    count_closed_channels_twice: (("output", "stalled"), 610),
     lose_records_in_flight_on_restore: (("output",), 35),
-    lose_overtaken_output: (("output",), 35),
+    lose_overtaken_output: (("output",), 84),
     capture_what_is_behind_the_barrier_too: (
         (
             "stalled",
@@ -362,7 +353,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         ),
         5,
     ),
-    do_not_capture_what_arrives_late: (("output",), 80),
+    do_not_capture_what_arrives_late: (("output",), 155),
     listen_to_former_attempts: (("stalled",), 1),
     acknowledge_what_is_not_stored: (("missing-file",), 1),
     acknowledge_before_the_snapshot: (
@@ -389,14 +380,14 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     commit_what_later_checkpoints_hold: (("outside",), 3),
     confirm_changes_when_captured: (("output",), 16),
     delete_shared_files_early: (("missing-file",), 15),
-    delete_nothing: (("leaked-file",), 12),
-    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 89),
+    delete_nothing: (("leaked-file",), 60),
+    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 128),
     begin_attempts_anew_in_a_new_job_master: (
         (
             "output",
             "outside",
         ),
-        50,
+        188,
     ),
     forget_checkpoints_in_a_new_job_master: (
         (
@@ -405,7 +396,8 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         ),
         24,
     ),
-    count_one_barrier_only: (("lost",), 51),
+    count_one_barrier_only: (("lost",), 54),
+    **MUTANTS_OF_ENDS,
 }
 
 

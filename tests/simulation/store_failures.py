@@ -17,10 +17,12 @@ from typing import Any
 
 from penstock.drivers.simulation.crash_runs import planned_scenario
 from penstock.drivers.simulation.engine import BackgroundJob, SimulatedBackground
-from penstock.drivers.simulation.scenario import MODES, FaultRates
+from penstock.drivers.simulation.scenario import MODES, FaultRates, Wishes
 from penstock.drivers.simulation.simulation import History, Simulation
 
 JOBS = ("keyed", "union", "shuffles", "wide")
+#: What a person asks of some of them.
+WISHES = {"union": Wishes(("savepoint", "suspend"), 0.005, 0.1), "wide": Wishes(("cancel", "drain"), 0.005, 0.1)}
 FAULTS = ("refused", "torn", "done-but-error")
 SLOW_MS = 50
 #: Beyond `execution.checkpointing.timeout` of the planned jobs.
@@ -78,7 +80,8 @@ def delayed(operation: FailingOperation) -> Iterator[None]:
 def run(job: str, mode: str, kind: str, index: int) -> tuple[History, bool]:
     """One history, and whether the operation came."""
     scenario = planned_scenario(job, mode, "sim-1", random.Random(1), concurrent=False)
-    simulation = Simulation(1, scenario=replace(scenario, rates=FaultRates()))
+    scenario = replace(scenario, rates=FaultRates(), wishes=WISHES.get(job, Wishes()))
+    simulation = Simulation(1, scenario=scenario)
     operation = FailingOperation(index, kind, lambda: simulation.faults.are_over)
     simulation.faults.storage_fault = operation.storage_fault  # type: ignore[method-assign]
     with delayed(operation):

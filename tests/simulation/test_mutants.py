@@ -2,7 +2,8 @@
 
 import pytest
 from tests.simulation.find_mutants import kinds_of
-from tests.simulation.mutants import MUTANTS, Mutant, planted
+from tests.simulation.mutants import MUTANTS, planted
+from tests.simulation.planting import Mutant
 
 from penstock.drivers.simulation.simulation import run_seed
 
@@ -11,7 +12,7 @@ SEEDS_MAX = 100
 
 
 def test_there_are_enough_mutants() -> None:
-    assert len(MUTANTS) >= 20
+    assert len(MUTANTS) >= 40
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

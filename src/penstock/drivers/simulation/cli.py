@@ -55,6 +55,7 @@ def main(
     begun = time.monotonic()
     totals: Counter[str] = Counter()
     faults: Counter[str] = Counter()
+    events: Counter[str] = Counter()
     modes: Counter[str] = Counter()
     failed: list[int] = []
     for history in _histories(seeds, jobs, trace, mode):
@@ -64,9 +65,12 @@ def main(
             restarts=history.restarts,
             checkpoints=history.checkpoints,
             commits=history.commits,
+            jobs=history.jobs,
+            savepoints=history.savepoints,
         )
         modes[history.mode] += 1
         faults.update(history.faults)
+        events.update(history.events)
         if trace:
             print("\n".join(history.log), flush=True)
         if history.violations:
@@ -77,10 +81,15 @@ def main(
     seconds = time.monotonic() - begun
     print(", ".join(f"{count} {what}" for what, count in totals.items()))
     print(", ".join(f"{mode} {modes[mode]}" for mode in sorted(modes)))
-    print("faults: " + (", ".join(f"{kind} {faults[kind]}" for kind in sorted(faults)) or "none"))
+    print("ends: " + _counts(events))
+    print("faults: " + _counts(faults))
     speed = f"{seconds:.0f} s, {totals['histories'] / seconds:.1f} histories/s"
     print(f"{speed}, {len(failed)} with violations")
     sys.exit(1 if failed else 0)
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{kind} {counter[kind]}" for kind in sorted(counter)) or "none"
 
 
 def _histories(seeds: range, jobs: int, trace: bool, mode: str | None) -> Iterator[History]:

@@ -59,13 +59,15 @@ class SimulatedCluster:
         self, engine: Engine, store: MemoryStore, reports_metrics: bool, on_master: Callable[[ToMaster], None]
     ) -> None:
         self.engine = engine
+        #: that of the job of now
         self.store = store
         self.workers: dict[str, Worker] = {}
         self.data: dict[tuple[str, str, str, ChannelId], Channel] = {}
         self.control: dict[tuple[str, str], Channel] = {}
         #: whether the last delivery was of one of PROTOCOL
         self.was_protocol = False
-        self.violations: list[str] = []
+        #: called with each message that the job master sends
+        self.on_send: Callable[[ToWorker], None] = lambda message: None
         #: called with each worker that the job master lets go
         self.on_release: Callable[[Worker], None] = lambda worker: None
         self.connections = Connections(self)
@@ -74,6 +76,7 @@ class SimulatedCluster:
         self._on_master = on_master
         self._made = 0
         self._released: set[str] = set()
+        self._registered: set[str] = set()
 
     # --- the port Cluster ------------------------------------------------------------------------------------------
 
@@ -87,6 +90,7 @@ class SimulatedCluster:
     def send(self, worker_id: str, message: ToWorker) -> None:
         self.engine.log.write(f"master -> {worker_id}: {describe_message(message)}" if self.engine.log.is_on else "")
         self.engine.faults.maybe_kill_master()
+        self.on_send(message)
         self._push_to(worker_id, message)
         if isinstance(message, REPEATABLE) and self.engine.faults.is_doubled():
             self._later(REPEAT_MS_MAX, lambda: self._push_to(worker_id, message))
@@ -152,6 +156,13 @@ class SimulatedCluster:
         for channel in self.control.values():
             channel.cut(0)
 
+    def close(self) -> None:
+        """The job is over, and the driver with it: workers that it asked for, and never got to know, end."""
+        self._generation += 1
+        for worker in list(self.workers.values()):
+            if worker.worker_id not in self._registered:
+                self.kill(worker, is_noticed=False)
+
     def forget(self, worker: Worker) -> None:
         """A worker's process has ended in good order."""
         if self.workers.get(worker.worker_id) is worker:
@@ -215,7 +226,9 @@ class SimulatedCluster:
         if self.engine.log.is_on:
             self.engine.log.write(f"{channel.name}: {describe_message(message)}")
         self.was_protocol = isinstance(message, PROTOCOL)
-        if isinstance(message, EndOfDataReached):
+        if isinstance(message, RegisterWorker) and not self.engine.faults.is_job_done():
+            self._registered.add(message.worker_id)
+        elif isinstance(message, EndOfDataReached):
             self.engine.faults.has_ending = True
         self._on_master(message)
 

@@ -46,13 +46,32 @@ def record_at(split: Split, position: int, keys: int) -> tuple[Any, int]:
     return ((mixed >> 8) % keys, (split.source, split.index, position), mixed % 13), timestamp
 
 
-class SimulatedSource(Source[Any, Split]):
-    """Yields the same records in every run; splits come when it pleases the outside world."""
+#: How often a reader of a lazy source has nothing just now.
+PAUSES = 0.1
 
-    def __init__(self, world: str, source: int, splits: int, split_records: int, keys: int, is_lazy: bool) -> None:
+
+class SimulatedSource(Source[Any, Split]):
+    """Yields the same records in every run; splits come when it pleases the outside world.
+
+    `early` is how likely a reader that asks for a split is sent home, though there are more: some other one stays.
+    """
+
+    def __init__(
+        self,
+        world: str,
+        source: int,
+        splits: int,
+        split_records: int,
+        keys: int,
+        is_lazy: bool,
+        early: float = 0.0,
+        pauses: float | None = None,
+    ) -> None:
         self.world = world
         self.keys = keys
         self.is_lazy = is_lazy
+        self.early = early
+        self.pauses = (PAUSES if is_lazy else 0.0) if pauses is None else pauses
         self.splits = [Split(source, i, 0, split_records) for i in range(splits)]
 
     @property
@@ -75,6 +94,8 @@ class _Enumerator(SplitEnumerator[Split]):
         self._is_lazy = source.is_lazy
         self._context = context
         self._splits = deque(splits)
+        self._early = source.early
+        self._sent_home = set[int]()
 
     def start(self) -> None:
         """Nothing is to be found."""
@@ -87,6 +108,11 @@ class _Enumerator(SplitEnumerator[Split]):
         self._context.call_async(lambda: None, lambda result, error: self._answer(subtask_index), delay_ms)
 
     def _answer(self, subtask_index: int) -> None:
+        may_go = self._early and len(self._sent_home) + 1 < self._context.parallelism
+        if may_go and self._chance.random() < self._early:
+            self._sent_home.add(subtask_index)
+            self._context.signal_no_more_splits(subtask_index)
+            return
         is_answered = False
         for _ in range(2 if self._chance.random() < 0.2 else 1):
             if self._splits:
@@ -105,14 +131,22 @@ class _Enumerator(SplitEnumerator[Split]):
 class _Reader(SourceReader[Any, Split]):
     def __init__(self, source: SimulatedSource, context: SourceReaderContext) -> None:
         self._source = source
-        self._chance = outside(source.world).chance
+        self._pauses = source.pauses
+        self._world = outside(source.world)
+        self._chance = self._world.chance
         self._context = context
         self._splits: deque[Split] = deque()
         self._is_asking = False
         self._no_more = False
+        self._has_stopped = False
+        #: whether it has said that there is nothing more
+        self.has_ended = False
+        self._world.on_reader_begun()
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        if self._source.is_lazy and self._chance.random() < 0.1:
+        if self._has_stopped:
+            self._world.note(f"polled: {self._splits} after the barrier of the savepoint that stops the job")
+        if self._pauses and self._chance.random() < self._pauses:
             return InputStatus.NOTHING_AVAILABLE
         while self._splits:
             split = self._splits[0]
@@ -122,6 +156,7 @@ class _Reader(SourceReader[Any, Split]):
                 return _batch(split, stop, self._source.keys)
             self._splits.popleft()
         if self._no_more:
+            self.has_ended = True
             return InputStatus.END_OF_INPUT
         if not self._is_asking:
             self._is_asking = True
@@ -136,6 +171,8 @@ class _Reader(SourceReader[Any, Split]):
         self._no_more = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[Split]:
+        if checkpoint_id in self._world.stopping:
+            self._has_stopped = True
         return list(self._splits)
 
 
@@ -159,14 +196,14 @@ class SimulatedSink(Sink[Any]):
         return _Writer(self, context)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any]:
-        return _Committer(self)
+        return _Committer(self, context)
 
 
 class _Writer(SinkWriter[Any, TransactionId]):
     def __init__(self, sink: SimulatedSink, context: SinkWriterContext) -> None:
         self._name = sink.name
         self._world = outside(sink.world)
-        self._scope = (context.operator_id, context.subtask_index, context.attempt)
+        self._scope = (context.job_id, context.operator_id, context.subtask_index, context.attempt)
         self._count = 0
         self._open: list[Any] = []
         self._prepared: list[TransactionId] = []
@@ -174,6 +211,10 @@ class _Writer(SinkWriter[Any, TransactionId]):
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         self._world.on_user_call()
         self._open.extend(values)
+
+    def flush(self, end_of_input: bool) -> None:
+        if end_of_input:
+            self._world.on_finish(*self._scope[1:])
 
     def prepare_commit(self) -> list[TransactionId]:
         if not self._open:
@@ -193,9 +234,10 @@ class _Writer(SinkWriter[Any, TransactionId]):
 
 
 class _Committer(Committer[TransactionId]):
-    def __init__(self, sink: SimulatedSink) -> None:
+    def __init__(self, sink: SimulatedSink, context: SinkWriterContext) -> None:
         self._world = outside(sink.world)
+        self._job_id = context.job_id
 
     def commit(self, committables: Sequence[TransactionId]) -> None:
         for transaction_id in committables:
-            self._world.commit(transaction_id)
+            self._world.commit(transaction_id, self._job_id)

@@ -28,6 +28,7 @@ from penstock.core.protocol import (
     EndOfDataReached,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    StopMode,
     TriggerCheckpoint,
 )
 from penstock.core.task import stream_task
@@ -80,6 +81,33 @@ def _first_of_its_checkpoint(handler: Any, channel: Any, barrier: Any) -> bool:
 
 def _subsumes(coordinator: Any, checkpoint_id: int, reason: str, counts: bool = True) -> bool:
     return reason.startswith("subsumed")
+
+
+def _stops(cluster: Any, worker_id: str, message: Any) -> bool:
+    return isinstance(message, TriggerCheckpoint) and message.stop is not None
+
+
+def _ends_job(*args: Any) -> bool:
+    """Of a pending checkpoint or the metadata that it becomes, among what a method was called with."""
+    return any(
+        getattr(arg, "ends_job", False) or getattr(getattr(arg, "savepoint", None), "stop", None) for arg in args
+    )
+
+
+def _drains(task: Any, message: Any) -> bool:
+    return message.stop is StopMode.DRAIN
+
+
+def _is_last(master: Any, *more: Any) -> bool:
+    return master.checkpoints.last is not None
+
+
+def _is_final(task: Any, checkpoint_id: int) -> bool:
+    return task._final_checkpoint_id is not None and checkpoint_id >= task._final_checkpoint_id
+
+
+def _is_not_drained(task: Any, drain: bool) -> bool:
+    return not drain
 
 
 def _is_restored(operator: Any) -> bool:
@@ -141,6 +169,22 @@ CRASH_POINTS = (
     _master("number of the new job master taken", MemoryStore, "claim_epoch", prelude="master"),
     _master("completed checkpoints loaded", MemoryStore, "load_checkpoint", prelude="master"),
     _master("recovery taken in", JobMaster, "_on_recovery_read", prelude="master"),
+    # The end of a job by a savepoint, and the one that goes on from it.
+    _master("savepoint asked for", CheckpointCoordinator, "request_savepoint", prelude="stop"),
+    _master("end asked of a source", *_send, _stops, prelude="stop"),
+    _master("last savepoint made whole", MemoryStore, "complete_savepoint", prelude="stop"),
+    _master("last savepoint visible, to users", MemoryStore, "publish_savepoint", prelude="stop"),
+    _master("last savepoint visible, to the job too", MemoryStore, "complete", _ends_job, prelude="stop"),
+    _master("last savepoint taken in", CheckpointCoordinator, "_on_visible", _ends_job, prelude="stop"),
+    _master("attempt that only commits begun", JobMaster, "_deploy", _is_last, prelude="stop and fail"),
+    _master("savepoint to begin from read", JobMaster, "_on_savepoint_read", prelude="stop"),
+    _master("savepoint given up", MemoryStore, "discard_savepoint", prelude="stop badly"),
+    _master("savepoint beside the job visible", MemoryStore, "publish_savepoint", prelude="savepoint"),
+    _master("cancelled with a savepoint", JobMaster, "cancel", prelude="cancel"),
+    _worker("source ended for a savepoint", StreamTask, "_finish_data", _is_not_drained, prelude="stop"),
+    _worker("source drained for a savepoint", StreamTask, "_on_trigger", _drains, prelude="drain"),
+    _worker("savepoint's file uploaded", MemoryStore, "upload_for_savepoint", prelude="stop"),
+    _worker("what the last savepoint holds committed", StreamTask, "_skip_finished", prelude="stop and fail"),
     # The tasks.
     CrashPoint(
         "barrier first seen",
@@ -161,6 +205,7 @@ CRASH_POINTS = (
     _worker("file uploaded", MemoryStore, "upload"),
     _worker("acknowledgement sent", *_tell, _tells(AcknowledgeCheckpoint)),
     _worker("completion heard", StreamTask, "_on_complete"),
+    _worker("last completion heard", StreamTask, "_on_complete", _is_final),
     _worker("abort heard", StreamTask, "_on_aborted", prelude="write"),
     _worker("sink prepared", SinkOperator, "snapshot_state"),
     _worker("transaction committed", Outside, "commit"),

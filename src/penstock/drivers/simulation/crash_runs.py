@@ -5,13 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.drivers.simulation.connectors import SimulatedSource
 from penstock.drivers.simulation.crash_points import BY_NAME, CRASH_POINTS, CrashPlan, CrashPoint, PlannedCrash
-from penstock.drivers.simulation.scenario import HEARTBEAT_INTERVAL_MS, MODES, FaultRates, Scenario, write_mode
+from penstock.drivers.simulation.scenario import (
+    HEARTBEAT_INTERVAL_MS,
+    MODES,
+    FaultRates,
+    Scenario,
+    Wishes,
+    write_mode,
+)
 from penstock.drivers.simulation.simulation import History, Simulation
 from penstock.drivers.simulation.topology import Stage, Topology
 
@@ -22,6 +29,17 @@ KEYS = 4
 PRELUDES = {
     "worker": PlannedCrash("completion heard", True),
     "master": PlannedCrash("completion told to a task", True),
+    "stop and fail": PlannedCrash("last completion heard", False),
+    "stop badly": PlannedCrash("savepoint's file uploaded", False),
+}
+#: What a person insists on for steps that are only taken then.
+WISHES = {
+    "stop": "suspend",
+    "stop badly": "suspend",
+    "stop and fail": "suspend",
+    "drain": "drain",
+    "cancel": "cancel",
+    "savepoint": "savepoint",
 }
 
 Inputs = tuple[tuple[int, str], ...]
@@ -102,18 +120,23 @@ class CrashRun:
     mode: str
     crashes: tuple[PlannedCrash, ...]
     prelude: str | None = None
+    #: what a person asks for
+    wish: str | None = None
 
     def run(self, is_traced: bool = False) -> tuple[History, bool]:
         """The history, and whether all planned crashes happened. Only within `watched()`."""
         chance = random.Random(self.seed)
         scenario = planned_scenario(self.job, self.mode, f"sim-{self.seed}", chance, self.prelude == "concurrent")
+        if self.wish is not None:
+            scenario = replace(scenario, wishes=Wishes((self.wish,), 0.005, 0.1))
         simulation = Simulation(self.seed, is_traced, scenario=scenario)
         if self.prelude == "write":
             simulation.faults.planned_storage = ["write-refused"]
         crashes = list(self.crashes)
         if self.prelude in PRELUDES:
             first = PRELUDES[self.prelude]
-            crashes.insert(0, PlannedCrash(first.point, first.is_after, chance.randint(1, 12)))
+            occurrence = 1 if self.wish is not None else chance.randint(1, 12)
+            crashes.insert(0, PlannedCrash(first.point, first.is_after, occurrence))
         plan = CrashPlan.current = CrashPlan(crashes, simulation.faults, simulation.log.write)
         try:
             history = simulation.run()
@@ -138,7 +161,7 @@ class CrashTable:
         for attempt in range(TRIES_MAX):
             occurrence = random.Random(f"{point.name} {job} {attempt}").randint(1, 3) if attempt < TRIES_MAX // 2 else 1
             crash = PlannedCrash(point.name, is_after, occurrence)
-            run = CrashRun(attempt, job, mode, (crash,), point.prelude)
+            run = CrashRun(attempt, job, mode, (crash,), point.prelude, WISHES.get(point.prelude or ""))
             history, happened = run.run()
             self.histories += 1
             if history.violations:
@@ -167,4 +190,6 @@ def random_pair(seed: int) -> CrashRun:
     names = [point.name for point in CRASH_POINTS if mode not in point.absent]
     first = chance.choice([name for name in names if BY_NAME[name].prelude is None])
     crashes = tuple(PlannedCrash(n, chance.random() < 0.5, chance.randint(1, 6)) for n in (first, chance.choice(names)))
-    return CrashRun(seed, job, mode, crashes)
+    preludes = [BY_NAME[crash.point].prelude for crash in crashes]
+    wish = next((WISHES[p] for p in preludes if p in WISHES), chance.choice((None, "suspend", "drain", "cancel")))
+    return CrashRun(seed, job, mode, crashes, wish=wish)

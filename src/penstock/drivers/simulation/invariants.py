@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.protocol import DeclineCheckpoint, TaskStateChanged, ToMaster
+from penstock.core.protocol import DeclineCheckpoint, StopMode, TaskStateChanged, ToMaster
+from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
+from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import outputs
+from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
 from penstock.drivers.simulation.worker import Worker
 
 if TYPE_CHECKING:
@@ -59,10 +62,13 @@ class Invariants:
         checkpoints = simulation.master.checkpoints
         if checkpoints is not self._coordinator:
             self._coordinator, self._completed = checkpoints, 0
-        if checkpoints.statistics.completed == self._completed:
+        # A savepoint that ends the job counts among its checkpoints; others do not.
+        is_last = checkpoints.last is not None and checkpoints.statistics.savepoints > 0
+        completed = checkpoints.statistics.completed + is_last
+        if completed == self._completed or not checkpoints.completed:
             return
-        self._completed = checkpoints.statistics.completed
-        last_id = checkpoints.statistics.last_id
+        self._completed = completed
+        last_id = checkpoints.completed[-1].checkpoint_id
         if last_id <= self._last_id:
             self._found.append(f"checkpoint-id: {last_id} completed after {self._last_id}")
         self._last_id = last_id
@@ -74,7 +80,7 @@ class Invariants:
     def _check_files(self) -> None:
         simulation = self._simulation
         for metadata in simulation.master.checkpoints.completed:
-            missing = simulation.store.missing_files(metadata)
+            missing = simulation.jobs.now.store.missing_files(metadata)
             if missing:
                 self._found.append(
                     f"missing-file: kept checkpoint {metadata.checkpoint_id} lacks {missing[:SHOWN_MAX]}"
@@ -82,7 +88,7 @@ class Invariants:
 
     def on_release(self, worker: Worker) -> None:
         """The job master lets a worker go: at the end of the job nothing of it may be left there."""
-        if self._simulation.master.status is not JobStatus.FINISHED:
+        if self._simulation.master.status not in (JobStatus.FINISHED, JobStatus.CANCELED):
             return
         executor = worker.executor
         if executor.tasks:
@@ -90,13 +96,71 @@ class Invariants:
         if executor._consumers or executor._producers:
             self._found.append(f"leaked-channel: {worker.worker_id} has {[*executor._consumers, *executor._producers]}")
 
+    def on_running(self) -> None:
+        """The job begins to run: count the restarts in which a part of it has finished already."""
+        master = self._simulation.master
+        latest = master.checkpoints.latest
+        if latest is not None and is_partly_finished(latest):
+            self._simulation.events["begun partly finished"] += 1
+
+    def on_reader_begun(self) -> None:
+        """A source reader begins: not once the savepoint that ends the job is complete."""
+        last = self._simulation.master.checkpoints.last
+        if last is not None:
+            self._found.append(f"resumed: a reader begins after savepoint {last.external_path} has ended the job")
+
+    def on_finish(self, operator_id: str, subtask: int, attempt: int) -> None:
+        """An operator is finished: that needs all its input to have come to a true end (F4)."""
+        stopping = self._simulation.outside.stopping
+        is_draining = bool(stopping) and stopping[max(stopping)] is StopMode.DRAIN
+        for worker in self._simulation.cluster.workers.values():
+            for task in worker.executor.tasks:
+                execution = task.execution
+                chain = task._chain
+                if (execution.subtask, execution.attempt) != (subtask, attempt) or chain is None:
+                    continue
+                if any(c.operator_id == operator_id for c in chain.contexts) and not _is_at_its_end(task, is_draining):
+                    self._found.append(f"finish: {task.deployment.task_name} {execution} has not come to its end")
+
+    def on_answer(self, request: Request, path: str | None, error: str | None) -> None:
+        """Somebody who waits for a savepoint is answered."""
+        simulation, kind = self._simulation, request.kind
+        if len(request.answers) > 1:
+            self._found.append(f"waiter: {kind} was answered {len(request.answers)} times: {request.answers}")
+        if (path is None) == (error is None):
+            self._found.append(f"waiter: {kind} was answered {(path, error)}")
+        if path is None:
+            return
+        disk = simulation.jobs.disk
+        if path not in disk.savepoints:
+            self._found.append(f"waiter: {kind} was told of {path}, which is not complete")
+            return
+        self._found += [f"savepoint: {flaw}" for flaw in disk.flaws_of(path)]
+        if kind in ("suspend", "drain"):
+            if simulation.master.status is not JobStatus.FINISHED:
+                self._found.append(f"waiter: {kind} was answered while the job is {simulation.master.status.name}")
+            transactions = simulation.outside.transactions
+            open_ids = [t for t in prepared(disk, disk.load_savepoint(path)) if not transactions[t].is_committed]
+            if open_ids:
+                self._found.append(f"waiter: {kind} was answered before {open_ids[:SHOWN_MAX]} was committed")
+
     # --- at the end ------------------------------------------------------------------------------------------------
+
+    def at_job_end(self) -> None:
+        """A job has ended, and been cleaned up."""
+        simulation = self._simulation
+        for request in simulation.person.requests:
+            if request.master is simulation.master and not request.answers:
+                self._found.append(f"waiter: {request.kind} was never answered")
+        self._check_leaks()
 
     def at_end(self) -> list[str]:
         """All that was found."""
         simulation = self._simulation
-        self._found += [f"outside: {v}" for v in simulation.outside.violations]
-        self._found += [f"storage: {v}" for v in simulation.store.violations]
+        disk = simulation.jobs.disk
+        self._found += simulation.outside.violations
+        self._found += [f"storage: {v}" for v in disk.violations]
+        self._found += [f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)]
         if not simulation.process.is_done:
             return self._found
         if simulation.master.status is not JobStatus.FINISHED:
@@ -104,16 +168,18 @@ class Invariants:
             self._found.append(f"failed: the job ended {simulation.master.status.name}: {reason}")
             return self._found
         self._check_output()
-        self._check_leaks()
         return self._found
 
     def _check_output(self) -> None:
         simulation = self._simulation
         totals = simulation.process.totals
+        # A savepoint of a job that goes on may hold records that come again, as any such checkpoint may.
         may_repeat = simulation.scenario.mode == "at-least-once" and (
-            totals.masters > 1 or totals.restarts + simulation.master.restarts > 0
+            totals.masters > 1 or totals.restarts > 0 or simulation.events["cancelled"] > 0
         )
-        for sink, expected in outputs(simulation.scenario.topology).items():
+        last = simulation.master.checkpoints.last
+        read = {} if last is None else consumed(simulation.jobs.disk, last)
+        for sink, expected in outputs(simulation.scenario.topology, read).items():
             records = simulation.outside.committed.get(sink, [])
             stage = simulation.scenario.topology.stages[int(sink.removeprefix("sink-"))]
             if may_repeat:
@@ -126,10 +192,21 @@ class Invariants:
 
     def _check_leaks(self) -> None:
         simulation = self._simulation
-        left = simulation.store.leftovers()
+        left = simulation.jobs.now.store.leftovers()
         if left:
             self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
+        partial = simulation.jobs.disk.partial_savepoints()
+        if partial:
+            self._found.append(f"leaked-savepoint: parts are left of {partial[:SHOWN_MAX]}")
         if simulation.cluster.workers:
             self._found.append(f"leaked-worker: {sorted(simulation.cluster.workers)}")
         if simulation.process.background.jobs:
             self._found.append(f"leaked-work: {len(simulation.process.background.jobs)} background jobs of the master")
+
+
+def _is_at_its_end(task: StreamTask, is_draining: bool) -> bool:
+    """Whether no record can come: all inputs have drained, or the reader was at its end, or is being drained."""
+    if task.gate.channels:
+        return all(channel.has_drained for channel in task.gate.channels)
+    reader: Any = None if task._source is None else task._source.reader
+    return is_draining or reader is None or reader.has_ended

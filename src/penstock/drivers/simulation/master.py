@@ -29,6 +29,7 @@ class MasterTotals:
     masters: int = 0
     restarts: int = 0
     checkpoints: int = 0
+    savepoints: int = 0
 
 
 class MasterProcess(Action):
@@ -43,6 +44,7 @@ class MasterProcess(Action):
         "background",
         "is_down",
         "master",
+        "on_death",
         "totals",
     )
 
@@ -58,6 +60,8 @@ class MasterProcess(Action):
         self.totals = MasterTotals()
         #: called after each of its turns
         self.after_turn: Callable[[], None] = lambda: None
+        #: called when it dies
+        self.on_death: Callable[[], None] = lambda: None
         self.background = SimulatedBackground("master", engine, self.turn)
         self.master = make(self.background, False)
         engine.faults.is_job_done = lambda: self.master.is_done
@@ -71,6 +75,13 @@ class MasterProcess(Action):
         """Let the job begin."""
         self.totals.masters += 1
         self.turn(self.master.start)
+
+    def begin_next(self) -> None:
+        """The job has ended, and another one goes on from its savepoint."""
+        self._count()
+        self.background = SimulatedBackground("master", self._engine, self.turn)
+        self.master = self._make(self.background, False)
+        self.start()
 
     def run(self) -> None:
         self._engine.ready.remove(self)
@@ -108,6 +119,7 @@ class MasterProcess(Action):
         engine.ready.remove(self)
         self.background.abandon()
         self._cluster.vanish()
+        self.on_death()
         engine.call_later(engine.between(0, START_MS_MAX), self._succeed)
 
     def _succeed(self) -> None:
@@ -120,6 +132,7 @@ class MasterProcess(Action):
     def _count(self) -> None:
         self.totals.restarts += self.master.restarts
         self.totals.checkpoints += self.master.checkpoints.statistics.completed
+        self.totals.savepoints += self.master.checkpoints.statistics.savepoints
 
     def final_totals(self) -> MasterTotals:
         """Over all of them, the last one included; call once, at the end."""

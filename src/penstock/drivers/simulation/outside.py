@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-TransactionId = tuple[str, int, int, int]  # operator, subtask, attempt, count
+from penstock.core.protocol import StopMode
+
+TransactionId = tuple[str, str, int, int, int]  # job, operator, subtask, attempt, count
+
+VIOLATIONS_MAX = 10
 
 _worlds: dict[str, Outside] = {}
 
@@ -40,8 +44,15 @@ class Outside:
     on_user_call: Callable[[], None] = lambda: None
     #: called before and after each commit; may raise
     on_commit: Callable[[], None] = lambda: None
-    #: whether a checkpoint with at least this id has become visible
-    is_covered: Callable[[int], bool] = lambda checkpoint_id: True
+    #: whether a job may commit what another one, or itself, had prepared for a checkpoint by then:
+    #: (the job that commits, the job that prepared, the checkpoint)
+    is_covered: Callable[[str, str, int], bool] = lambda job_id, owner, checkpoint_id: True
+    #: called when a source reader begins
+    on_reader_begun: Callable[[], None] = lambda: None
+    #: called when a sink writer is told that no record will follow: operator, subtask, attempt
+    on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None
+    #: the savepoints that are to end the job of now: no source is polled behind their barriers
+    stopping: dict[int, StopMode] = field(default_factory=dict)
     transactions: dict[TransactionId, Transaction] = field(default_factory=dict)
     committed: dict[str, list[Any]] = field(default_factory=dict)
     commits: int = 0
@@ -51,21 +62,26 @@ class Outside:
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any]) -> None:
         """Store records that nobody sees yet."""
         if transaction_id in self.transactions:
-            self.violations.append(f"transaction {transaction_id} was prepared twice")
+            self.note(f"outside: transaction {transaction_id} was prepared twice")
         self.transactions[transaction_id] = Transaction(sink, list(records))
 
-    def commit(self, transaction_id: TransactionId) -> None:
-        """Make a transaction visible; one that is visible already stays as it is."""
+    def note(self, violation: str) -> None:
+        """Keep a violation, unless there are many already."""
+        if len(self.violations) < VIOLATIONS_MAX:
+            self.violations.append(violation)
+
+    def commit(self, transaction_id: TransactionId, job_id: str) -> None:
+        """A job makes a transaction visible; one that is visible already stays as it is."""
         self.on_commit()
         transaction = self.transactions.get(transaction_id)
         if transaction is None:
-            self.violations.append(f"transaction {transaction_id} was committed but never prepared")
+            self.note(f"outside: transaction {transaction_id} was committed but never prepared")
         elif transaction.is_committed:
             self.repeated_commits += 1
         else:
             covered = transaction.checkpoint_id
-            if covered is None or not self.is_covered(covered):
-                self.violations.append(f"transaction {transaction_id} was committed before checkpoint {covered} was")
+            if covered is None or not self.is_covered(job_id, transaction_id[0], covered):
+                self.note(f"outside: transaction {transaction_id} was committed before checkpoint {covered} was")
             transaction.is_committed = True
             self.commits += 1
             self.committed.setdefault(transaction.sink, []).extend(transaction.records)

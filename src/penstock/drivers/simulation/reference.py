@@ -3,34 +3,58 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from penstock.drivers.simulation import functions
+from penstock.drivers.simulation import functions, shared_state
 from penstock.drivers.simulation.connectors import record_at
 from penstock.drivers.simulation.topology import Stage, Topology
 
 Timed = tuple[Any, int]  # record, timestamp (ms)
+#: (source, split) to how many of its records there were, where it was not all.
+Consumed = Mapping[tuple[int, int], int]
 
 
-def outputs(topology: Topology) -> dict[str, Counter[Any]]:
-    """What each sink must have."""
+def outputs(topology: Topology, consumed: Consumed = MappingProxyType({})) -> dict[str, Counter[Any]]:
+    """What each sink must have, when so much was read."""
     results: list[list[Timed]] = []
     sinks: dict[str, Counter[Any]] = {}
     for index, stage in enumerate(topology.stages):
         arriving: list[Timed] = []
         for upstream, partitioning in stage.inputs:
             arriving += results[upstream] * (stage.parallelism if partitioning == "broadcast" else 1)
-        results.append(_stage(stage, arriving, topology.keys))
+        if stage.kind == "rules":
+            results.append(_ruled(topology, stage, results))
+        else:
+            results.append(_stage(stage, arriving, topology.keys, consumed))
         if stage.kind == "sink":
             sinks[f"sink-{index}"] = Counter(record for record, _ in arriving)
     return sinks
 
 
-def _stage(stage: Stage, arriving: list[Timed], keys: int) -> list[Timed]:
+def _ruled(topology: Topology, stage: Stage, results: list[list[Timed]]) -> list[Timed]:
+    (records, _), (source, _) = stage.inputs
+    splits = topology.rules_of(stage).splits
+    count, split_records = len(splits) * splits[0].stop, splits[0].stop
+    known = {shared_state.rule_number(record, split_records): record[2] for record, _ in results[source]}
+    return [
+        (shared_state.ruled(record, known.get(shared_state.rule_of(record, count))), t)
+        for record, t in results[records]
+    ]
+
+
+def _stage(stage: Stage, arriving: list[Timed], keys: int, consumed: Consumed) -> list[Timed]:
     match stage.kind:
         case "source":
             assert stage.source is not None
-            return [record_at(s, p, stage.source.keys) for s in stage.source.splits for p in range(s.stop)]
+            return [
+                record_at(s, p, stage.source.keys)
+                for s in stage.source.splits
+                for p in range(consumed.get((s.source, s.index), s.stop))
+            ]
+        case "labels":
+            return [(shared_state.labelled(record), t) for record, t in arriving]
         case "map":
             return [(functions.mapped(record, keys), t) for record, t in arriving]
         case "count":

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
-from penstock.drivers.simulation.topology import Topology, TopologyMaker
+from penstock.drivers.simulation.topology import Topology
+from penstock.drivers.simulation.topology_maker import TopologyMaker
 
 HEARTBEAT_INTERVAL_MS = 1_000
 #: Aligned, at least once, unaligned, and aligned until a time-out.
@@ -44,6 +45,22 @@ class FaultRates:
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """What a person will ask of the job, one after another, at random moments: names of `person.KINDS`."""
+
+    kinds: tuple[str, ...] = ()
+    after_action: float = 0.0
+    after_protocol: float = 0.0
+    #: how likely the next thing is asked for at once
+    at_once: float = 0.0
+    #: whether a wish that was not granted is made again
+    insists: bool = True
+    #: whether savepoints are moved before a job begins from them, and whether it may delete them then
+    moves: bool = False
+    claims: bool = False
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One seed's history before chance takes its turns."""
 
@@ -57,14 +74,18 @@ class Scenario:
     tick: float
     tick_ms_max: int
     reports_metrics: bool
+    wishes: Wishes = Wishes()
 
 
 def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
     """A scenario; the same for the same state of chance. `mode` overrules what was drawn."""
     drawn = chance.choice(MODES)
     mode = mode or drawn
-    topology = TopologyMaker(chance, world, mode != "at-least-once").make()
-    return Scenario(
+    # Draws of their own, so that jobs in which nothing of this happens are the same with and without it.
+    ends = random.Random(f"ends of {world}")
+    has_ends, has_wishes = ends.random() < 0.5, ends.random() < 0.5
+    topology = TopologyMaker(chance, world, mode != "at-least-once", ends if has_ends else None).make()
+    scenario = Scenario(
         topology,
         mode,
         _configuration(chance, mode),
@@ -73,7 +94,14 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         chance.choice((0.01, 0.03, 0.1)),
         chance.choice((3, 10, 30)),
         chance.random() < 0.1,
+        _wishes(ends) if has_wishes else Wishes(),
     )
+    if has_ends and ends.random() < 0.4:
+        # What breaks does so once a part of the job has ended.
+        kills_max = max(2, scenario.rates.kills_max)
+        rates = replace(scenario.rates, spares_until_end=True, kills_max=kills_max, kill_after_protocol=0.04)
+        return replace(scenario, rates=rates)
+    return scenario
 
 
 def fault_free(scenario: Scenario) -> Scenario:
@@ -114,6 +142,19 @@ def write_mode(configuration: Configuration, mode: str, timeout_ms: int) -> Conf
         return configuration
     configuration.write(options.UNALIGNED_ENABLED, True)
     return configuration.write(options.ALIGNED_TIMEOUT_MS, timeout_ms if mode == "timed" else 0)
+
+
+def _wishes(ends: random.Random) -> Wishes:
+    kinds = ("savepoint", "savepoint", "cancel", "suspend", "suspend", "suspend", "drain")
+    return Wishes(
+        tuple(ends.choice(kinds) for _ in range(ends.randint(1, 5))),
+        ends.choice((0.0, 0.002, 0.01)),
+        ends.choice((0.03, 0.1)),
+        ends.choice((0.0, 0.3)),
+        ends.random() < 0.6,
+        ends.random() < 0.3,
+        ends.random() < 0.3,
+    )
 
 
 def _rates(chance: random.Random) -> FaultRates:

@@ -5,7 +5,7 @@ job. When nothing is enabled (and at times before), time passes to the next dead
 generator with the seed, so a seed and a commit are a history.
 
 A history has two parts. In the first, faults happen by the scenario's rates. After `FAULTY_STEPS` they end, and the job
-has to finish within `STEPS_MAX` more steps.
+has to finish within `STEPS_MAX` more steps. A job that was stopped or cancelled with a savepoint has a successor.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from functools import partial
 
 from penstock.core.job.job_master import JobMaster
 from penstock.core.ports import Background
-from penstock.core.protocol import ToMaster
+from penstock.core.protocol import ToMaster, ToWorker, TriggerCheckpoint
 from penstock.drivers.simulation.cluster import SimulatedCluster
+from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.dump import dump
 from penstock.drivers.simulation.engine import Engine, EventLog
 from penstock.drivers.simulation.faults import Faults, Killed
 from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.outside import Outside, present
+from penstock.drivers.simulation.person import Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
-from penstock.drivers.simulation.store import MemoryStore
 
 FAULTY_STEPS = 6_000
 STEPS_MAX = 60_000
@@ -48,6 +50,10 @@ class History:
     restarts: int = 0
     checkpoints: int = 0
     commits: int = 0
+    jobs: int = 0
+    savepoints: int = 0
+    #: what a person did to the jobs, and restarts in which a part of the job had finished
+    events: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
@@ -73,29 +79,38 @@ class Simulation:
         self.log = EventLog(f"seed {seed}: {self.scenario.topology}", is_traced)
         self.faults = Faults(self.scenario.rates, chance, self.log.write)
         self.engine = Engine(chance, self.faults, self.log)
-        self.store = MemoryStore(self.scenario.inline_bytes_max, self.faults)
-        self.cluster = SimulatedCluster(self.engine, self.store, self.scenario.reports_metrics, self._on_message)
+        self.events: Counter[str] = Counter()
+        self.jobs = Jobs(seed, self.scenario, Disk(), self.faults)
+        self.cluster = SimulatedCluster(
+            self.engine, self.jobs.now.store, self.scenario.reports_metrics, self._on_message
+        )
         self.outside = Outside(
             chance,
             on_user_call=self.faults.on_user_call,
             on_commit=self.faults.maybe_die,
-            is_covered=lambda checkpoint_id: checkpoint_id <= self.store.visible_id_max,
+            is_covered=self.jobs.may_commit,
         )
-        self.job_graph = self.scenario.topology.job_graph(self.scenario.configuration)
         self.process = MasterProcess(self.engine, self.cluster, self._make_master)
         self.invariants = Invariants(self)
+        self.person = Person(self)
+        self._step = 0
         self.process.after_turn = self.invariants.after_master
+        self.process.on_death = self._on_master_death
+        self.cluster.on_send = self._on_sent
         self.cluster.on_release = self.invariants.on_release
+        self.outside.on_reader_begun = self.invariants.on_reader_begun
+        self.outside.on_finish = self.invariants.on_finish
 
     def _make_master(self, background: Background, recovers: bool) -> JobMaster:
+        job = self.jobs.now
         return JobMaster(
-            self.job_graph,
-            f"{self.seed % 2**128:032x}",
-            self.scenario.configuration,
+            job.graph,
+            job.job_id,
+            job.configuration,
             clock=self.engine,
             cluster=self.cluster,
             background=background,
-            store=self.store,
+            store=job.store,
             listener=self,
             recover=recovers,
         )
@@ -112,8 +127,10 @@ class Simulation:
         with present(self.world_name, self.outside):
             try:
                 self.process.start()
-                self._loop()
-                self._sweep()
+                self._run_job()
+                while (path := self.person.continuation()) is not None:
+                    self._begin_next(path)
+                    self._run_job()
             except Killed:
                 raise AssertionError("something was killed outside its turn") from None
             except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
@@ -135,24 +152,46 @@ class Simulation:
             totals.restarts,
             totals.checkpoints,
             self.outside.commits,
+            len(self.jobs.all),
+            totals.savepoints,
+            self.events,
             [],
             self.faults.seen,
             self.log.lines,
             str(self.scenario.topology),
         )
 
-    def _sweep(self) -> None:
-        """As a driver does when all workers are gone: clean up what they may have left."""
-        if self.process.is_done:
-            self.faults.are_over = True
-            self.master.sweep()
+    def _run_job(self) -> None:
+        """Until the job has ended and all is quiet; then clean up, as a driver does when all workers are gone."""
+        self._loop()
+        if not self.process.is_done:
+            self.invariants.stalled(dump(self))
+            return
+        self.cluster.close()
+        are_over, self.faults.are_over = self.faults.are_over, True
+        self.master.sweep()
+        self.faults.are_over = are_over
+        self.invariants.at_job_end()
+
+    def _begin_next(self, path: str) -> None:
+        """The job that goes on from the savepoint of the one before."""
+        self.log.write(f"a new job begins from {path}")
+        self.events["resumed"] += 1
+        if self.scenario.wishes.moves:
+            self.jobs.disk.move_savepoint(path, path := f"{path}-moved")
+        self.outside.stopping.clear()
+        self.person.go_on()
+        self.cluster.store = self.jobs.begin(path).store
+        self.process.begin_next()
 
     def _loop(self) -> None:
         engine, ready, draw = self.engine, self.engine.ready, self.engine.chance.random
         tick, tick_ms_max = self.scenario.tick, self.scenario.tick_ms_max
+        if self.faults.are_over:
+            tick, tick_ms_max = QUIET_TICK, QUIET_TICK_MS_MAX
         limit, faulty = FAULTY_STEPS + STEPS_MAX, FAULTY_STEPS
-        for step in range(limit):
-            self.log.step = step
+        for step in range(self._step, limit):
+            self.log.step = self._step = step
             if step == faulty:
                 self._end_faults()
                 tick, tick_ms_max = QUIET_TICK, QUIET_TICK_MS_MAX
@@ -166,8 +205,7 @@ class Simulation:
                 continue
             ready.pick(engine.chance).run()
             self._maybe_break()
-        if not self.process.is_done:
-            self.invariants.stalled(dump(self))
+        self._step += 1
 
     def _end_faults(self) -> None:
         self.log.write("faults are over")
@@ -180,8 +218,12 @@ class Simulation:
     def _maybe_break(self) -> None:
         faults, cluster = self.faults, self.cluster
         was_protocol, cluster.was_protocol = cluster.was_protocol, False
-        if faults.are_over or self.process.is_down or self.master.is_done:
+        if faults.are_over or not self._is_running():
             return
+        if self.scenario.wishes.kinds:
+            self.person.look(was_protocol)
+            if not self._is_running():
+                return
         if faults.kills_left and cluster.workers and faults.kills_after(was_protocol):
             workers = list(cluster.workers.values())
             cluster.kill(workers[int(self.engine.chance.random() * len(workers))])
@@ -189,6 +231,9 @@ class Simulation:
             self.process.kill()
         elif faults.drops_connection():
             cluster.connections.drop()
+
+    def _is_running(self) -> bool:
+        return not self.process.is_down and not self.master.is_done
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -210,9 +255,23 @@ class Simulation:
         self.invariants.before_master(message)
         self.process.turn(partial(self.master.on_message, message))
 
+    def _on_sent(self, message: ToWorker) -> None:
+        """The job master sends something: note the savepoints that it begins."""
+        if isinstance(message, TriggerCheckpoint) and message.savepoint_path is not None:
+            self.jobs.now.savepoints[message.savepoint_path] = message.stop
+            if message.stop is not None:
+                self.outside.stopping[message.checkpoint_id] = message.stop
+
+    def _on_master_death(self) -> None:
+        self.outside.stopping.clear()
+        disk = self.jobs.disk
+        disk.excused.update(path for path in self.jobs.now.savepoints if path not in disk.savepoints)
+
     # --- the port JobListener --------------------------------------------------------------------------------------
 
     def on_job_status(self, status: str, reason: str | None) -> None:
+        if status == "RUNNING":
+            self.invariants.on_running()
         if self.log.is_on:
             first = "" if reason is None else f" ({reason.splitlines()[0] if reason else ''})"
             self.log.write(f"job {status}{first}")

@@ -1,12 +1,15 @@
 """Checkpoint storage in memory: a file system that fails, and that remembers what must hold of it.
 
-Implements the ports `StateStorage` and `CheckpointStore`. Metadata goes through its real encoding. What one operation
-does to the file system in several steps are methods of their own, so that an owner can die between them.
+Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through its real encoding. What one
+operation does to the file system in several steps are methods of their own, so that an owner can die between them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.common.errors import CheckpointError
+from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
 from penstock.drivers.simulation.faults import Faults
 from penstock.storage.metadata import (
     CheckpointMetadata,
@@ -17,21 +20,23 @@ from penstock.storage.metadata import (
     encode_metadata,
 )
 
-METADATA = "_metadata"
-PARTIAL = "_metadata.part"
 EPOCH_PREFIX = "master-"
 
 
 class MemoryStore:
-    """Files by path; a checkpoint's paths begin with its directory."""
+    """A job's files; the paths of a checkpoint's begin with its directory."""
 
-    def __init__(self, inline_bytes_max: int, faults: Faults) -> None:
-        self.files: dict[str, bytes] = {}
-        #: the highest checkpoint that has ever been visible
+    def __init__(self, disk: Disk, job_id: str, inline_bytes_max: int, faults: Faults) -> None:
+        #: the highest checkpoint that has ever been visible among the job's own
         self.visible_id_max = 0
-        self.violations: list[str] = []
+        self._disk = disk
+        self._job_id = job_id
+        self._root = f"{job_id}/"
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
+
+    def _directory_of(self, checkpoint_id: int) -> str:
+        return f"{self._root}chk-{checkpoint_id}"
 
     # --- state files (workers) -------------------------------------------------------------------------------------
 
@@ -40,13 +45,16 @@ class MemoryStore:
         if len(data) <= self._inline_bytes_max:
             return StateFile(len(data), digest, data=data)
         self._faults.maybe_die()
-        path = f"{directory_of(checkpoint_id)}{name}"
+        if savepoint_path is None:
+            path, upload = f"{self._directory_of(checkpoint_id)}/{name}", self.upload
+        else:
+            path, upload = f"{savepoint_path}/{name}-{digest:016x}", self.upload_for_savepoint
         fault = self._faults.storage_fault(("write-refused", "write-torn", "write-done-but-error"))
         if fault == "write-refused":
             raise OSError("planned: the write was refused")
-        if path in self.files:
-            self.violations.append(f"state file {path} was written twice")
-        self.upload(path, data[: len(data) // 2] if fault == "write-torn" else data)
+        if path in self._disk.files:
+            self._disk.violations.append(f"state file {path} was written twice")
+        upload(path, data[: len(data) // 2] if fault == "write-torn" else data)
         if fault is not None:
             raise OSError("planned: the connection broke")
         self._faults.maybe_die()
@@ -54,7 +62,11 @@ class MemoryStore:
 
     def upload(self, path: str, data: bytes) -> None:
         """Store one file."""
-        self.files[path] = data
+        self._disk.files[path] = data
+
+    def upload_for_savepoint(self, path: str, data: bytes) -> None:
+        """Store one file in a savepoint's directory."""
+        self._disk.files[path] = data
 
     def read(self, file: StateFile) -> bytes:
         if file.data is not None:
@@ -62,17 +74,40 @@ class MemoryStore:
         assert file.path is not None
         if self._faults.in_worker and self._faults.storage_fault(("read-error",)):
             raise OSError("planned: the read failed")
-        data = self.files.get(file.path)
+        data = self._disk.files.get(file.path)
         if data is None:
             if self._faults.in_master:
-                self.violations.append(f"state file {file.path} is missing")
+                self._disk.violations.append(f"state file {file.path} is missing")
             raise CheckpointError(f"{file.path} is missing")
         return check_file(file, data)
 
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
-        directory = directory_of(metadata.checkpoint_id)
+        if savepoint_path is not None:
+            self.complete_savepoint(metadata, savepoint_path)
+            if not metadata.ends_job:
+                return savepoint_path
+        directory, checkpoint_id = self._directory_of(metadata.checkpoint_id), metadata.checkpoint_id
+        self._put_metadata(directory, metadata, lambda: self.make_visible(directory, checkpoint_id))
+        return savepoint_path or directory
+
+    def complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
+        """Make a savepoint whole and movable: what it shares is copied, and its files are named without directory."""
+        contained = metadata.with_files(lambda file: self.contained(file, savepoint_path))
+        self._put_metadata(savepoint_path, contained, lambda: self.publish_savepoint(savepoint_path))
+
+    def contained(self, file: StateFile, savepoint_path: str) -> StateFile:
+        """A state file as a savepoint names it, copied when it is somebody else's."""
+        if file.path is None:
+            return file
+        directory, _, name = file.path.rpartition("/")
+        if directory != savepoint_path:
+            name = f"{name}-{file.checksum:016x}"
+            self.upload_for_savepoint(f"{savepoint_path}/{name}", self.read(file))
+        return StateFile(file.length, file.checksum, path=name)
+
+    def _put_metadata(self, directory: str, metadata: CheckpointMetadata, publish: Callable[[], None]) -> None:
         data = encode_metadata(metadata)
         fault = self._faults.storage_fault(("complete-refused", "complete-torn", "complete-done-but-error"))
         if fault == "complete-refused":
@@ -80,33 +115,52 @@ class MemoryStore:
         self.write_partial(directory, data[: len(data) // 2] if fault == "complete-torn" else data)
         if fault == "complete-torn":
             raise OSError("planned: the connection broke")
-        self.make_visible(directory, metadata.checkpoint_id)
+        publish()
         if fault is not None:
             raise OSError("planned: the connection broke")
-        return directory
 
     def write_partial(self, directory: str, data: bytes) -> None:
         """Write metadata under a name that nobody looks for."""
-        self.files[directory + PARTIAL] = data
+        self._disk.files[f"{directory}/{PARTIAL}"] = data
 
     def make_visible(self, directory: str, checkpoint_id: int) -> None:
         """Rename the metadata: from now on the checkpoint exists."""
-        self.files[directory + METADATA] = self.files.pop(directory + PARTIAL)
+        self._disk.files[f"{directory}/{METADATA}"] = self._disk.files.pop(f"{directory}/{PARTIAL}")
         self.visible_id_max = max(self.visible_id_max, checkpoint_id)
 
+    def publish_savepoint(self, savepoint_path: str) -> None:
+        """Rename the metadata: from now on the savepoint exists."""
+        self._disk.publish_savepoint(savepoint_path)
+
     def discard_savepoint(self, savepoint_path: str) -> None:
-        if f"{savepoint_path}/{METADATA}" not in self.files:
-            for path in [p for p in self.files if p.startswith(f"{savepoint_path}/")]:
-                self.delete_file(path)
+        if f"{savepoint_path}/{METADATA}" in self._disk.files:
+            return
+        fault = self._faults.storage_fault(("discard-refused", "discard-torn", "discard-done-but-error"))
+        if fault == "discard-refused":
+            raise OSError("planned: the deletion was refused")
+        paths = self._disk.below(savepoint_path)
+        for path in paths[: len(paths) // 2] if fault == "discard-torn" else paths:
+            self.delete_file(path)
+        if fault is not None:
+            raise OSError("planned: the connection broke")
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        for path in [p for p in self.files if p.startswith(f"{savepoint_path}/")]:
+        fault = self._faults.storage_fault(("delete-refused", "delete-torn", "delete-done-but-error"))
+        if fault == "delete-refused":
+            raise OSError("planned: the deletion was refused")
+        paths = self._disk.claim_savepoint(savepoint_path)
+        for path in paths[: len(paths) // 2] if fault == "delete-torn" else paths:
             self.delete_file(path)
+        if fault is not None:
+            raise OSError("planned: the connection broke")
 
     def listing(self) -> list[str]:
         if self._faults.storage_fault(("listing-refused",)):
             raise OSError("planned: the listing was refused")
-        return list(self.files)
+        return self._own_files()
+
+    def _own_files(self) -> list[str]:
+        return [path for path in self._disk.files if path.startswith(self._root)]
 
     def delete(self, paths: list[str]) -> None:
         if not paths:
@@ -121,27 +175,31 @@ class MemoryStore:
 
     def delete_file(self, path: str) -> None:
         """Delete one file, when it is there."""
-        self.files.pop(path, None)
+        self._disk.files.pop(path, None)
 
     def claim_epoch(self) -> int:
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
-        taken = [int(path.removeprefix(EPOCH_PREFIX)) for path in self.files if path.startswith(EPOCH_PREFIX)]
+        prefix = f"{self._root}{EPOCH_PREFIX}"
+        taken = [int(path.removeprefix(prefix)) for path in self._own_files() if path.startswith(prefix)]
         epoch = max(taken, default=0) + 1
-        self.files[f"{EPOCH_PREFIX}{epoch}"] = b""
+        self._disk.files[f"{prefix}{epoch}"] = b""
         return epoch
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
-        return self.load(directory_of(checkpoint_id))
+        where = f"{self._directory_of(checkpoint_id)}/{METADATA}"
+        data = self._disk.files.get(where)
+        if data is None:
+            raise CheckpointError(f"{where} is missing")
+        return decode_metadata(data, where)
 
     def load(self, path: str) -> CheckpointMetadata:
-        data = self.files.get(path + METADATA)
-        if data is None:
-            raise CheckpointError(f"{path} holds no checkpoint")
-        return decode_metadata(data, path + METADATA)
+        if self._faults.storage_fault(("load-refused",)):
+            raise OSError("planned: the read failed")
+        return self._disk.load_savepoint(path)
 
     def verify(self, metadata: CheckpointMetadata) -> None:
-        if self.load(directory_of(metadata.checkpoint_id)) != metadata:
+        if metadata.job_id == self._job_id and self.load_checkpoint(metadata.checkpoint_id) != metadata:
             raise CheckpointError(f"checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():
             self.read(file)
@@ -150,15 +208,11 @@ class MemoryStore:
 
     def missing_files(self, metadata: CheckpointMetadata) -> list[str]:
         """What a kept checkpoint names and is not there."""
-        directory = directory_of(metadata.checkpoint_id)
         wanted = [f.path for f in metadata.state_files() if f.path is not None]
-        return [p for p in [directory + METADATA, *wanted] if p not in self.files]
+        where = f"{self._directory_of(metadata.checkpoint_id)}/{METADATA}"
+        return [p for p in [where, *wanted] if p not in self._disk.files]
 
     def leftovers(self) -> list[str]:
         """All files of checkpoints. The numbers of job masters stay: a later one must not take them again."""
-        return sorted(path for path in self.files if not path.startswith(EPOCH_PREFIX))
-
-
-def directory_of(checkpoint_id: int) -> str:
-    """Where a checkpoint lies."""
-    return f"chk-{checkpoint_id}/"
+        prefix = f"{self._root}{EPOCH_PREFIX}"
+        return sorted(path for path in self._own_files() if not path.startswith(prefix))

@@ -1,0 +1,98 @@
+"""The file system of a simulation: the files of all its jobs and savepoints, by path, and what must hold of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.common.errors import CheckpointError
+from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file, decode_metadata
+
+METADATA = "_metadata"
+PARTIAL = "_metadata.part"
+#: Where the savepoints of all jobs are asked for.
+SAVEPOINTS = "savepoints"
+
+
+class Disk:
+    """Files by path. A savepoint is a directory below SAVEPOINTS, and complete from the moment it has metadata."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.violations: list[str] = []
+        #: the metadata of savepoints, by directory, as it became visible
+        self.savepoints: dict[str, bytes] = {}
+        #: directories of savepoints of which a part may be left: nobody was there to delete it, or the deletion failed
+        self.excused: set[str] = set()
+        #: the savepoint that the job of now may delete
+        self.claimed: str | None = None
+
+    def publish_savepoint(self, directory: str) -> None:
+        """Rename the metadata: from now on the savepoint exists, for ever and as it is."""
+        if directory in self.savepoints:
+            self.violations.append(f"savepoint {directory} was written over")
+        data = self.files.pop(f"{directory}/{PARTIAL}")
+        self.files[f"{directory}/{METADATA}"] = self.savepoints[directory] = data
+
+    def move_savepoint(self, directory: str, to: str) -> None:
+        """Put a savepoint elsewhere, as a user may."""
+        for path in self.below(directory):
+            self.files[to + path.removeprefix(directory)] = self.files.pop(path)
+        self.savepoints[to] = self.savepoints.pop(directory)
+        if directory in self.excused:
+            self.excused.add(to)
+
+    def claim_savepoint(self, directory: str) -> list[str]:
+        """A job deletes a savepoint: its files, in the order in which they are to go."""
+        if directory != self.claimed:
+            self.violations.append(f"savepoint {directory} is deleted by a job that has not claimed it")
+        elif directory in self.savepoints:
+            del self.savepoints[directory]
+            self.excused.add(directory)
+        return sorted(self.below(directory), key=lambda path: not path.endswith(METADATA))
+
+    def below(self, directory: str) -> list[str]:
+        """The files in a directory."""
+        return [path for path in self.files if path.startswith(f"{directory}/")]
+
+    def load_savepoint(self, directory: str) -> CheckpointMetadata:
+        """A savepoint's metadata, with complete paths."""
+        where = f"{directory}/{METADATA}"
+        data = self.files.get(where)
+        if data is None:
+            raise CheckpointError(f"{directory} holds no savepoint")
+
+        def located(file: StateFile) -> StateFile:
+            name = file.path
+            if name is not None and "/" not in name:
+                name = f"{directory}/{name}"
+            return StateFile(file.length, file.checksum, name, file.data)
+
+        metadata = decode_metadata(data, where).with_files(located)
+        return msgspec.structs.replace(metadata, external_path=directory)
+
+    def flaws_of(self, directory: str) -> list[str]:
+        """What is wrong with a savepoint that became visible: it has to be whole, and to need nothing outside (H1)."""
+        if self.files.get(f"{directory}/{METADATA}") != self.savepoints[directory]:
+            return [f"savepoint {directory} is not what was written"]
+        flaws = []
+        wanted = {f"{directory}/{METADATA}"}
+        for file in decode_metadata(self.savepoints[directory], directory).state_files():
+            if file.path is None:
+                continue
+            wanted.add(f"{directory}/{file.path}")
+            if "/" in file.path:
+                flaws.append(f"savepoint {directory} needs {file.path}")
+                continue
+            try:
+                check_file(file, self.files.get(f"{directory}/{file.path}", b""))
+            except CheckpointError as error:
+                flaws.append(f"savepoint {directory}: {error}")
+        if directory not in self.excused:
+            more = [path for path in self.below(directory) if path not in wanted]
+            flaws += [f"savepoint {directory} does not name {path}" for path in more]
+        return flaws
+
+    def partial_savepoints(self) -> list[str]:
+        """Directories in which something was left of a savepoint that did not come to be, and need not have been."""
+        directories = {path.rpartition("/")[0] for path in self.files if path.startswith(f"{SAVEPOINTS}/")}
+        return sorted(d for d in directories if d not in self.savepoints and d not in self.excused)

@@ -1,0 +1,113 @@
+"""The person beside a job: asks for savepoints, stops and cancels it, and begins the next job from what that left.
+
+Every request has a waiter. It is answered exactly once, unless its job master dies first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.common.job_status import JobStatus
+from penstock.core.job.job_master import JobMaster
+from penstock.core.protocol import StopMode
+from penstock.drivers.simulation.disk import SAVEPOINTS
+
+if TYPE_CHECKING:
+    from penstock.drivers.simulation.simulation import Simulation
+
+#: A savepoint beside the running job, one ahead of its cancellation, and those that stop it.
+KINDS = ("savepoint", "cancel", "suspend", "drain")
+
+
+@dataclass
+class Request:
+    """Something that was asked of a job master, and what it answered: (path, error) each time."""
+
+    kind: str
+    master: JobMaster
+    answers: list[tuple[str | None, str | None]] = field(default_factory=list)
+
+
+class Person:
+    """Makes the wishes of the scenario, in their order, at moments that chance picks."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        wishes = simulation.scenario.wishes
+        self.wishes = deque(wishes.kinds)
+        #: all requests to the job of now
+        self.requests: list[Request] = []
+        self._simulation = simulation
+        self._rates = wishes
+
+    def look(self, was_protocol: bool) -> None:
+        """Something has happened: perhaps ask for something."""
+        simulation = self._simulation
+        rates, draw = self._rates, simulation.engine.chance.random
+        if draw() >= (rates.after_protocol if was_protocol else rates.after_action):
+            return
+        while not simulation.process.is_down and not simulation.process.is_done:
+            self._wish_again()
+            if not self.wishes:
+                return
+            self._ask(Request(self.wishes.popleft(), simulation.master))
+            if draw() >= rates.at_once:
+                return
+
+    def _wish_again(self) -> None:
+        """What was refused, or died with its job master, is wished again by somebody who insists."""
+        for request in list(self.requests):
+            is_dead = request.master is not self._simulation.master
+            is_granted = bool(request.answers) and request.answers[0][0] is not None
+            if is_dead or (request.answers and not is_granted):
+                self.requests.remove(request)
+                ends_nothing = request.kind == "savepoint" and is_granted
+                if self._rates.insists and not ends_nothing:
+                    self.wishes.appendleft(request.kind)
+
+    def _ask(self, request: Request) -> None:
+        simulation = self._simulation
+        simulation.log.write(f"somebody asks: {request.kind}")
+        simulation.events[f"asked: {request.kind}"] += 1
+        self.requests.append(request)
+        simulation.process.turn(partial(self._call, request))
+
+    def _call(self, request: Request) -> None:
+        savepoints, done = request.master.savepoints, partial(self._on_answer, request)
+        match request.kind:
+            case "savepoint":
+                savepoints.trigger(SAVEPOINTS, done)
+            case "cancel":
+                savepoints.cancel(SAVEPOINTS, done)
+            case "suspend":
+                savepoints.stop(SAVEPOINTS, StopMode.SUSPEND, done)
+            case "drain":
+                savepoints.stop(SAVEPOINTS, StopMode.DRAIN, done)
+
+    def _on_answer(self, request: Request, path: str | None, error: str | None) -> None:
+        simulation = self._simulation
+        simulation.log.write(f"answer to {request.kind}: {path or error}")
+        request.answers.append((path, error))
+        simulation.invariants.on_answer(request, path, error)
+
+    def continuation(self) -> str | None:
+        """The job has ended: where the person goes on, when there is to be another job."""
+        simulation = self._simulation
+        master, last = simulation.master, simulation.master.checkpoints.last
+        if master.status is JobStatus.FINISHED and last is not None:
+            path = last.external_path
+            assert path is not None
+            mode = simulation.jobs.now.savepoints[path]
+            simulation.events["stopped with drain" if mode is StopMode.DRAIN else "stopped"] += 1
+            return None if mode is StopMode.DRAIN else path
+        if master.status is JobStatus.CANCELED:
+            granted = (r.answers for r in self.requests if r.kind == "cancel" and r.master is master)
+            simulation.events["cancelled"] += 1
+            return next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
+        return None
+
+    def go_on(self) -> None:
+        """The next job begins."""
+        self.requests = []

@@ -1,0 +1,186 @@
+"""Planted bugs in the end of tasks and jobs, and in savepoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import msgspec
+from tests.simulation.planting import Mutant, around
+
+from penstock.core.checkpoint import coordinator as coordinator_module
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.checkpoint.savepoints import savepoint_path
+from penstock.core.job import job_master as job_master_module
+from penstock.core.job import scheduler as scheduler_module
+from penstock.core.job.job_master import JobMaster
+from penstock.core.job.job_savepoints import JobSavepoints
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.protocol import CancelTask, NotifyCheckpointComplete
+from penstock.core.records import EndOfData, EndOfPartition
+from penstock.core.task.result_partition import ResultPartition
+from penstock.core.task.stream_task import Phase, StreamTask
+from penstock.drivers.simulation.store import MemoryStore
+from penstock.storage.metadata import StateFile
+
+
+def finish_what_is_cancelled() -> Any:
+    def on_mail(original: Any, task: Any, message: Any) -> None:
+        if isinstance(message, CancelTask) and task.phase is Phase.PROCESSING:
+            task._chain.finish(is_input_ended=False)
+        original(task, message)
+
+    return around(StreamTask, "_on_mail", on_mail)
+
+
+def close_before_the_savepoint_completes() -> Any:
+    def trigger_checkpoint(original: Any, task: Any, barrier: Any, *args: Any, **kwargs: Any) -> None:
+        original(task, barrier, *args, **kwargs)
+        if barrier.ends_job:
+            task._final_checkpoint_completed = True
+            task._close_when_done()
+
+    return around(StreamTask, "trigger_checkpoint", trigger_checkpoint)
+
+
+def _without(mode: str) -> Any:
+    def carried(original: Any, pending: Any, operator_id: str, subtask: int) -> Any:
+        state = original(pending, operator_id, subtask)
+        if state is None:
+            return None
+        lists = {name: handles for name, handles in state.operator.items() if handles[0].mode != mode}
+        return msgspec.structs.replace(state, operator=lists)
+
+    return around(PendingCheckpoint, "_carried", carried)
+
+
+def forget_union_state_of_finished_subtasks() -> Any:
+    return _without("union")
+
+
+@contextmanager
+def take_broadcast_state_of_the_first_subtask() -> Iterator[None]:
+    """And nothing is carried for it once it has finished."""
+    with _without("broadcast"), mock.patch.object(scheduler_module, "_broadcaster", return_value=0):
+        yield
+
+
+def end_partitions_before_the_data() -> Any:
+    def broadcast(original: Any, partition: Any, event: Any, flush: bool = False) -> None:
+        if isinstance(event, EndOfPartition):
+            return
+        if isinstance(event, EndOfData):
+            original(partition, EndOfPartition(), flush)
+        original(partition, event, flush)
+
+    return around(ResultPartition, "broadcast", broadcast)
+
+
+def drain_without_the_last_watermark() -> Any:
+    def end_source(original: Any, task: Any) -> None:
+        if task._source.reader.has_ended:
+            original(task)
+        else:
+            task._finish_data(drain=True)
+
+    return around(StreamTask, "_end_source", end_source)
+
+
+def finish_what_is_only_suspended() -> Any:
+    def finish_data(original: Any, task: Any, drain: bool) -> None:
+        original(task, True)
+
+    return around(StreamTask, "_finish_data", finish_data)
+
+
+def go_on_behind_the_savepoint() -> Any:
+    def on_trigger(original: Any, task: Any, message: Any) -> None:
+        original(task, msgspec.structs.replace(message, stop=None))
+
+    return around(StreamTask, "_on_trigger", on_trigger)
+
+
+def commit_before_the_savepoint_is_visible() -> Any:
+    def complete(original: Any, coordinator: Any, pending: Any) -> None:
+        if pending.savepoint is not None and pending.savepoint.stop is not None:
+            coordinator._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+        original(coordinator, pending)
+
+    return around(CheckpointCoordinator, "_complete", complete)
+
+
+def commit_what_a_savepoint_beside_the_job_holds() -> Any:
+    def on_visible(original: Any, coordinator: Any, pending: Any, metadata: Any) -> None:
+        original(coordinator, pending, metadata)
+        if pending.savepoint is not None:
+            coordinator._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+
+    return around(CheckpointCoordinator, "_on_visible", on_visible)
+
+
+def go_on_after_the_last_savepoint() -> Any:
+    def deploy(original: Any, master: Any, restored: Any) -> None:
+        def processing(*args: Any) -> Any:
+            return scheduler_module.deployments(*args[:6])
+
+        with mock.patch.object(job_master_module, "deployments", processing):
+            original(master, restored)
+        if master.checkpoints.last is not None:
+            master._start_sources(restored)
+
+    return around(JobMaster, "_deploy", deploy)
+
+
+def leave_files_with_the_checkpoints() -> Any:
+    def contained(original: Any, store: Any, file: StateFile, path: str) -> StateFile:
+        if file.path is not None and not file.path.startswith(f"{path}/"):
+            return file
+        return original(store, file, path)  # type: ignore[no-any-return]
+
+    return around(MemoryStore, "contained", contained)
+
+
+def leave_what_was_given_up() -> Any:
+    return mock.patch.object(MemoryStore, "discard_savepoint", return_value=None)
+
+
+def use_the_names_of_savepoints_again() -> Any:
+    def path(directory: str, job_id: str, checkpoint_id: int, attempt: int = 0) -> str:
+        return savepoint_path(directory, job_id, checkpoint_id)
+
+    return mock.patch.object(coordinator_module, "savepoint_path", path)
+
+
+def answer_before_the_job_has_ended() -> Any:
+    def stop(self: Any, directory: str, mode: Any, done: Any) -> None:
+        self._request(directory, mode, done)
+
+    return mock.patch.object(JobSavepoints, "stop", stop)
+
+
+def skip_committing_what_had_finished() -> Any:
+    return mock.patch.object(SinkOperator, "recover_finished", return_value=None)
+
+
+#: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
+MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
+    finish_what_is_cancelled: (("finish",), 1),
+    close_before_the_savepoint_completes: (("waiter", "output", "lost"), 5),
+    forget_union_state_of_finished_subtasks: (("output",), 530),
+    take_broadcast_state_of_the_first_subtask: (("output",), 344),
+    end_partitions_before_the_data: (("stalled",), 5),
+    drain_without_the_last_watermark: (("lost", "output"), 39),
+    finish_what_is_only_suspended: (("output",), 5),
+    go_on_behind_the_savepoint: (("polled",), 2),
+    commit_before_the_savepoint_is_visible: (("outside",), 6),
+    commit_what_a_savepoint_beside_the_job_holds: (("outside",), 12),
+    go_on_after_the_last_savepoint: (("resumed", "stalled"), 9),
+    leave_files_with_the_checkpoints: (("savepoint",), 423),
+    leave_what_was_given_up: (("leaked-savepoint",), 6),
+    use_the_names_of_savepoints_again: (("storage", "savepoint"), 460),
+    answer_before_the_job_has_ended: (("waiter",), 5),
+    skip_committing_what_had_finished: (("output", "waiter"), 3),
+}
