@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -118,6 +118,13 @@ def _ipc(columns: list[Any], schema: Any) -> bytes:
 def _columns(data: bytes) -> list[list[Any]]:
     table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
     return [column.to_pylist() for column in table.columns]
+
+
+def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
+    """The rows of one file, of which no more than `rows_max` are Python objects at a time."""
+    for batch in pa.ipc.open_stream(pa.BufferReader(data)):
+        for begin in range(0, batch.num_rows, rows_max):
+            yield from zip(*(c.to_pylist() for c in batch.slice(begin, rows_max).columns), strict=True)
 
 
 def read_keyed(files: Iterable[bytes], first_key_group: int, last_key_group: int) -> Entries:
