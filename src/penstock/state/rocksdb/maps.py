@@ -5,7 +5,7 @@ What a key of the stream has is a pane of its own, made when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from penstock.state.errors import StateError
@@ -13,7 +13,7 @@ from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
 from penstock.state.rocksdb.rows import MAP, encode, namespace_head, pickled_keys, plain_of, sized
-from penstock.state.rocksdb.store import Batch
+from penstock.state.rocksdb.store import Batch, Row
 from penstock.state.states import MapState
 
 K = TypeVar("K")
@@ -33,7 +33,7 @@ class MapPane(Pane):
         self._owner_key = owner_key
         self._prefix = prefix
 
-    def _locate(self, key: Any) -> bytes:
+    def locate(self, key: Any) -> bytes:
         try:
             return self._prefix + key_bytes(key)
         except StateError as error:
@@ -49,6 +49,9 @@ class MapPane(Pane):
 
     def _encode(self, key: Any, value: Any) -> bytes:
         return encode(self._cache.pickle(self._name, value), self._owner_key, key)
+
+    def _rows(self) -> Iterator[Row]:
+        return self._cache.store.scan(self._prefix) if self.has_rows else iter(())
 
     def prefixes(self) -> Iterable[bytes]:
         return (self._prefix,)

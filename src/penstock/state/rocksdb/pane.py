@@ -47,7 +47,7 @@ class Pane(dict[Any, Any]):
 
     # --- the rows -----------------------------------------------------------------------------------------------------
 
-    def _locate(self, key: Any) -> bytes:
+    def locate(self, key: Any) -> bytes:
         """The row of an entry."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class Pane(dict[Any, Any]):
 
     def _rows(self) -> Iterator[Row]:
         """The rows that there are now."""
-        return chain.from_iterable(map(self._cache.store.scan, self.prefixes())) if self.has_rows else iter(())
+        raise NotImplementedError
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class Pane(dict[Any, Any]):
         elif not self.has_rows or key in self._gone:
             return _MISSING
         else:
-            raw = self._cache.read(self._locate(key))
+            raw = self._cache.read(self.locate(key))
             if raw is None:
                 self._gone[key] = False
                 return _MISSING
@@ -247,12 +247,12 @@ class Pane(dict[Any, Any]):
         if value is _MISSING:
             value = self._old.get(key, _MISSING)
         if value is not _MISSING:
-            row = self._locate(key)
+            row = self.locate(key)
             self._cache.put(batch, row, self._encode(key, value))
             self._on_put(row)
             self._gone.pop(key, None)
         elif self._gone.get(key):
-            batch.delete(self._locate(key))
+            batch.delete(self.locate(key))
             self._gone[key] = False
 
     def write_back(self, batch: Batch) -> None:
@@ -290,7 +290,7 @@ class NamespacePane(Pane):
         self._key_at = 2 + len(self._head) + 4
         self._max_parallelism = max_parallelism
 
-    def _locate(self, key: Any) -> bytes:
+    def locate(self, key: Any) -> bytes:
         data = key_bytes(key)
         return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
 
@@ -306,6 +306,11 @@ class NamespacePane(Pane):
         if not self.groups & group:
             self.groups |= group
             self.has_rows = True
+
+    def _rows(self) -> Iterator[Row]:
+        if not self.groups:
+            return iter(())
+        return chain.from_iterable(map(self._cache.store.view().scan, self.prefixes()))
 
     def prefixes(self) -> Iterable[bytes]:
         groups, group = self.groups, 0

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rocksdict import AccessType, Checkpoint, IngestExternalFileOptions, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    AccessType,
+    Checkpoint,
+    IngestExternalFileOptions,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.rows import META_PREFIX, Place, after, place_of
@@ -72,6 +81,37 @@ class Batch:
             self._store.write(batch)
 
 
+class View:
+    """The rows as they were when it was made, for as long as it is kept; the binding's own snapshots do not hold."""
+
+    def __init__(self, rows: RdictIter) -> None:
+        self._rows = rows
+        self._turn: object = None
+
+    def scan(self, prefix: bytes) -> Iterator[Row]:
+        """All rows that begin with `prefix`, in order; several may go through at a time."""
+        rows = self._rows
+        rows.seek(prefix)
+        self._turn = turn = object()
+        while rows.valid():
+            row = rows.key()
+            if not row.startswith(prefix):
+                return
+            yield row, rows.value()
+            if self._turn is not turn:
+                rows.seek(row)
+                self._turn = turn
+            rows.next()
+
+    def get(self, row: bytes) -> bytes | None:
+        """The value of a row, or None."""
+        rows = self._rows
+        rows.seek(row)
+        self._turn = None
+        found: bytes | None = rows.value() if rows.valid() and rows.key() == row else None
+        return found
+
+
 class RowStore:
     """Rows in order of their keys. Errors of RocksDB come as `StateError` with the owner and the directory."""
 
@@ -107,18 +147,20 @@ class RowStore:
         """All rows that begin with `prefix`, in order, as they are now."""
         return self.scan_range(prefix, after(prefix))
 
-    def scan_range(self, begin: bytes, end: bytes, view: Any = None) -> Iterator[Row]:
-        """The rows from `begin` up to but not including `end`, as they are now, or in a view."""
+    def scan_range(self, begin: bytes, end: bytes) -> Iterator[Row]:
+        """The rows from `begin` up to but not including `end`, as they are now."""
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         # What is scanned is mostly read once: it should not drive out what is looked up.
         options.fill_cache(False)  # type: ignore[call-arg]  # its published type forgets the argument
-        rows: Iterator[Any] = (view or self._db).items(from_key=begin, read_opt=options)
-        return _holding(rows, options, view)
+        rows: Iterator[Any] = self._db.items(from_key=begin, read_opt=options)
+        return _holding(rows, options)
 
-    def view(self) -> Any:
-        """The rows as they are now, for `scan_range`; what is deleted afterwards is kept as long as this is."""
-        return self._db.snapshot()
+    def view(self) -> View:
+        """The rows as they are now."""
+        options = ReadOptions()
+        options.fill_cache(False)  # type: ignore[call-arg]  # as above
+        return View(self._db.iter(options))
 
     def batch(self) -> Batch:
         """An empty batch."""

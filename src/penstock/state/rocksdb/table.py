@@ -10,7 +10,7 @@ from typing import Any
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import NamespacePane
 from penstock.state.rocksdb.panes import Panes
-from penstock.state.rocksdb.rows import WHOLE, after
+from penstock.state.rocksdb.rows import WHOLE
 from penstock.state.rocksdb.store import Batch
 
 _MISSING: Any = object()
@@ -98,8 +98,7 @@ class Dropped(Mapping[Any, Any]):
         self._view = cache.store.view()
 
     def _stored(self) -> Iterator[tuple[Any, Any]]:
-        scan = self._cache.store.scan_range
-        rows = chain.from_iterable(scan(prefix, after(prefix), self._view) for prefix in self._prefixes)
+        rows = chain.from_iterable(map(self._view.scan, self._prefixes))
         return self._pane.stored(rows, self._cached, self._gone)
 
     def items(self) -> Any:
@@ -123,11 +122,10 @@ class Dropped(Mapping[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         if key in self._cached:
             return self._cached[key]
-        row = self._pane._locate(key)
-        for found, raw in () if key in self._gone else self._cache.store.scan_range(row, row + b"\x00", self._view):
-            if found == row:
-                return pickle.loads(raw)
-        raise KeyError(key)
+        raw = None if key in self._gone else self._view.get(self._pane.locate(key))
+        if raw is None:
+            raise KeyError(key)
+        return pickle.loads(raw)
 
     def __repr__(self) -> str:
         return f"<entries of a dropped namespace, {len(self._cached)} of them in memory>"
