@@ -171,13 +171,24 @@ class States:
         self.backend.settle()
 
 
-VERBS = [
-    name
-    for name in vars(States)
-    if name.split("_")[0] in ("value", "list", "map", "sum", "mean", "window") or name == "settle"
-]
+KINDS = ["value", "list", "map", "sum", "mean", "window"]
 KEYS = ["a", 1, True, ("x", 2), 2.5, None, b"b"]
-STEP = st.tuples(st.sampled_from([*VERBS, "settle", "settle"]), st.sampled_from(KEYS), st.integers(0, 9))
+
+
+@st.composite
+def histories(draw: Any, others: Any, length_max: int) -> list:
+    """Steps on one or two kinds of state and a few keys, so that they meet; `others` come in between."""
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))
+    verbs = [name for name in vars(States) if name.split("_")[0] in kinds]
+    keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3))
+    step = st.tuples(st.sampled_from(verbs), st.sampled_from(keys), st.integers(0, 9))
+    settle = st.tuples(st.just("settle"), st.none(), st.just(0))
+    length = draw(st.integers(0, length_max))  # lists of any length are mostly short
+    steps = st.one_of(step, step, step, settle, others)
+    found: list = draw(st.lists(steps, min_size=length, max_size=length))
+    return found
+
+
 SETTINGS = st.builds(RocksDBSettings, cache_bytes=st.sampled_from([1, 5_000, 1 << 20]))
 
 
@@ -193,8 +204,8 @@ def heap_files(backend: HeapKeyedStateBackend) -> dict[str, list[bytes]]:
     return {capture.name: [capture.to_bytes(GROUPS)] for capture in backend.capture(10**6)}
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
-@given(st.lists(STEP, max_size=60), SETTINGS)
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(histories(st.nothing(), 60), SETTINGS)
 def test_agrees_with_the_heap(steps: list, sizes: RocksDBSettings) -> None:
     """D1, D3: the same steps on both give the same results, and the same canonical snapshot."""
     with tempfile.TemporaryDirectory() as folder:
@@ -208,15 +219,14 @@ def test_agrees_with_the_heap(steps: list, sizes: RocksDBSettings) -> None:
             other.close()
 
 
-CHECKED = st.one_of(
-    STEP,
+RECOVERY = st.one_of(
     st.tuples(st.just("checkpoint")),
     st.tuples(st.sampled_from(["restore", "restore canonical", "from heap"]), st.booleans()),
 )
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
-@given(st.lists(CHECKED, max_size=50), SETTINGS)
+@given(histories(RECOVERY, 40), SETTINGS)
 def test_agrees_with_the_heap_over_recoveries(steps: list, sizes: RocksDBSettings) -> None:
     """G7, H4: the same with checkpoints, and recoveries from files, from canonical files, and from a heap's snapshot;
     nothing but the files of the last checkpoint is kept."""
