@@ -254,7 +254,7 @@ RECOVERY = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(histories(RECOVERY, 40), SETTINGS)
 def test_agrees_with_the_heap_over_recoveries(steps: list, sizes: RocksDBSettings) -> None:
     """G7, H4: the same with checkpoints, and recoveries from files, from canonical files, and from a heap's snapshot;
