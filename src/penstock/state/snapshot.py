@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -46,7 +46,7 @@ class KeyedCapture:
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The changes as an Arrow IPC stream; drops first."""
         dropped, written = pickle.loads(self.frozen)
-        rows = _Rows()
+        rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
         for namespace, kept, values, removed in written:
@@ -74,7 +74,9 @@ class OperatorCapture:
 StateCapture = KeyedCapture | OperatorCapture
 
 
-class _Rows:
+class KeyedRows:
+    """Rows of a keyed state, gathered by column."""
+
     def __init__(self) -> None:
         self._columns: tuple[list[int], list[int], list[bytes], list[bytes], list[bytes]] = ([], [], [], [], [])
 
@@ -118,6 +120,13 @@ def _columns(data: bytes) -> list[list[Any]]:
     return [column.to_pylist() for column in table.columns]
 
 
+def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
+    """The rows of one file, of which no more than `rows_max` are Python objects at a time."""
+    for batch in pa.ipc.open_stream(pa.BufferReader(data)):
+        for begin in range(0, batch.num_rows, rows_max):
+            yield from zip(*(c.to_pylist() for c in batch.slice(begin, rows_max).columns), strict=True)
+
+
 def read_keyed(files: Iterable[bytes], first_key_group: int, last_key_group: int) -> Entries:
     """The entries that a history leaves, by namespace, of the key groups in the range, both ends included."""
     loads = pickle.loads
@@ -148,7 +157,7 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
                 merged.setdefault(namespace, {})[loads(key_data)] = (group, key_data, namespace_data, value)
             else:
                 merged.get(namespace, {}).pop(loads(key_data), None)
-    rows = _Rows()
+    rows = KeyedRows()
     for entries in merged.values():
         for group, key_data, namespace_data, value in entries.values():
             rows.add(group, PUT, key_data, namespace_data, value)

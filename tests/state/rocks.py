@@ -1,0 +1,75 @@
+"""RocksDB backends for tests: small caches, and a storage of plain bytes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.capture import RocksCapture, fetch_files
+from penstock.state.rocksdb.rescale import SourceFiles
+from penstock.state.rocksdb.settings import RocksDBSettings
+
+GROUPS = 128
+#: Every settling point lets something go.
+TINY = RocksDBSettings(cache_bytes=1, write_buffer_bytes=64 << 10, block_cache_bytes=64 << 10, file_bytes=64 << 10)
+
+
+@contextmanager
+def rocks(
+    settings: RocksDBSettings = TINY, key_groups: tuple[int, int] = (0, GROUPS - 1), owner: str = "My Operator"
+) -> Iterator[RocksDBKeyedStateBackend]:
+    """A backend in a directory of its own."""
+    with tempfile.TemporaryDirectory(prefix="penstock-rocks-") as folder:
+        backend = RocksDBKeyedStateBackend(GROUPS, Path(folder) / "state", owner, key_groups, settings)
+        try:
+            yield backend
+        finally:
+            backend.close()
+
+
+class Storage:
+    """Stands for a checkpoint storage: files by number, which can be deleted."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, bytes] = {}
+        self.stored: list[str] = []
+
+    def store(self, name: str, path: Path) -> int:
+        self.stored.append(name)
+        number = len(self.stored)
+        self.files[number] = path.read_bytes()
+        return number
+
+    def checkpoint(
+        self, backend: RocksDBKeyedStateBackend, checkpoint_id: int, known: dict[str, int]
+    ) -> dict[str, int]:
+        (capture,) = backend.capture(checkpoint_id)
+        references = capture.store_files(self.store, known)
+        capture.discard()
+        return references
+
+    def fetch(self, references: dict[str, int], directory: Path, key_groups: tuple[int, int]) -> SourceFiles:
+        fetch_files(references, self.files.__getitem__, directory)
+        return SourceFiles(directory, *key_groups)
+
+
+def exported(backend: RocksDBKeyedStateBackend, chunk_bytes: int = 1 << 20) -> dict[str, list[bytes]]:
+    """All states in the canonical format."""
+    captures: list[RocksCapture] = backend.capture(0)
+    files: dict[str, list[bytes]] = {}
+    for capture in captures:
+        for name, data in capture.export(chunk_bytes):
+            files.setdefault(name, []).append(data)
+        capture.discard()
+    return files
+
+
+def keyed(backend: KeyedStateBackend, key: Any) -> Any:
+    """Make a key current."""
+    backend.current_key = key
+    return key
