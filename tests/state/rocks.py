@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.state.backend import KeyedStateBackend
+from penstock.state.backend import Entries, KeyedStateBackend
+from penstock.state.pickling import dumps
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.capture import RocksCapture, fetch_files
 from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.snapshot import KeyedCapture, read_keyed
 
 GROUPS = 128
 #: Every settling point lets something go.
@@ -60,7 +62,7 @@ class Storage:
 
 def exported(backend: RocksDBKeyedStateBackend, chunk_bytes: int = 1 << 20) -> dict[str, list[bytes]]:
     """All states in the canonical format."""
-    captures: list[RocksCapture] = backend.capture(0)
+    captures: list[RocksCapture] = RocksDBKeyedStateBackend.capture(backend, 0)
     files: dict[str, list[bytes]] = {}
     for capture in captures:
         for name, data in capture.export(chunk_bytes):
@@ -73,3 +75,33 @@ def keyed(backend: KeyedStateBackend, key: Any) -> Any:
     """Make a key current."""
     backend.current_key = key
     return key
+
+
+class CanonicalRocks(RocksDBKeyedStateBackend):
+    """A RocksDB backend whose captures are canonical: each drops all that the ones before it said, and says all anew.
+
+    So it fits wherever the heap backend does, such as the operator harness.
+    """
+
+    def __init__(self, max_parallelism: int, owner: str = "operator", settings: RocksDBSettings = TINY) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-rocks-")
+        super().__init__(max_parallelism, Path(self._folder.name) / "state", owner, settings=settings)
+        self._said: dict[str, set[Any]] = {}
+
+    def restore(self, name: str, entries: Entries, is_written: bool) -> None:
+        self._said.setdefault(name, set()).update(entries)
+        super().restore(name, entries, is_written)
+
+    def capture(self, checkpoint_id: int) -> list[Any]:
+        now = {name: read_keyed(files, 0, self.max_parallelism - 1) for name, files in exported(self).items()}
+        captures = []
+        for name in {*now, *self._said}:
+            entries, said = now.get(name, {}), self._said.setdefault(name, set())
+            written = [(namespace, list(table), list(table.values()), []) for namespace, table in entries.items()]
+            captures.append(KeyedCapture(name, dumps((list(said), written))))
+            said.update(entries)
+        return captures
+
+    def close(self) -> None:
+        super().close()
+        self._folder.cleanup()

@@ -130,7 +130,10 @@ class OneInputOperatorHarness:
     def close(self) -> None:
         """Release resources (F4)."""
         self._is_open = False
-        self.operator.close()
+        try:
+            self.operator.close()
+        finally:
+            self.context.keyed.close()
 
     def __enter__(self) -> OneInputOperatorHarness:
         self.open()
@@ -148,10 +151,12 @@ class OneInputOperatorHarness:
     def process_batch(self, values: Sequence[Any], timestamps: Iterable[int] | None = None) -> None:
         """Several records as one batch."""
         self.operator.process_batch(Batch(list(values), None if timestamps is None else list(timestamps)))
+        self.context.keyed.settle()
 
     def watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp` (ms)."""
         self.operator.process_watermark(timestamp)
+        self.context.keyed.settle()
 
     def status(self, idle: bool) -> None:
         """The input became idle, or active again."""
@@ -163,6 +168,7 @@ class OneInputOperatorHarness:
         while (due := self.operator.next_timer_ms()) is not None and due <= target:
             self.clock.advance_to(max(due, self.clock.now_ms()))
             self.operator.on_processing_time(self.clock.now_ms())
+            self.context.keyed.settle()
             if self.operator.next_timer_ms() == due:
                 break  # a source's time to poll again, which is no timer
         self.clock.advance_to(target)
