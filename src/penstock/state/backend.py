@@ -17,7 +17,8 @@ The task settles between batches, and a timer queue between timers; operators an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from penstock.state.descriptors import (
@@ -29,10 +30,12 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.errors import StateError
+from penstock.state.snapshot import read_keyed
 from penstock.state.states import NO_KEY, AggregatingState, ListState, MapState, ReducingState, ValueState
 
 Entries = dict[Any, dict[Any, Any]]
 Table = TypeVar("Table", bound="KeyedTable")
+Reference = TypeVar("Reference")
 
 
 class KeyedTable(Protocol):
@@ -60,8 +63,36 @@ class KeyedTable(Protocol):
         """Let the next snapshot write everything."""
 
 
+class NativeCapture(Protocol):
+    """All keyed state of an operator in a subtask as of a checkpoint, in the backend's own files."""
+
+    backend: str
+
+    def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
+        """Store each file by `write(name, data)`, but those of the checkpoint built on that are still the same."""
+
+    def export(self) -> Iterator[tuple[str, bytes]]:
+        """The same in the canonical format: (state name, file), the files of a state after each other."""
+
+    def discard(self) -> None:
+        """Let go of what was captured; also called when it was stored."""
+
+
+@dataclass(frozen=True)
+class NativeFiles:
+    """The files of a native capture, in a checkpoint: the key groups they have (both included), and a way to read."""
+
+    backend: str
+    first_key_group: int
+    last_key_group: int
+    read: Mapping[str, Callable[[], bytes]]
+
+
 class KeyedStateBackend(ABC):
     """The keyed state of one operator in one subtask. `current_key` decides which entry a state reads and writes."""
+
+    #: Whether a snapshot holds only what has changed since canonical files that were restored.
+    adds_to_canonical = False
 
     def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
         self.current_key: Any = NO_KEY
@@ -76,6 +107,20 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def restore(self, name: str, entries: Entries, is_written: bool) -> None:
         """Put entries of a snapshot back; unless `is_written`, the next snapshot writes them again."""
+
+    def restore_canonical(
+        self, name: str, files: Iterable[bytes], key_groups: tuple[int, int], is_written: bool
+    ) -> None:
+        """Put a state's history of canonical files back, oldest first; only these key groups."""
+        self.restore(name, read_keyed(files, *key_groups), is_written)
+
+    def restore_native(self, files: Sequence[NativeFiles]) -> None:
+        """Begin with what backends of this kind have captured; raises `StateError` for those of another."""
+        for one in files:
+            raise StateError(
+                f"{self._owner}: the checkpoint holds its keyed state in files of the backend {one.backend!r}: restore "
+                f"it with state.backend.type: {one.backend}, or from a savepoint, which any backend can read"
+            )
 
     @abstractmethod
     def capture(self, checkpoint_id: int) -> Sequence[Any]:

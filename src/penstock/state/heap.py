@@ -13,6 +13,8 @@ from penstock.state.table import StateTable
 class HeapKeyedStateBackend(KeyedStateBackend):
     """Everything is in memory, and stays there; settling does nothing."""
 
+    adds_to_canonical = True
+
     def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
         super().__init__(max_parallelism, owner)
         self._tables: dict[str, StateTable] = {}

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.state.backend import Entries, KeyedStateBackend
+from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.canonical import import_keyed, spread
-from penstock.state.rocksdb.capture import RocksCapture, capture_store
+from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
 from penstock.state.rocksdb.lists import Lists, RocksListState
 from penstock.state.rocksdb.maps import Maps, RocksMapState
 from penstock.state.rocksdb.rescale import SourceFiles, assemble
@@ -155,8 +155,21 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
                 pane.update({key: value})
                 cache.settle()
 
-    def restore_canonical(self, name: str, files: Iterable[bytes]) -> None:
-        """Put a state's canonical history back, oldest file first; only the backend's key groups."""
+    def restore_native(self, files: Sequence[NativeFiles]) -> None:
+        sources = []
+        for number, one in enumerate(files):
+            if one.backend != BACKEND_NAME:
+                super().restore_native([one])
+            directory = self.directory / f"restored-{number}"
+            fetch_files(one.read, lambda read: read(), directory)
+            sources.append(SourceFiles(directory, one.first_key_group, one.last_key_group))
+        if sources:
+            self.restore_files(sources)
+
+    def restore_canonical(
+        self, name: str, files: Iterable[bytes], key_groups: tuple[int, int] | None = None, is_written: bool = False
+    ) -> None:
+        """As everywhere, without having them all in memory; the next snapshot stores them all in any case."""
         self._require_undeclared(name)
         table, cache = self.table(name), self._open()
         cache.flush()

@@ -26,6 +26,7 @@ from penstock.state.rocksdb.store import RowStore
 
 Reference = TypeVar("Reference")
 
+BACKEND_NAME = "rocksdb"
 _SHARED_SUFFIX = ".sst"
 
 
@@ -59,6 +60,14 @@ class RocksCapture:
             else:
                 stored[file.name] = store(file.name, self.directory / file.name)
         return stored
+
+    @property
+    def backend(self) -> str:
+        return BACKEND_NAME
+
+    def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
+        """As `store_files`, with the bytes of each file."""
+        return self.store_files(lambda name, path: write(name, path.read_bytes()), known)
 
     @contextmanager
     def opened(self) -> Iterator[RowStore]:
