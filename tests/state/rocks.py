@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,8 +85,9 @@ class CanonicalRocks(RocksDBKeyedStateBackend):
     """
 
     def __init__(self, max_parallelism: int, owner: str = "operator", settings: RocksDBSettings = TINY) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-rocks-")
-        super().__init__(max_parallelism, Path(self._folder.name) / "state", owner, settings=settings)
+        # A test that does not close its harness leaves a folder behind, but no warning.
+        self._folder = tempfile.mkdtemp(prefix="penstock-rocks-")
+        super().__init__(max_parallelism, Path(self._folder) / "state", owner, settings=settings)
         self._said: dict[str, set[Any]] = {}
 
     def restore(self, name: str, entries: Entries, is_written: bool) -> None:
@@ -104,4 +106,4 @@ class CanonicalRocks(RocksDBKeyedStateBackend):
 
     def close(self) -> None:
         super().close()
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
