@@ -68,6 +68,10 @@ class HeapKeyedStateBackend:
         """The aggregating state that the descriptor names."""
         return AggregatingState(self, self._table_for(descriptor), descriptor.agg_function)
 
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        """The keys that have an entry in the state that the descriptor names."""
+        return list(self._table_for(descriptor).entries(None))
+
     def restore(self, name: str, entries: Entries, is_written: bool) -> None:
         """Put entries of a snapshot back; unless `is_written`, the next snapshot writes them again."""
         table = self.table(name)
