@@ -73,9 +73,8 @@ class CheckpointedFunction(ABC):
 
     **The end of input.** A subtask that has come to its end leaves its last state in every later checkpoint, for as
     long as other subtasks go on. After a recovery or a rescaling that state is dealt out like any other, and the
-    subtask may run and end again. So what was emitted on the way to the end (by timers that MAX_WATERMARK fires) must leave the
-    state there and then, or it is emitted twice. What a union or broadcast state must keep for those that go on, it
-    must keep here too.
+    subtask may run and end again. So what was emitted on the way to the end (by timers that MAX_WATERMARK fires) must
+    leave the state there and then, or it is emitted twice; and what those that go on still need must stay in it.
     """
 
     @abstractmethod
