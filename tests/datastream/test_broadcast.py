@@ -176,7 +176,10 @@ def lines_of(directory: Path) -> list[Any]:
 def in_turns(build: Any, parallelisms: Iterable[int], directory: Path, taken: int) -> list[Any]:
     """All results of a job that stops with a savepoint after so many results and goes on at the next parallelism."""
     parallelisms, out = list(parallelisms), directory / "out"
-    options: dict[str, Any] = {"execution.checkpointing.savepoint-dir": directory / "savepoints"}
+    options: dict[str, Any] = {
+        "execution.checkpointing.savepoint-dir": directory / "savepoints",
+        "penstock.source.batch-records": 16,  # so that the last records reach every subtask
+    }
     sink = FileSink.for_row_format(out, Encoder.simple_string_encoder()).with_bucket_assigner(
         BucketAssigner.base_path_bucket_assigner()
     )

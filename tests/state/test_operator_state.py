@@ -42,7 +42,7 @@ def test_broadcast_state():
     assert (state.get("b"), state.get("c"), state["d"], len(state)) == (2, None, 4, 3)
     for key in state:
         del state[key]
-    assert list(state.items()) == list(state.keys()) == list(state.values()) == []
+    assert [*state.items(), *state.keys(), *state.values()] == []
     with pytest.raises(KeyError):
         state["a"]
     with pytest.raises(KeyError):
