@@ -261,7 +261,7 @@ def test_list_state_at_another_parallelism(parallelisms: tuple[int, ...], tmp_pa
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_list_state_through_a_failure(parallelism: int, tmp_path: Path) -> None:
     """G8, D2: operator state of a user's function goes back to the checkpoint, so nothing is lost or twice."""
-    env = environment(parallelism)
+    env = environment(parallelism, **{"penstock.source.batch-records": 16})
     env.enable_checkpointing(5)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
     source: DataGeneratorSource[int] = DataGeneratorSource(lambda i: i, 1_000, 4_000)
