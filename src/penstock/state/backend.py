@@ -104,6 +104,10 @@ class KeyedStateBackend(ABC):
     def table(self, name: str) -> KeyedTable:
         """The table of that name, made when it is new."""
 
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        """The keys that have an entry in the state that the descriptor names."""
+        return list(self._table_for(descriptor).entries(None))
+
     @abstractmethod
     def restore(self, name: str, entries: Entries, is_written: bool) -> None:
         """Put entries of a snapshot back; unless `is_written`, the next snapshot writes them again."""

@@ -66,6 +66,11 @@ class OperatorCapture:
     mode: str
     items: list[bytes]
 
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return len(self.items)
+
     def to_bytes(self) -> bytes:
         """The items as an Arrow IPC stream."""
         return _ipc([_bytes_column(self.items)], _OPERATOR_SCHEMA)

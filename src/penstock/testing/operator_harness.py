@@ -115,9 +115,8 @@ class OneInputOperatorHarness:
     def _set_up(self) -> None:
         context = self.context
         self.operator.setup(context, self.captured)
-        context.operator_state.is_restored = bool(self._restored)
         if self._restored:
-            state = _merged(self._restored)
+            context.operator_state.restored_checkpoint_id, state = _merged(self._restored)
             mine = state_of_subtask(state, context.subtask_index, context.parallelism, context.max_parallelism)
             restore_operator(mine, context, self._storage, self._key_groups, self._histories, _no_channels)
 
@@ -258,11 +257,14 @@ def _no_channels(name: str, items: list[object]) -> None:
     raise ValueError(f"{name}: a harness has no channels to put {len(items)} records in flight back into")
 
 
-def _merged(snapshots: Sequence[bytes]) -> OperatorState:
-    """One operator's state out of the snapshots of its subtasks."""
-    states = [decode_metadata(snapshot, "a harness snapshot").operators[0] for snapshot in snapshots]
+def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
+    """The checkpoint's id and one operator's state, out of the snapshots of its subtasks."""
+    checkpoints = [decode_metadata(snapshot, "a harness snapshot") for snapshot in snapshots]
+    states = [checkpoint.operators[0] for checkpoint in checkpoints]
     first = states[0]
     if len({(s.parallelism, s.max_parallelism) for s in states}) != 1:
         raise ValueError("the snapshots are of different runs: their parallelism differs")
     subtasks = {subtask: state for s in states for subtask, state in s.subtasks.items()}
-    return OperatorState(first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks)
+    return checkpoints[0].checkpoint_id, OperatorState(
+        first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks
+    )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.ports import Clock
 from penstock.core.records import Batch
 from penstock.state.backend import KeyedStateBackend
@@ -159,11 +160,27 @@ class StreamOperator:
 
 
 class FunctionOperator(StreamOperator):
-    """An operator around one user function, whose `open` and `close` it calls with the operator's own."""
+    """An operator around one user function, whose `open` and `close` it calls with the operator's own.
+
+    The state of a `CheckpointedFunction` is initialised ahead of `open` and brought up to date at every capture.
+    """
 
     def __init__(self, function: Any) -> None:
         self.function = function
         self._opened = False
+
+    def user_functions(self) -> tuple[Any, ...]:
+        """The functions that may be a `CheckpointedFunction`."""
+        return (self.function,)
+
+    def initialize_state(self) -> None:
+        """Let the user's function look up its operator state."""
+        initialize_functions(self.user_functions(), self.context, self.call_user)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Let the user's function bring its operator state up to date, and capture all state."""
+        snapshot_functions(self.user_functions(), checkpoint_id, self.call_user)
+        return super().snapshot_state(checkpoint_id)
 
     def open(self) -> None:
         """Open the user's function with its runtime context."""

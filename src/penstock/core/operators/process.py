@@ -172,11 +172,14 @@ class KeyedProcessOperator(FunctionOperator):
 
     def open(self) -> None:
         """Open the function."""
-        keyed = self.context.keyed
         self._timers = TimerService(self.context)
-        self._ctx = KeyedProcessContext(self._timers, keyed)
-        self._timer_ctx = OnTimerContext(self._timers, keyed)
+        self.make_contexts()
         super().open()
+
+    def make_contexts(self) -> None:
+        """What the function is handed beside records and timers."""
+        self._ctx: Any = KeyedProcessContext(self._timers, self.context.keyed)
+        self._timer_ctx: Any = OnTimerContext(self._timers, self.context.keyed)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function for every record, under the record's key."""

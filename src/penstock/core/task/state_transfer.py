@@ -99,7 +99,7 @@ class SnapshotWriter:
             for capture in states:
                 if isinstance(capture, OperatorCapture):
                     file = self._write(operator_id, capture.name, capture.to_bytes())
-                    lists[capture.name] = (OperatorStateHandle(capture.mode, len(capture.items), file),)
+                    lists[capture.name] = (OperatorStateHandle(capture.mode, capture.count, file),)
                 elif not isinstance(capture, KeyedCapture):
                     keyed_of_it, native = self._native(operator_id, capture, confirmed.native.get(operator_id))
                     keyed.update(keyed_of_it)
@@ -172,7 +172,7 @@ def restore_operator(
             histories.confirmed.keyed[(context.operator_id, name)] = handles[0]
     for name, lists in restored.operator.items():
         for state in lists:
-            items = read_operator(storage.read(state.file))
+            items = read_operator(storage.read(state.file))[state.first :: state.step]
             if state.mode == CHANNEL_MODE:
                 recover_channel(name, items)
             else:

@@ -324,7 +324,7 @@ class StreamTask:
             self._source = chain.head
         for context in chain.contexts:
             restored = self.deployment.restored.get(context.operator_id)
-            context.operator_state.is_restored = self.deployment.restored_checkpoint_id is not None
+            context.operator_state.restored_checkpoint_id = self.deployment.restored_checkpoint_id
             if restored is not None:
                 restore_operator(
                     restored,

@@ -9,6 +9,7 @@ list state a row for each run of items appended between two writings.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.canonical import import_keyed, spread
+from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
 from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
 from penstock.state.rocksdb.lists import Lists, RocksListState
 from penstock.state.rocksdb.maps import Maps, RocksMapState
@@ -26,6 +27,7 @@ from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import RowStore
 from penstock.state.rocksdb.table import RocksTable
+from penstock.state.snapshot import iterate_keyed
 from penstock.state.states import ListState, MapState
 
 _LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}
@@ -111,6 +113,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             self._spread(descriptor, LIST)
             lists = self._lists[name] = Lists(cache, name, self.max_parallelism)
         return RocksListState(self, lists)
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
+            return super().keys_of(descriptor)
+        cache = self._open()
+        cache.flush()
+        files = export_keyed(cache.store, descriptor.name, self.key_groups)
+        return list(dict.fromkeys(pickle.loads(row[2]) for data in files for row in iterate_keyed(data)))
 
     def _only(self, name: str, *layouts: bytes) -> None:
         for layout in self._stored.get(name, {}):
