@@ -287,3 +287,16 @@ def test_an_ended_input_holds_back_neither_time_nor_checkpoints() -> None:
     assert [a.checkpoint_id for a in rig.outbox.of(AcknowledgeCheckpoint)] == [1]
     assert [entry for entry in log if entry in ("7", "9")] == ["7", "9"]
     assert rig.outbox.of(DeclineCheckpoint) == []
+
+
+def test_mail_without_end_does_not_hold_up_the_end() -> None:
+    """F3: a task that only waits to hand over its last buffers ends, whatever it is asked meanwhile."""
+    rig = Rig(pass_on(), partitioner=ForwardPartitioner(), credit=0, settings={"checkpointing": False})
+    rig.feed(0, Batch([1]), Watermark(MAX_WATERMARK), EndOfData(True), EndOfPartition())
+    assert rig.states[-1] == "RUNNING"
+    rig.executor.on_credit(rig.outputs[0], 100)
+    for checkpoint_id in range(1, 10):
+        rig.executor.on_message(TriggerCheckpoint(rig.execution, checkpoint_id, 0))
+    rig.executor.step()
+    assert rig.states[-1] == "FINISHED"
+    assert rig.outbox.elements()[-1] == EndOfPartition()

@@ -183,6 +183,8 @@ class StreamTask:
             return Step.TERMINAL
         if self.mail:
             self._on_mail(self.mail.popleft())
+            if self.phase is Phase.CLOSING:
+                self._try_finish()  # or mail that never ends, such as checkpoints it declines, would hold up its end
             return Step.WORKED
         if self.phase is Phase.CREATED:
             self._initialize()
