@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
+import typing
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final
@@ -38,6 +40,8 @@ _SIMPLE: Final[dict[type, Any]] = {
     datetime.timedelta: pa.duration("us"),
 }
 _LONG_MAX: Final = 2**63 - 1
+#: Stands for a map of which nothing is known: Arrow has no map of nothing.
+_EMPTY_MAP: Final = pa.struct([])
 
 
 class _NotSimpleError(Exception):
@@ -62,16 +66,24 @@ def arrow_type(column_type: Any) -> Any:
     return arrow_types.arrow_type(column_type)
 
 
+@functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    import typing
-
-    hints = typing.get_type_hints(kind)
+    """The annotated types of a dataclass's fields; `int | None` is an int, for every column may hold nulls."""
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception:  # noqa: BLE001 - annotations are code, and need not mean anything here
+        return {}
     for name, hint in hints.items():
-        # `int | None` is an int: every column may hold nulls
-        others = [a for a in typing.get_args(hint) if a is not type(None)]
-        if len(others) == 1 and type(None) in typing.get_args(hint):
-            hints[name] = others[0]
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        if len(choices) == 1 and type(None) in typing.get_args(hint):
+            hints[name] = choices[0]
     return hints
+
+
+@functools.cache
+def _annotated_types(kind: type) -> dict[str, Any]:
+    """The Arrow types of a dataclass's fields, as far as their annotations are simple."""
+    return {name: _SIMPLE[hint] for name, hint in _hints(kind).items() if hint in _SIMPLE}
 
 
 def declared_type(type_info: TypeInformation | None) -> Any:
@@ -106,12 +118,19 @@ def _type_of(value: Any) -> Any:
         return _TIMESTAMP if value.tzinfo is None else _INSTANT
     if kind is list:
         return pa.list_(_all(value))
+    if kind is dict and not value:
+        return _EMPTY_MAP
     if kind is dict:
         return pa.map_(_all(value), _all(value.values()))
     names = field_names(value)
     if not names or len(set(names)) != len(names):
         raise _NotSimpleError
-    return pa.struct(list(zip(names, map(_type_of, _fields(value, names)), strict=True)))
+    annotated = _annotated_types(kind) if dataclasses.is_dataclass(kind) else {}
+    fields = [
+        (name, annotated.get(name, pa.null()) if field is None else _type_of(field))
+        for name, field in zip(names, _fields(value, names), strict=True)
+    ]
+    return pa.struct(fields)
 
 
 def _all(values: Iterable[Any]) -> Any:
@@ -128,6 +147,8 @@ def _common(one: Any, other: Any) -> Any:
         return one
     if types.is_null(one):
         return other
+    if _EMPTY_MAP in (one, other) and (types.is_map(one) or types.is_map(other)):
+        return other if one == _EMPTY_MAP else one
     if {one, other} == {pa.int64(), pa.float64()}:
         return pa.float64()
     if types.is_list(one) and types.is_list(other):
@@ -142,7 +163,7 @@ def _common(one: Any, other: Any) -> Any:
 def _is_whole(kind: Any) -> bool:
     """Whether nothing of the type is unknown."""
     if pa.types.is_struct(kind):
-        return all(_is_whole(field.type) for field in kind)
+        return kind != _EMPTY_MAP and all(_is_whole(field.type) for field in kind)
     if pa.types.is_map(kind):
         return _is_whole(kind.key_type) and _is_whole(kind.item_type)
     if pa.types.is_list(kind):

@@ -83,7 +83,7 @@ def transformed(
     key_groups: tuple[int, int],
     functions: tuple[Callable[[Any, Any, Any], Any], ...],
 ) -> Iterator[Entry]:
-    """The entries of some key groups, each value put through the functions of (key, namespace, value); None drops one."""
+    """The entries of some key groups, each value put through functions of (key, namespace, value); None drops one."""
     loads = pickle.loads
     for rows in live_rows(storage, handle.files, *key_groups):
         for group, key_data, namespace_data, value_data in zip(*rows, strict=True):

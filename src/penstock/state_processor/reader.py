@@ -238,23 +238,28 @@ class SavepointReader:
 
     def read_source_splits(self, uid: str) -> SavepointTable:
         """The splits that a source's readers had, with their positions: subtask, index, value."""
-        return self._items(self._find(uid), SPLITS_STATE, None, None)
+        return self._items(self._source(uid), SPLITS_STATE, None, None, may_be_empty=True)
 
     def read_enumerator(self, uid: str) -> Any:
         """The state of a source's split enumerator: a Python object of the connector."""
-        operator = self._find(uid)
-        if operator.coordinator is None:
-            raise StateError(f"operator {operator_name(operator)} has no split enumerator: it is no source")
+        operator = self._source(uid)
+        assert operator.coordinator is not None
         return decode(self._storage.read(operator.coordinator))
 
     def read_sink_committables(self, uid: str) -> SavepointTable:
         """What a sink had prepared and not committed: subtask, index, value."""
-        return self._items(self._find(uid), COMMITTABLES_STATE, None, None)
+        return self._items(self._find(uid), COMMITTABLES_STATE, None, None, may_be_empty=True)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _find(self, uid: str) -> OperatorState:
         return find_operator(self._metadata.operators, uid)
+
+    def _source(self, uid: str) -> OperatorState:
+        operator = self._find(uid)
+        if operator.coordinator is None:
+            raise StateError(f"operator {operator_name(operator)} has no split enumerator: it is no source")
+        return operator
 
     def _keyed(
         self,
@@ -296,9 +301,15 @@ class SavepointReader:
             )
 
     def _items(
-        self, operator: OperatorState, name: str, modes: tuple[str, ...] | None, value_type: Any
+        self,
+        operator: OperatorState,
+        name: str,
+        modes: tuple[str, ...] | None,
+        value_type: Any,
+        may_be_empty: bool = False,
     ) -> SavepointTable:
-        parts = self._list_parts(operator, name, modes)
+        is_there = name in _operator_names(operator) or not may_be_empty
+        parts = self._list_parts(operator, name, modes) if is_there else []
         columns = [Column("subtask", pa.int32()), Column("index", pa.int64()), Column("value", value_type)]
         what = f"operator state {name!r} of {operator_name(operator)}"
         return SavepointTable(what, columns, [(item_layout, part) for part in parts], self._storage)
