@@ -151,7 +151,7 @@ def build(env: StreamExecutionEnvironment, count: int | None = None, rate: float
         .uid("source")
         .set_parallelism(1)
     )
-    events = stream.filter(is_event).name("is event").key_by(user_of)
+    events = stream.filter(is_event).name("is event").set_parallelism(1).key_by(user_of)
     remembered = events.process(Remember()).name("remember").uid("remember")
     remembered.sink_to(CollectSink()).name("sink").uid("sink")
     events.reduce(add_numbers).name("sums").sink_to(CollectSink())

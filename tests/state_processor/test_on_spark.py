@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.state_processor.programs import EVENTS, MEAN, NUMBERS, TOTAL, Mean, by_user
+from tests.state_processor.programs import EVENTS, MEAN, NUMBERS, TOTAL, Mean, by_user, take_savepoint
 from tests.state_processor.test_writer import COUNTS, ITEMS, PLACES, run_counter
 
 from penstock.drivers.spark.session import hand_back, obtain_spark, stop_spark
@@ -24,6 +24,12 @@ def spark() -> Iterator[Any]:
     hand_back(handle, 2)
     yield handle.session
     stop_spark()
+
+
+@pytest.fixture(scope="module")
+def savepoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    option = {"execution.checkpointing.data-inline-threshold": 0}
+    return Path(take_savepoint(tmp_path_factory.mktemp("savepoint"), 2, **option))
 
 
 def test_every_state_reads_the_same_as_a_data_frame(reader: SavepointReader, spark: Any, tmp_path: Path) -> None:
@@ -43,7 +49,7 @@ def test_every_state_reads_the_same_as_a_data_frame(reader: SavepointReader, spa
         assert sorted(rows, key=str) == sorted(table.to_arrow().to_pylist(), key=str)
     visits = tables[0].to_spark(spark)
     assert visits.rdd.getNumPartitions() == tables[0].partitions == reader.operator("remember").parallelism
-    assert visits.selectExpr("sum(value)").first()[0] == len(EVENTS)
+    assert [row[0] for row in visits.selectExpr("sum(value)").collect()] == [len(EVENTS)]
     odd = reader.read_value_state("remember", "odd").to_spark(spark).collect()
     assert {row.key: decode(bytes(row.value)) for row in odd} == {
         user: {e.number % 3 for e in events} for user, events in USERS.items()
@@ -56,16 +62,20 @@ def test_a_job_begins_from_state_made_of_a_data_frame(spark: Any, tmp_path: Path
     items = spark.createDataFrame([("key-1", i) for i in range(50)], "key string, value long").coalesce(1)
     places = spark.createDataFrame([("key-2", f"m{i}", float(i)) for i in range(3)], "key string, m string, v double")
     writer = SavepointWriter.new_savepoint(parallelism=2)
-    writer.with_keyed_state("counter", COUNTS, counts, partitions=5).with_keyed_state("counter", ITEMS, items, partitions=2)
+    writer.with_keyed_state("counter", COUNTS, counts, partitions=3).with_keyed_state(
+        "counter", ITEMS, items, partitions=2
+    )
     writer.with_keyed_state("counter", PLACES, places, value="v", map_key="m", partitions=1)
-    writer.with_timers("counter", counts.selectExpr("key", "timestamp_millis(5000) as due").limit(1), timestamp="due")
+    writer.with_timers(
+        "counter", counts.selectExpr("key", "timestamp_millis(5000) as due").limit(1), timestamp="due", partitions=1
+    )
     path = writer.write(str(tmp_path / "made"), spark)
 
     reader = SavepointReader.read(path)
     reader.verify()
     assert reader.read_value_state("counter", COUNTS).count() == 500
     keyed = [subtask.keyed["count"] for subtask in reader.metadata.operators[0].subtasks.values()]
-    assert [len(handles) for handles in keyed] == [3, 3]
+    assert [len(handles) for handles in keyed] == [2, 2]
     results = {result[0]: result for result in run_counter(path, ["key-1", "key-2", "new"]) if result[1] >= 0}
     assert results["key-1"] == ("key-1", 2, list(range(50)), [])
     assert results["key-2"] == ("key-2", 3, [], [("m0", 0.0), ("m1", 1.0), ("m2", 2.0)])
@@ -97,6 +107,6 @@ def test_rows_that_make_no_state_are_answered_in_one_line(spark: Any, tmp_path: 
     """H5: what goes wrong in a task is said in words, and nothing is left behind."""
     twice = spark.createDataFrame([("a", 1), ("a", 2)], "key string, value long")
     writer = SavepointWriter.new_savepoint().with_keyed_state("counter", COUNTS, twice, partitions=2)
-    with pytest.raises(StateError, match="the Spark job failed: .*2 rows have the key 'a', and a key has one value"):
+    with pytest.raises(StateError, match=r"the Spark job failed: .*2 rows have the key 'a', and a key has one value"):
         writer.write(str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()

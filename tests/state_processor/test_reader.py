@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.state_processor.programs import (
     FAR_MS,
     GAP_MS,
     HOUR_MS,
-    STEP_MS,
+    PATIENCE_S,
     WATERMARK_MS,
     WINDOW_MS,
     Mean,
@@ -93,7 +94,7 @@ def test_list_state(reader: SavepointReader) -> None:
     """H5, D1: a row an item, in order."""
     table = reader.read_list_state("remember", "numbers").to_arrow()
     assert table.schema.names == ["key", "index", "value"]
-    found = defaultdict(list)
+    found: dict[Any, list[int]] = defaultdict(list)
     for user, index, number in zip(*table.to_pydict().values(), strict=True):
         assert index == len(found[user])
         found[user].append(number)
@@ -215,25 +216,31 @@ def test_a_retained_checkpoint_is_read_like_a_savepoint(tmp_path: Path) -> None:
             "execution.checkpointing.dir": tmp_path,
             "execution.checkpointing.data-inline-threshold": 0,
             "execution.checkpointing.num-retained": 100,
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         },
     )
-    env.enable_checkpointing(10)
-    build(env, COUNT, 2_000.0)
-    env.execute("bounded")
-    longest = 0
-    for path in tmp_path.glob("*/chk-*"):
-        reader = SavepointReader.read(str(path))
+    env.enable_checkpointing(20)
+    build(env, rate=2_000.0)
+    job = env.execute_async("everything")
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while job.get_progress().result(PATIENCE_S).checkpoints_completed < 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        job.end()
+    readers = [SavepointReader.read(str(path)) for path in tmp_path.glob("*/chk-*")]
+    assert len(readers) >= 8
+    assert max(s.files for r in readers for s in r.operator("remember").states if s.name == "numbers") > 1
+    for reader in readers:
         assert not reader.is_savepoint
-        listings = {state.name: state for state in reader.operator("remember").states}
-        if "numbers" not in listings or not all(reader.operator("remember").states):
+        if not reader.operator("remember").states:
             continue
-        numbers = defaultdict(list)
+        numbers: dict[Any, list[int]] = defaultdict(list)
         for user, _, number in reader.read_list_state("remember", "numbers"):
             numbers[user].append(number)
-        longest = max(longest, listings["numbers"].files)
-        assert {user: len(some) for user, some in numbers.items()} == dict(
-            reader.read_value_state("remember", "visits")
-        )
-        timers = [(t, k) for d, t, k in reader.read_timers("remember") if d == "event"]
-        assert {t for t, _ in timers} <= {n * STEP_MS + HOUR_MS for n in range(COUNT)}
-    assert longest > 2
+        seen = 1 + max(number for some in numbers.values() for number in some)
+        assert numbers == {u: n for u, events in USERS.items() if (n := [e.number for e in events if e.number < seen])}
+        assert dict(reader.read_value_state("remember", "visits")) == {user: len(n) for user, n in numbers.items()}
+        timers = sorted((t, key) for domain, t, key in reader.read_timers("remember") if domain == "event")
+        assert timers == sorted((e.time_ms + HOUR_MS, e.user) for e in EVENTS[:seen])

@@ -75,13 +75,17 @@ class CountOn(KeyedProcessFunction):
         yield ctx.get_current_key(), -timestamp, [], []
 
 
+def collected(stream: Any) -> list[Any]:
+    with stream.execute_and_collect() as results:
+        return sorted(results, key=str)
+
+
 def run_counter(path: str, words: list[Any], parallelism: int = 2, **options: Any) -> list[Any]:
     env = environment(parallelism, **{"execution.state-recovery.path": path, **options})
     source: CollectionSource[Any] = CollectionSource([(word,) for word in words], [0] * len(words))
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     stream = env.from_source(source, strategy, "words").key_by(word_of).process(CountOn()).uid("counter")
-    with stream.execute_and_collect() as results:
-        return sorted(results)
+    return collected(stream)
 
 
 ROWS = [("a", 3), ("b", 40), (("c", 1), 500), (7, 6000)]
@@ -158,8 +162,7 @@ class _Zero:
 def run_counter_of(path: str, key: Any) -> list[Any]:
     env = environment(2, **{"execution.state-recovery.path": path})
     stream = env.from_collection([(key,)]).key_by(word_of).process(CountOn()).uid("counter")
-    with stream.execute_and_collect() as results:
-        return list(results)
+    return collected(stream)
 
 
 def test_folded_and_aggregated_states_are_made(tmp_path: Path) -> None:
@@ -169,7 +172,7 @@ def test_folded_and_aggregated_states_are_made(tmp_path: Path) -> None:
     reader = SavepointReader.read(writer.write(str(tmp_path / "made")))
     totals = {user: sum(e.number for e in events) for user, events in USERS.items()}
     assert dict(reader.read_reducing_state("remember", TOTAL)) == totals
-    means = dict(reader.read_aggregating_state("remember", MEAN, Mean()))
+    means: dict[Any, Any] = dict(reader.read_aggregating_state("remember", MEAN, Mean()))
     assert means == {user: totals[user] / len(events) for user, events in USERS.items()}
 
 
@@ -188,13 +191,12 @@ def test_a_reduce_and_windows_go_on_from_rows(tmp_path: Path) -> None:
     reduced = keyed.reduce(add_counts).uid("reduce").map(lambda pair: ("reduce", *pair))
     windowed = keyed.window(TumblingEventTimeWindows.of(Duration.of_millis(WINDOW_MS)))
     summed = windowed.reduce(add_counts, WithStart()).uid("windows")
-    with reduced.union(summed).execute_and_collect() as results:
-        assert sorted(results) == [
-            ("reduce", "a", 11),
-            ("reduce", "c", 3, WINDOW_MS),
-            ("window", "a", 0, 6),
-            ("window", "c", WINDOW_MS, 3),
-        ]
+    assert collected(reduced.union(summed)) == [
+        ("reduce", "a", 11),
+        ("reduce", "c", 3, WINDOW_MS),
+        ("window", "a", 0, 6),
+        ("window", "c", WINDOW_MS, 3),
+    ]
 
 
 class WithStart(ProcessWindowFunction):
@@ -266,8 +268,7 @@ def test_a_job_goes_on_from_a_changed_savepoint_under_another_uid(savepoint: Pat
     event = Event("user-2", 0, HOUR_MS)
     source: CollectionSource[Any] = CollectionSource([event], [event.time_ms])
     events = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "events").key_by(word_of)
-    with events.process(Remember()).uid("renamed").execute_and_collect() as results:
-        found = Counter(results)
+    found = Counter(collected(events.process(Remember()).uid("renamed")))
     assert found["user-2", 1000 + len(USERS["user-2"]) + 1] == 1
     fired = [(f"timer of {e.user}", e.time_ms + HOUR_MS) for e in [*EVENTS, event]]
     assert found == Counter([("user-2", 1000 + len(USERS["user-2"]) + 1), *fired])
