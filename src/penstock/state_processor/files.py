@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.state.key_groups import key_bytes, key_group_of
+from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.pickling import dumps
 from penstock.state.snapshot import PUT, KeyedRows
 from penstock.state_processor.history import live_rows
+from penstock.state_processor.layouts import NO_NAMESPACE
 from penstock.state_processor.rows import RowBlock
 from penstock.state_processor.shapes import NOTHING, Shape
 from penstock.storage.file_store import FileCheckpointStore
@@ -52,28 +53,30 @@ class Target:
 
 def keyed_rows(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> Iterator[Any]:
     """(key group, canonical bytes of key and namespace, key, namespace, item) of each row."""
-    none = key_bytes(None)
     for block in blocks:
         for key, namespace, item in shape.rows(block):
             data = key_bytes(key)
-            rest = none if namespace is None else key_bytes(namespace)
-            yield key_group_of(key, max_parallelism), b"%d:" % len(data) + data + rest, key, namespace, item
+            place = data if namespace is None else b"%d:" % len(data) + data + key_bytes(namespace)
+            yield key_group_of_bytes(data, max_parallelism), place, key, namespace, item
 
 
 def entries_in_memory(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> list[list[Entry]]:
     """The entries that rows make, by key group; all of them in memory."""
-    gathered: dict[bytes, tuple[int, Any, Any, list[Any]]] = {}
+    numbers: dict[bytes, int] = {}
+    first: list[tuple[int, Any, Any, Any]] = []
+    others: dict[int, list[Any]] = {}  # a list an entry only where an entry has several rows
     for group, place, key, namespace, item in keyed_rows(shape, blocks, max_parallelism):
-        known = gathered.get(place)
-        if known is None:
-            gathered[place] = (group, key, namespace, [item])
+        number = numbers.setdefault(place, len(first))
+        if number == len(first):
+            first.append((group, key, namespace, item))
         else:
-            known[3].append(item)
+            others.setdefault(number, []).append(item)
     entries: list[list[Entry]] = [[] for _ in range(max_parallelism)]
-    for group, key, namespace, items in gathered.values():
-        value = shape.combine(key, namespace, items)
+    for number, (group, key, namespace, item) in enumerate(first):
+        value = shape.combine(key, namespace, [item, *others.get(number, ())])
         if value is not NOTHING:
-            entries[group].append((group, dumps(key), dumps(namespace), dumps(value)))
+            namespace_data = NO_NAMESPACE if namespace is None else dumps(namespace)
+            entries[group].append((group, dumps(key), namespace_data, dumps(value)))
     return entries
 
 

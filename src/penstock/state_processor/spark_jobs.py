@@ -20,6 +20,7 @@ from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.state.errors import StateError
 from penstock.state.pickling import dumps
 from penstock.state_processor.files import Entry, Target, keyed_rows
+from penstock.state_processor.layouts import NO_NAMESPACE
 from penstock.state_processor.rows import arrow_blocks
 from penstock.state_processor.shapes import NOTHING, Shape
 from penstock.storage.metadata import StateFile
@@ -92,7 +93,15 @@ def write_frame(
             positions = batch.column(_POSITION).to_pylist()
             rows = keyed_rows(shape, arrow_blocks([batch.drop_columns([_POSITION])]), max_parallelism)
             encoded = [
-                (part_of[group], place, position, group, dumps(key), dumps(namespace), dumps(item))
+                (
+                    part_of[group],
+                    place,
+                    position,
+                    group,
+                    dumps(key),
+                    NO_NAMESPACE if namespace is None else dumps(namespace),
+                    dumps(item),
+                )
                 for position, (group, place, key, namespace, item) in zip(positions, rows, strict=True)
             ]
             for begin in range(0, len(encoded), BATCH_ROWS):
