@@ -37,7 +37,6 @@ def test_every_state_reads_the_same_as_a_data_frame(reader: SavepointReader, spa
     tables = [
         reader.read_value_state("remember", "visits"),
         reader.read_value_state("remember", "profile"),
-        reader.read_list_state("remember", "numbers"),
         reader.read_map_state("remember", "by rest"),
         reader.read_timers("remember"),
         reader.read_window_state("sessions"),
