@@ -46,7 +46,7 @@ class KeyedCapture:
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The changes as an Arrow IPC stream; drops first."""
         dropped, written = pickle.loads(self.frozen)
-        rows = _Rows()
+        rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
         for namespace, kept, values, removed in written:
@@ -74,7 +74,9 @@ class OperatorCapture:
 StateCapture = KeyedCapture | OperatorCapture
 
 
-class _Rows:
+class KeyedRows:
+    """Rows of a keyed state, gathered by column."""
+
     def __init__(self) -> None:
         self._columns: tuple[list[int], list[int], list[bytes], list[bytes], list[bytes]] = ([], [], [], [], [])
 
@@ -148,7 +150,7 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
                 merged.setdefault(namespace, {})[loads(key_data)] = (group, key_data, namespace_data, value)
             else:
                 merged.get(namespace, {}).pop(loads(key_data), None)
-    rows = _Rows()
+    rows = KeyedRows()
     for entries in merged.values():
         for group, key_data, namespace_data, value in entries.values():
             rows.add(group, PUT, key_data, namespace_data, value)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from penstock.core.ports import Clock
 from penstock.core.records import Batch
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 
@@ -71,7 +71,7 @@ class OperatorContext:
     attempt: int
     clock: Clock
     checkpointing: bool
-    keyed: HeapKeyedStateBackend
+    keyed: KeyedStateBackend
     operator_state: OperatorStateBackend
     emit_to_client: Callable[[bytes], None]
     request_split: Callable[[], None]
