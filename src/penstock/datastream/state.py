@@ -9,6 +9,7 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from penstock.state.ttl.config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
@@ -21,6 +22,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -14,6 +14,9 @@ from penstock.core.operators.base import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.state.loading import StateLoader
+from penstock.state.schema.declared import schema_from_json
+from penstock.state.shapes import Shapes
 from penstock.state.snapshot import KeyedCapture, OperatorCapture, StateCapture, merge_keyed, read_keyed, read_operator
 from penstock.storage.metadata import KeyedStateHandle, OperatorStateHandle, OperatorSubtaskState, StateFile
 
@@ -86,6 +89,9 @@ class SnapshotWriter:
         self, operator_id: str, name: str, handle: KeyedStateHandle | None, capture: KeyedCapture | None
     ) -> KeyedStateHandle:
         """A history with what has changed since; a savepoint's is one file, and its own."""
+        if handle is not None and capture is not None and capture.schema != handle.schema:
+            handle = None  # the state has become another one since, and the changes are all of it
+        schema = capture.schema if capture is not None else handle.schema if handle is not None else ""
         history = handle.files if handle is not None else ()
         changes = [] if capture is None else [capture.to_bytes(self._max_parallelism)]
         if self._savepoint_path is None:
@@ -94,10 +100,10 @@ class SnapshotWriter:
             grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
             if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
                 return KeyedStateHandle(
-                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes))
+                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes)), schema
                 )
         merged = merge_keyed([*map(self._storage.read, history), *changes])
-        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),))
+        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),), schema)
 
     def _write(self, operator_id: str, name: str, data: bytes) -> StateFile:
         execution = self._execution
@@ -116,14 +122,19 @@ def restore_operator(
     """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
 
     A history of just these key groups goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
-    another one, or without `histories`: the files belong to somebody else) the next checkpoint writes everything.
+    another one, classes have changed, or without `histories`: the files belong to somebody else) the next checkpoint
+    writes everything.
     """
     for name, handles in restored.keyed.items():
         is_whole = len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
         goes_on = is_whole and histories is not None
+        keyed = context.keyed
         for handle in handles:
-            entries = read_keyed(map(storage.read, handle.files), *key_groups)
-            context.keyed.restore(name, entries, goes_on)
+            shapes: Shapes = dict(schema_from_json(handle.schema).classes()) if handle.schema else {}
+            loader = StateLoader(keyed.owner, name, keyed.max_parallelism, keyed.migrations, shapes)
+            entries = read_keyed(map(storage.read, handle.files), *key_groups, loader)
+            goes_on = goes_on and not loader.has_changed
+            keyed.restore(name, entries, goes_on, handle.schema)
         if goes_on:
             assert histories is not None
             histories.confirmed[(context.operator_id, name)] = handles[0]

@@ -383,10 +383,11 @@ class StreamTask:
             attempt=execution.attempt,
             clock=self._clock,
             checkpointing=self.settings.checkpointing,
-            keyed=HeapKeyedStateBackend(deployment.max_parallelism, chained.name),
+            keyed=HeapKeyedStateBackend(deployment.max_parallelism, chained.title),
             operator_state=OperatorStateBackend(chained.name),
             emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
+            migrations=program.migrations,
         )
 
     def _finish_data(self, drain: bool) -> None:
