@@ -141,8 +141,8 @@ class KeyedStateBackend(ABC):
             raise
         except Exception as error:  # noqa: BLE001 - converting handles what user code stored, and may raise anything
             raise StateMigrationError(
-                f"{self.owner}: state {descriptor.name!r} was written as {old} and is now declared as {new}. That "
-                f"does not fit: {error}. Declare it as before, or by a type that it can become (see schema evolution in the "
+                f"{self.owner}: state {descriptor.name!r} was written as {old} and is now declared as {new}. "
+                f"That does not fit: {error}. Declare it as before, or by a type that it can become (see schema evolution in the "
                 "documentation), or give the new state another name, which begins empty"
             ) from (None if isinstance(error, Incompatible) else error)
 

@@ -35,9 +35,9 @@ class StateSchema:
         return {**dict(classes_in(self.key)), **dict(classes_in(self.value))}
 
     def __str__(self) -> str:
-        if self.kind == "map":
-            return f"MapState<{text_of(self.key)}, {text_of(self.value)}>"
-        return f"{self.kind.capitalize()}State<{text_of(self.value)}>"
+        types = f"{text_of(self.key)}, {text_of(self.value)}" if self.kind == "map" else text_of(self.value)
+        ttl = "" if self.ttl_ms is None else f" (TTL {self.ttl_ms} ms)"
+        return f"{self.kind.capitalize()}State<{types}>{ttl}"
 
 
 def schema_from_json(text: str) -> StateSchema:
