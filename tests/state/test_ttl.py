@@ -1,8 +1,12 @@
 """State whose entries expire, on virtual time."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.state.stateful import harness, read, written
+
 from penstock.common import Duration, Time
 from penstock.core.operators.base import UserCodeError
 from penstock.core.task.failures import failure_of
@@ -20,7 +24,6 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed
 from penstock.state.ttl import states
 from penstock.testing.virtual_clock import VirtualClock
-from tests.state.stateful import harness, read, written
 
 TTL_MS = 100
 
@@ -407,7 +410,7 @@ def test_configuration_as_in_pyflink():
     assert made.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
     assert made.get_state_visibility() is StateTtlConfig.StateVisibility.NeverReturnExpired
     assert made.get_ttl_time_characteristic() is StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
-    cleanup = made.get_cleanup_strategies()
+    cleanup: Any = made.get_cleanup_strategies()
     assert cleanup.in_full_snapshot()
     assert cleanup.get_incremental_cleanup_strategy().get_cleanup_size() == 10
     compaction = cleanup.get_rocksdb_compact_filter_cleanup_strategy()
@@ -417,7 +420,7 @@ def test_configuration_as_in_pyflink():
 
 def test_clean_up_in_the_background_is_the_default():
     """D1: a backend cleans up by itself unless that was disabled."""
-    on = StateTtlConfig.new_builder(TTL_MS).build().get_cleanup_strategies()
+    on: Any = StateTtlConfig.new_builder(TTL_MS).build().get_cleanup_strategies()
     off = StateTtlConfig.new_builder(TTL_MS).disable_cleanup_in_background().build().get_cleanup_strategies()
     assert on.is_cleanup_in_background()
     assert on.get_incremental_cleanup_strategy().get_cleanup_size() == 5
@@ -444,7 +447,7 @@ def test_a_time_to_live_is_positive(ttl):
 def test_what_is_no_configuration_is_refused():
     """D1: a time to live is enabled by a configuration."""
     with pytest.raises(TypeError, match="StateTtlConfig"):
-        ValueStateDescriptor("s").enable_time_to_live(5)
+        ValueStateDescriptor("s").enable_time_to_live(5)  # type: ignore[arg-type]
 
 
 def test_two_declarations_of_one_state_must_agree_on_expiry():

@@ -23,7 +23,7 @@ from io import BytesIO
 from typing import Any, Final
 
 from penstock.common.class_types import class_fields
-from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.errors import StateMigrationError
 from penstock.state.key_groups import key_group_of
 from penstock.state.shapes import Shapes, are_as_before, find_class
 from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, script_class, tuple_stand_in
@@ -115,14 +115,9 @@ class _CarefulLoads:
     def __call__(self, data: bytes) -> Any:
         if _STACK_GLOBAL not in data:
             return pickle.loads(data)
-        try:
-            value = _Unpickler(BytesIO(data), self).load()
-            while self._drafts:
-                self._drafts.pop().__setstate__({})
-        except StateError:
-            raise
-        except Exception as error:
-            raise self._loader.unreadable(error) from error
+        value = _Unpickler(BytesIO(data), self).load()
+        while self._drafts:
+            self._drafts.pop().__setstate__({})
         return value
 
     def find(self, module: str, name: str) -> Any:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of
 from penstock.state.pickling import dumps
 from penstock.state.shapes import Shapes, loads_with_shapes, merged
@@ -154,21 +155,40 @@ def read_keyed(
     for data in files:
         columns, shapes = _columns_and_shapes(data)
         loads = pickle.loads if loader is None else loader.for_file(shapes)
-        last_namespace_data, namespace = _NO_NAMESPACE, None
-        for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
-            if namespace_data != last_namespace_data:
-                last_namespace_data, namespace = namespace_data, loads(namespace_data)
-            if operation == DROP_NAMESPACE:
-                tables.pop(namespace, None)
-            elif first_key_group <= group <= last_key_group:
-                key = loads(key_data)
-                if operation == PUT:
-                    tables.setdefault(namespace, {})[key] = loads(value)
-                else:
-                    tables.get(namespace, {}).pop(key, None)
-                if loader is not None and loader.has_changed:
-                    loader.check_key(key, group)
+        try:
+            _apply(tables, columns, first_key_group, last_key_group, loads, loader)
+        except StateError:
+            raise
+        except Exception as error:
+            if loader is None:
+                raise
+            raise loader.unreadable(error) from error
     return tables
+
+
+def _apply(
+    tables: Entries,
+    columns: list[list[Any]],
+    first_key_group: int,
+    last_key_group: int,
+    loads: Callable[[bytes], Any],
+    loader: StateLoader | None,
+) -> None:
+    """Do to the entries what the rows of a file say."""
+    last_namespace_data, namespace = _NO_NAMESPACE, None
+    for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
+        if namespace_data != last_namespace_data:
+            last_namespace_data, namespace = namespace_data, loads(namespace_data)
+        if operation == DROP_NAMESPACE:
+            tables.pop(namespace, None)
+        elif first_key_group <= group <= last_key_group:
+            key = loads(key_data)
+            if operation == PUT:
+                tables.setdefault(namespace, {})[key] = loads(value)
+            else:
+                tables.get(namespace, {}).pop(key, None)
+            if loader is not None and loader.has_changed:
+                loader.check_key(key, group)
 
 
 def merge_keyed(files: Iterable[bytes]) -> bytes:
