@@ -1,10 +1,13 @@
 """A program that keeps state, and what its snapshots become under another declaration."""
 
+from collections.abc import Callable
+from typing import Any
+
 from penstock.core.operators.process import KeyedProcessOperator
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
-GETTERS = {
+GETTERS: dict[str, Callable[..., Any]] = {
     "value": RuntimeContext.get_state,
     "list": RuntimeContext.get_list_state,
     "map": RuntimeContext.get_map_state,
