@@ -246,7 +246,9 @@ class CheckpointCoordinator:
             return None
         self._last_id += 1
         path = None if request is None else savepoint_path(request.directory, self._job_id, self._last_id)
-        pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed), request, path)
+        pending = PendingCheckpoint(
+            self._last_id, now_ms, self._graph, list(self.completed), request, path
+        )
         try:
             for source in self._sources:
                 state = source.snapshot(pending.checkpoint_id)
