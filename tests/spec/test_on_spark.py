@@ -31,5 +31,6 @@ def test_sigkill_of_workers_never_changes_the_committed_output(mode: str) -> Non
         configuration.set_string("execution.checkpointing.unaligned.enabled", "true")
     if mode == "aligned with a time-out":
         configuration.set_string("execution.checkpointing.aligned-checkpoint-timeout", "5 ms")
-    kills, _ = run_with_kills(random.Random(1), 2, 60_000, 10_000, (1.5, 2.5), configuration)
-    assert kills == 2
+    chance, kills = random.Random(1), 0
+    while kills < 2:  # on a busy machine a job may come to its end first
+        kills += run_with_kills(chance, 2 - kills, 60_000, 10_000, (1.5, 2.5), configuration)[0]

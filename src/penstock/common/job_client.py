@@ -45,9 +45,9 @@ class JobClient(ABC):
 
         Returns:
             A future of the savepoint's path, which is done when the job has ended and everything that the savepoint
-            covers is committed. It raises CheckpointError if the savepoint fails; the job then restarts from its last
-            checkpoint and goes on, for its sources had come to their end. From the savepoint on, no failure brings the
-            job back: it is only started again to commit what the savepoint holds.
+            covers is committed. It raises CheckpointError if the savepoint fails; the job then goes on. If its sources
+            had come to their end for the savepoint, it restarts from its last checkpoint to do so. From the savepoint
+            on, no failure brings the job back: it is only started again to commit what the savepoint holds.
         """
 
     @abstractmethod

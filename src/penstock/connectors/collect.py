@@ -1,7 +1,9 @@
 """The sink behind `execute_and_collect`, and the client's half of it.
 
 A *payload* is a pickled list of records. It travels to the client in a frame with the subtask and a number that only
-grows. Committing again after a recovery sends a frame again, with the same number; the client drops it (G9).
+grows. Committing again after a recovery sends a frame again, with the same number; the client drops it (G9). The
+client of another job, which began from a savepoint, cannot know what the client of the former one had, so it may get the
+records of the last commit once more.
 """
 
 from __future__ import annotations

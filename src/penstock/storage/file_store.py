@@ -241,7 +241,8 @@ class FileCheckpointStore:
 
     def verify(self, metadata: CheckpointMetadata) -> None:
         """Read every file once; raises `CheckpointError` for the first that does not hold."""
-        if self._fs is not None and metadata.job_id == self._job_id:
+        is_checkpoint = metadata.external_path is None or metadata.ends_job
+        if self._fs is not None and is_checkpoint and metadata.job_id == self._job_id:
             stored = self._load(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
             if stored != metadata:
                 raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")

@@ -37,6 +37,13 @@ class FakeStore:
         self.deleted: list[str] = []
         self.damaged: set[int] = set()
         self.unwritable: set[int] = set()
+        #: complete checkpoints by id, as far as their metadata is there
+        self.checkpoints: dict[int, Any] = {}
+        self.epoch = 0
+        #: complete savepoints by their directory, those of other jobs that a test puts here included
+        self.savepoints: dict[str, Any] = {}
+        self.discarded_savepoints: list[str] = []
+        self.deleted_savepoints: list[str] = []
 
     def complete(self, metadata: Any, savepoint_path: str | None = None) -> str:
         if metadata.checkpoint_id in self.unwritable:
@@ -44,14 +51,20 @@ class FakeStore:
         self.stored.append(metadata.checkpoint_id)
         missing = {f.path for f in metadata.state_files() if f.path is not None} - self.files
         assert not missing, f"checkpoint {metadata.checkpoint_id} refers to files that are gone: {missing}"
+        if savepoint_path is not None:
+            self.savepoints[savepoint_path] = metadata
+            if not metadata.ends_job:
+                return savepoint_path
+        self.checkpoints[metadata.checkpoint_id] = metadata
         self.files.add(f"job-1/chk-{metadata.checkpoint_id}/_metadata")
         return f"job-1/chk-{metadata.checkpoint_id}"
 
     def discard_savepoint(self, savepoint_path: str) -> None:
-        self.deleted.append(savepoint_path)
+        self.discarded_savepoints.append(savepoint_path)
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        self.deleted.append(savepoint_path)
+        self.deleted_savepoints.append(savepoint_path)
+        self.savepoints.pop(savepoint_path, None)
 
     def listing(self) -> list[str]:
         return sorted(self.files)
@@ -70,22 +83,26 @@ class FakeStore:
         return [i for i in ids if not self.files_of(i)]
 
     def claim_epoch(self) -> int:
-        raise NotImplementedError
+        self.epoch += 1
+        return self.epoch
 
     def load_checkpoint(self, checkpoint_id: int) -> Any:
-        raise NotImplementedError
+        return self.checkpoints[checkpoint_id]
 
     def load(self, path: str) -> Any:
-        raise NotImplementedError
+        if path not in self.savepoints:
+            raise CheckpointError(f"{path}/_metadata cannot be read: it is not there")
+        return self.savepoints[path]
 
     def verify(self, metadata: Any) -> None:
         if metadata.checkpoint_id in self.damaged:
             raise CheckpointError(f"chk-{metadata.checkpoint_id}/state: the checksum does not hold")
 
 
-def state_path(checkpoint_id: int, execution: ExecutionId) -> str:
+def state_path(checkpoint_id: int, execution: ExecutionId, savepoint_path: str | None = None) -> str:
     """Where a task writes its part."""
-    return f"job-1/chk-{checkpoint_id}/state-{execution.vertex}-{execution.subtask}-{execution.attempt}"
+    directory = savepoint_path or f"job-1/chk-{checkpoint_id}"
+    return f"{directory}/state-{execution.vertex}-{execution.subtask}-{execution.attempt}"
 
 
 class Numbers(Source):
@@ -139,7 +156,14 @@ class MasterRig:
     """Implements Cluster and JobListener, and plays all workers."""
 
     def __init__(
-        self, graph: JobGraph | None = None, *, workers: int | None = None, conf: Any = None, store: Any = None
+        self,
+        graph: JobGraph | None = None,
+        *,
+        workers: int | None = None,
+        conf: Any = None,
+        store: Any = None,
+        recover: bool = False,
+        hold: bool = False,
     ) -> None:
         configuration = Configuration()
         defaults = {
@@ -156,6 +180,7 @@ class MasterRig:
         self.clock = VirtualClock()
         self.store: Any = FakeStore() if store is None else store
         self.background = LaterBackground()
+        self.background.hold = hold
         self.requested: list[int] = []
         self.sent: list[tuple[str, Any]] = []
         self.released: list[str] = []
@@ -171,6 +196,7 @@ class MasterRig:
             background=self.background,
             store=self.store,
             listener=self,
+            recover=recover,
         )
         self._registered = 0
         self.master.start()
@@ -183,7 +209,7 @@ class MasterRig:
 
     def send(self, worker_id: str, message: Any) -> None:
         self.sent.append((worker_id, message))
-        if isinstance(message, TriggerCheckpoint) and isinstance(self.store, FakeStore):
+        if isinstance(message, TriggerCheckpoint) and isinstance(self.store, FakeStore) and not message.savepoint_path:
             self.store.files.add(state_path(message.checkpoint_id, message.execution))
 
     def release(self, worker_id: str) -> None:
@@ -262,11 +288,15 @@ class MasterRig:
         """All parts, or those of some tasks; `base` is the history that they add to."""
         for execution in executions or tuple(self.executions):
             name = self.graph.vertices[execution.vertex].operators[0].operator_id
-            path = state_path(checkpoint_id, execution)
+            path = state_path(checkpoint_id, execution, self.savepoint_paths().get(checkpoint_id))
             self.store.files.add(path)
             handle = KeyedStateHandle(0, 127, (*base, StateFile(len(data), checksum(data), path)))
             state = OperatorSubtaskState({"count": (handle,)})
             self.master.on_message(AcknowledgeCheckpoint(execution, checkpoint_id, {name: state}, finished, **figures))
+
+    def savepoint_paths(self) -> dict[int, str]:
+        """Where the savepoints that were triggered go."""
+        return {m.checkpoint_id: m.savepoint_path for m in self.of(TriggerCheckpoint) if m.savepoint_path is not None}
 
     def triggered(self) -> list[int]:
         return sorted({m.checkpoint_id for m in self.of(TriggerCheckpoint)})

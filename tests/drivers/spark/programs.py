@@ -1,6 +1,8 @@
 """A real job for the real driver: counts per key, through a shuffle, collected exactly once."""
 
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from penstock.common.configuration import Configuration
@@ -13,10 +15,12 @@ from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import MapOperator
 from penstock.core.task.partitioners import HashPartitioner
+from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
 KEYS = 7
+PATIENCE_S = 60
 
 
 def counting_job(count: int | None, rate_per_second: float | None, parallelism: int, function: Any = None) -> JobGraph:
@@ -63,3 +67,17 @@ class CollectingListener:
 
     def on_log(self, line: str) -> None:
         self.lines.append(line)
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Wait for a condition; fail when it does not come about in a minute."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"in vain waited for: {what}"
+        time.sleep(0.05)
+
+
+def wait_for_checkpoint(client: SparkJobClient, number: int) -> None:
+    """Wait until so many checkpoints have completed."""
+    progress = client.get_progress
+    wait_until(lambda: progress().result(PATIENCE_S).checkpoints_completed >= number, f"checkpoint {number}")

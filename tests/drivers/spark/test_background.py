@@ -1,6 +1,8 @@
 import threading
 from typing import Any
 
+from tests.drivers.spark.programs import wait_until
+
 from penstock.drivers.spark.background import ThreadBackground
 
 
@@ -37,6 +39,9 @@ def test_close_drops_what_has_not_begun_unless_told_to_finish() -> None:
         background.submit(first, lambda result, error: None)
         background.submit(lambda done=done: done.append(1), lambda result, error: None)  # type: ignore[misc]
         assert began.wait(10)
-        threading.Timer(0.05, go.set).start()
-        background.close(finish=finish)
+        closing = threading.Thread(target=lambda: background.close(finish=finish))  # noqa: B023
+        closing.start()
+        wait_until(lambda: background._work.qsize() == 2, "the end in the queue, behind the work")  # noqa: B023
+        go.set()
+        closing.join()
         assert done == ([1] if finish else [])

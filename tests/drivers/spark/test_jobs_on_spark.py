@@ -6,22 +6,25 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from tests.drivers.spark.programs import CollectingListener, counting_job, expected_counts
+from tests.drivers.spark.programs import (
+    PATIENCE_S,
+    CollectingListener,
+    counting_job,
+    expected_counts,
+    wait_for_checkpoint,
+    wait_until,
+)
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
-from penstock.drivers.spark.job_client import SparkJobClient
 
 pytestmark = pytest.mark.spark
-
-PATIENCE_S = 60
 
 
 def settings(directory: Path) -> Configuration:
@@ -36,16 +39,9 @@ def settings(directory: Path) -> Configuration:
     )
 
 
-def wait_for_checkpoint(client: SparkJobClient, number: int) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while client.get_progress().result(PATIENCE_S).checkpoints_completed < number:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_output_is_exactly_once_through_the_death_of_a_worker(spark: SparkHandle, tmp_path: Path) -> None:
-    listener, count = CollectingListener(), 6_000
-    client = submit(counting_job(count, 2_000, 2), settings(tmp_path), listener)
+    listener, count = CollectingListener(), 5_000
+    client = submit(counting_job(count, 1_000, 2), settings(tmp_path), listener)
     wait_for_checkpoint(client, 2)
     _, _, process_id = client.get_progress().result(PATIENCE_S).workers[0]
     os.kill(process_id, signal.SIGKILL)
@@ -80,9 +76,17 @@ def test_cancel_ends_the_job(spark: SparkHandle) -> None:
 
 def test_an_interrupt_cancels_the_job_and_goes_on(spark: SparkHandle) -> None:
     client = submit(counting_job(None, 1_000, 2), Configuration(), CollectingListener())
-    threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def interrupt() -> None:
+        wait_until(lambda: client.get_progress().result(PATIENCE_S).status == "RUNNING", "a running job")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def wait() -> None:
+        threading.Thread(target=interrupt).start()
         client.wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
     assert client.get_job_execution_result().done()
 
 
@@ -90,7 +94,14 @@ PROGRAM = """
 import os, signal, sys
 from penstock.common.configuration import Configuration
 from penstock.drivers.spark.job import submit
-from tests.drivers.spark.programs import CollectingListener, counting_job, expected_counts
+from tests.drivers.spark.programs import (
+    PATIENCE_S,
+    CollectingListener,
+    counting_job,
+    expected_counts,
+    wait_for_checkpoint,
+    wait_until,
+)
 
 assert "pyspark" not in sys.modules
 listener = CollectingListener()

@@ -248,7 +248,7 @@ def test_heartbeats_are_sent_and_answered(cluster: Cluster) -> None:
     while len(heard) < 10:
         heard += cluster.master.receive(1_000)
     assert set(heard) == {("w", Heartbeat("w"))}
-    wait_until(lambda: worker.master_silence_ms < 50, "an answer")
+    cluster.run_until(lambda: worker.master_silence_ms < 50, "an answer")
 
 
 def test_silence_of_a_dead_master(cluster: Cluster) -> None:
@@ -278,7 +278,8 @@ def test_wrong_worker_id(cluster: Cluster, worker_id: str) -> None:
 def test_wake(cluster: Cluster) -> None:
     """`wake` ends a wait that is under way, and the next one when none is; it counts as nothing received."""
     worker, inbox = cluster.worker("w"), Inbox()
-    long_ms = int(DEADLINE_S * 1_000)
+    long_s = 10 * DEADLINE_S
+    long_ms = int(long_s * 1_000)
     started = time.monotonic()
     for wake, wait in (
         (worker.wake, lambda: worker.receive(long_ms, inbox)),
@@ -291,7 +292,7 @@ def test_wake(cluster: Cluster) -> None:
         thread.start()
         assert not wait()
         thread.join()
-    assert time.monotonic() - started < DEADLINE_S / 2
+    assert time.monotonic() - started < long_s
 
 
 def test_last_words_arrive(cluster: Cluster) -> None:
@@ -311,7 +312,7 @@ def test_last_words_arrive(cluster: Cluster) -> None:
 def test_close_frees_everything() -> None:
     """Closing, also twice, leaves no thread and no descriptor behind; waking afterwards does nothing."""
     Cluster().close()  # what libraries keep for good is there from now on
-    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, descriptors = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         cluster = Cluster()
         a, _ = cluster.pair()
@@ -322,7 +323,7 @@ def test_close_frees_everything() -> None:
         cluster.close()
         a.wake()
         cluster.master.wake()
-    assert threading.active_count() == threads
+    assert not set(threading.enumerate()) - threads
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors, "descriptors to close")
 
 
@@ -337,12 +338,12 @@ def test_closing_does_not_wait_for_an_absent_master() -> None:
 
 def test_interface_that_is_not_there(cluster: Cluster) -> None:
     """An endpoint that cannot listen says where, and leaves no thread behind."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1: "):
         MasterEndpoint(cluster.keys, "192.0.2.1", HOST, FRAME_BYTES)
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1: "):
         WorkerEndpoint("w", cluster.keys.for_worker(), cluster.master.address, "192.0.2.1", HOST, FRAME_BYTES)
-    assert threading.active_count() == threads
+    assert not set(threading.enumerate()) - threads
 
 
 def test_loopback_of_the_sixth_version() -> None:

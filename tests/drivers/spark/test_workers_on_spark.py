@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor, FakeMaster
+from tests.drivers.spark.programs import PATIENCE_S, wait_until
 
 from penstock.common.configuration import Configuration
 from penstock.drivers.spark.entry import Executor, WorkerServices
@@ -19,8 +20,6 @@ from penstock.drivers.spark.handle import PROCESS_DIED, SparkHandle
 from penstock.drivers.spark.job_thread import JobThread
 
 pytestmark = pytest.mark.spark
-
-PATIENCE_S = 60
 
 
 class Cluster:
@@ -82,9 +81,13 @@ def test_workers_come_work_idle_and_go(start: Callable[..., Cluster]) -> None:
     assert {message.host for message in workers.values()} == {"127.0.0.1"}
     for _ in range(3):
         cluster.next("echo")
-    before = {w.process_id: cpu_seconds(w.process_id) for w in workers.values()}
-    time.sleep(2)  # real time, for it is real processes that shall do nothing in it
-    assert all(cpu_seconds(process_id) - used < 0.2 for process_id, used in before.items())
+
+    def idled() -> bool:
+        before = {w.process_id: cpu_seconds(w.process_id) for w in workers.values()}
+        time.sleep(2)  # real time, for it is real processes that shall do nothing in it
+        return all(cpu_seconds(process_id) - used < 0.2 for process_id, used in before.items())
+
+    wait_until(idled, "workers that do nothing")
 
 
 def test_a_killed_worker_is_noticed_and_replaced(start: Callable[..., Cluster]) -> None:
@@ -101,10 +104,7 @@ def test_a_worker_that_does_not_go_is_ended_by_force(start: Callable[..., Cluste
     cluster = start(1, DeafExecutor)
     process_id = cluster.next("registered").process_id
     cluster.end()
-    end = time.monotonic() + PATIENCE_S
-    while Path(f"/proc/{process_id}").exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: not Path(f"/proc/{process_id}").exists(), "the end of the process")
 
 
 def test_a_worker_that_breaks_says_why(start: Callable[..., Cluster]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
@@ -31,6 +32,9 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
 )
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
+
+#: How soon the last checkpoint of a job that only waits for it is tried again.
+LAST_CHECKPOINT_RETRY_MS: Final = 1_000
 
 
 @dataclass
@@ -83,6 +87,8 @@ class CheckpointCoordinator:
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
         self.last: CheckpointMetadata | None = None
+        #: Directories of savepoints that were given up: tasks may write into them until they have ended.
+        self.given_up: list[str] = []
         self._requests: deque[SavepointRequest] = deque()
         self._pending: dict[int, PendingCheckpoint] = {}
         #: Those whose metadata is being written, given up or not: they may become visible, so they keep their files.
@@ -245,10 +251,10 @@ class CheckpointCoordinator:
         if not points:
             return None
         self._last_id += 1
-        path = None if request is None else savepoint_path(request.directory, self._job_id, self._last_id)
-        pending = PendingCheckpoint(
-            self._last_id, now_ms, self._graph, list(self.completed), request, path
-        )
+        path = None
+        if request is not None:
+            path = savepoint_path(request.directory, self._job_id, self._last_id, self._graph.attempt)
+        pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed), request, path)
         try:
             for source in self._sources:
                 state = source.snapshot(pending.checkpoint_id)
@@ -261,6 +267,8 @@ class CheckpointCoordinator:
         self.statistics.triggered += 1
         completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         stop = None if request is None else request.stop
+        sources = {v.index for v in self._graph.job_graph.vertices if v.sources}
+        pending.ends_sources = stop is not None and any(e.id.vertex in sources and not e.end_of_data for e in points)
         for execution in points:
             self._send(
                 execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)
@@ -340,17 +348,20 @@ class CheckpointCoordinator:
         self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
         if counts:
             self._count_failure(f"checkpoint {checkpoint_id}: {reason}")
+        if self._next_ms is not None and self._graph.is_at_its_end:
+            self._next_ms = min(self._next_ms, self._clock.now_ms() + LAST_CHECKPOINT_RETRY_MS)
         self.serve_requests()
 
     def _abort_savepoint(self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str) -> None:
         """Sources that have come to their end for it cannot go on: then the job restarts."""
         path, store = pending.savepoint_path, self._store
         assert path is not None
+        self.given_up.append(path)
         self._background.submit(lambda: store.discard_savepoint(path), lambda result, error: None)
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
         savepoint.done(None, reason)
-        if self._running and savepoint.stop is not None:
+        if self._running and pending.ends_sources:
             self._fail_job(f"stopping with a savepoint failed: {reason}")
         else:
             self.serve_requests()

@@ -27,6 +27,8 @@ class PendingCheckpoint:
         self.timestamp_ms = timestamp_ms
         self.savepoint = savepoint
         self.savepoint_path = savepoint_path
+        #: Whether sources came to their end for it, and so cannot go on when it fails.
+        self.ends_sources = False
         # Of what the job began from nothing is carried: a finished subtask of that needs no state any more.
         self._before = {o.operator_id: o for o in bases[-1].operators} if bases else {}
         #: The checkpoints whose files this one may build on: they must not go while it is in the making.

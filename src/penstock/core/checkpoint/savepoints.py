@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
 from penstock.core.protocol import StopMode
 
 
@@ -24,6 +25,12 @@ class SavepointRequest:
     deadline_ms: int
 
 
-def savepoint_path(directory: str, job_id: str, checkpoint_id: int) -> str:
-    """The directory of a savepoint: Flink's `savepoint-<job>-<number>`, the same for no two savepoints of any jobs."""
-    return f"{directory.rstrip('/')}/savepoint-{job_id[:6]}-{job_id[6:12]}{checkpoint_id:06x}"
+def savepoint_path(directory: str, job_id: str, checkpoint_id: int, attempt: int = 0) -> str:
+    """The directory of a savepoint: Flink's `savepoint-<job>-<number>`, the same for no two savepoints of any jobs.
+
+    A job master that takes a job over does not know of savepoints, so it may use their ids again: its attempts tell it
+    from those before.
+    """
+    master = attempt // ATTEMPTS_PER_MASTER
+    number = f"{checkpoint_id:06x}{f'-{master}' if master else ''}"
+    return f"{directory.rstrip('/')}/savepoint-{job_id[:6]}-{job_id[6:12]}{number}"

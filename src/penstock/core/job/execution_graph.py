@@ -95,6 +95,11 @@ class ExecutionGraph:
     def all_finished(self) -> bool:
         return all(e.state is ExecutionState.FINISHED for e in self.executions())
 
+    @property
+    def is_at_its_end(self) -> bool:
+        """Whether all data was processed: what is missing is the last checkpoint."""
+        return all(e.end_of_data or e.state is ExecutionState.FINISHED for e in self.executions())
+
     def has_running_consumer(self, execution: Execution) -> bool:
         """Whether a subtask that reads this one's output has not ended."""
         return any(

@@ -250,6 +250,8 @@ class JobMaster:
     def sweep(self) -> None:
         """Delete what nobody needs of the job's checkpoints; for the driver to call when all workers are gone."""
         try:
+            for path in self.checkpoints.given_up:
+                self._store.discard_savepoint(path)
             self._store.delete(garbage(self._store.listing(), self.checkpoints.completed, 1 << 62))
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
             self._listener.on_log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
@@ -444,7 +446,7 @@ class JobMaster:
         if execution is None:
             return
         execution.end_of_data = True
-        if all(e.end_of_data or e.state is ExecutionState.FINISHED for e in self._graph.executions()):
+        if self._graph.is_at_its_end:
             self.checkpoints.trigger_soon()
 
     def _send_to(self, execution: Execution, message: ToWorker) -> None:

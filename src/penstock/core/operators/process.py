@@ -43,8 +43,9 @@ class TimerService:
         return self.watermark
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Call `on_timer` for the current key when the watermark passes `timestamp`."""
-        self.event_timers.register(timestamp, self._keyed.current_key)
+        """Call `on_timer` for the current key when the watermark passes `timestamp`; not once the input has ended."""
+        if not self._is_quiesced:
+            self.event_timers.register(timestamp, self._keyed.current_key)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""
@@ -52,7 +53,7 @@ class TimerService:
             self.processing_timers.register(timestamp, self._keyed.current_key)
 
     def quiesce(self) -> None:
-        """Take no processing-time timers any more (F5)."""
+        """Take no timers any more (F5): event time has come to its end, processing time does not count any more."""
         self._is_quiesced = True
 
     def delete_event_time_timer(self, timestamp: int) -> None:

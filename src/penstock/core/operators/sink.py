@@ -87,7 +87,9 @@ class SinkOperator(StreamOperator):
         """No record will follow. Without checkpoints nothing later would commit, so commit now."""
         self.writer.flush(True)
         if not self.context.checkpointing:
-            prepared = self.writer.prepare_commit()
+            prepared = [c for committables in self._pending.values() for c in committables]  # for savepoints
+            prepared += self.writer.prepare_commit()
+            self._pending.clear()
             if prepared and self._committer is not None:
                 self._committer.commit(prepared)
 

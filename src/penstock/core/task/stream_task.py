@@ -356,9 +356,9 @@ class StreamTask:
         """All subtasks of these operators had finished by the checkpoint: commit what it holds, and say so (G10)."""
         for operator in finished.operators:
             operator.recover_finished()
+        self._chain = OperatorChain(VertexProgram((), ()), {})
         for error in finished.close():
             raise error
-        self._chain = OperatorChain(VertexProgram((), ()), {})
         self._has_finished = True
         self.phase = Phase.PROCESSING
         self._source = None
@@ -410,12 +410,11 @@ class StreamTask:
         if awaits and not self._final_checkpoint_completed:
             return
         assert self._chain is not None
-        errors = self._chain.close()
+        self.phase = Phase.CLOSING
+        for error in self._chain.close():
+            raise error
         for partition in self.partitions.values():
             partition.broadcast(EndOfPartition(), flush=True)
-        self.phase = Phase.CLOSING
-        if errors:
-            raise errors[0]
 
     def _try_finish(self) -> Step:
         if not all(p.is_empty for p in self.partitions.values()):
@@ -519,7 +518,9 @@ class StreamTask:
                 capture = capture_channel("out", edge.edge, channel.consumer, elements)
                 if capture is not None:
                     captures[owner].append(capture)
-        if self.phase is not Phase.PROCESSING and (self._final_checkpoint_id is None or barrier.ends_job):
+        # Without checkpointing nobody hears of a savepoint's completion, but of one that ends the job.
+        is_first = self.settings.checkpointing and self._final_checkpoint_id is None
+        if self.phase is not Phase.PROCESSING and (is_first or barrier.ends_job):
             self._final_checkpoint_id = checkpoint_id
         now = self.now_ms()
         has_finished = self._has_finished and self.phase is not Phase.PROCESSING

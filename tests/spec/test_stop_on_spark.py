@@ -1,0 +1,53 @@
+"""Stops with savepoints on Spark, over the demo's flights: what goes on from them is exact, and so is what they end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.spec.stop_and_resume import Series, compare_with_plain
+
+from penstock.demo.data import Flights, prepare
+
+pytestmark = pytest.mark.spark
+
+FLIGHTS = 20_000
+#: So slow that no job comes to its end before it is stopped.
+PER_SECOND = 1_000
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Flights:
+    return prepare(tmp_path_factory.mktemp("flights"), FLIGHTS)
+
+
+def test_stopped_twice_and_resumed_the_output_is_that_of_one_run(flights: Flights, tmp_path: Path) -> None:
+    """H1, H2: no flight is lost, or read or committed twice; windows, timers and late flights go on."""
+    series = Series(flights, tmp_path, random.Random(1))
+    for after in (500, 1_000):
+        assert series.stop(series.start(PER_SECOND), after).differences == []
+    assert 0 < series.left < FLIGHTS
+    series.start(per_second=None).wait()
+    assert compare_with_plain(series.output, flights, drained=False) == []
+
+
+@pytest.mark.parametrize("checkpointing", ["on", "off"])
+def test_with_drain_all_windows_and_timers_fire(flights: Flights, tmp_path: Path, checkpointing: str) -> None:
+    """F3, F6, H2: the output is what plain Python says of the flights that were read; also without checkpoints."""
+    interval = {} if checkpointing == "on" else {"execution.checkpointing.interval": None}
+    series = Series(flights, tmp_path, random.Random(1), interval)
+    assert series.stop(series.start(PER_SECOND), 500).differences == []
+    stop = series.stop(series.start(PER_SECOND), 500, drain=True)
+    assert stop.differences == []
+    assert 1_000 <= stop.committed < FLIGHTS
+    assert compare_with_plain(series.output, flights, drained=True) == []
+
+
+def test_a_worker_killed_at_a_stop_changes_nothing(flights: Flights, tmp_path: Path) -> None:
+    """H2, G9: the stop comes about, or fails, the job goes on, and the next one comes about."""
+    series = Series(flights, tmp_path, random.Random(1))
+    stop = series.stop(series.start(PER_SECOND), 500, kills=True)
+    assert (stop.kills, stop.differences) == (1, [])
+    assert series.stop(series.start(PER_SECOND), 500, drain=True).differences == []
+    assert compare_with_plain(series.output, flights, drained=True) == []
