@@ -90,16 +90,18 @@ class CanonicalRocks(RocksDBKeyedStateBackend):
         super().__init__(max_parallelism, Path(self._folder) / "state", owner, settings=settings)
         self._said: dict[str, set[Any]] = {}
 
-    def restore(self, name: str, entries: Entries, is_written: bool) -> None:
+    def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
         self._said.setdefault(name, set()).update(entries)
-        super().restore(name, entries, is_written)
+        super().restore(name, entries, is_written, schema)
 
     def capture(self, checkpoint_id: int) -> list[Any]:
         now = {name: read_keyed(files, 0, self.max_parallelism - 1) for name, files in exported(self).items()}
         captures = []
         for name in {*now, *self._said}:
             entries, said = now.get(name, {}), self._said.setdefault(name, set())
-            written = [(namespace, list(table), list(table.values()), []) for namespace, table in entries.items()]
+            written: list[Any] = [
+                (namespace, list(table), list(table.values()), []) for namespace, table in entries.items()
+            ]
             captures.append(KeyedCapture(name, dumps((list(said), written))))
             said.update(entries)
         return captures

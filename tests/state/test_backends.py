@@ -7,7 +7,7 @@ import types
 import pytest
 
 from penstock.core.job.scheduler import state_of_subtask
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of, key_group_range
@@ -112,12 +112,6 @@ def test_bad_state_names(name):
     """D1: a state needs a name, and not one of the runtime's."""
     with pytest.raises(ValueError, match="name"):
         ValueStateDescriptor(name)
-
-
-def test_time_to_live_says_that_it_is_not_there():
-    """D1: what is not available yet says so."""
-    with pytest.raises(NotImplementedError, match="time-to-live"):
-        MapStateDescriptor("m").enable_time_to_live(None)
 
 
 # --- redistribution -------------------------------------------------------------------------------------------------

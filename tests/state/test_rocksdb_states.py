@@ -153,7 +153,8 @@ def test_short_lived_namespaces_never_reach_the_store() -> None:
 def test_big_namespace_is_gone_through_without_loading_it(backend: RocksDBKeyedStateBackend) -> None:
     """C1: the entries of a window that fires come one after the other out of the store."""
     table = backend.table("windows")
-    pane, changed = table.entries((0, 10)), table.changed((0, 10))
+    pane: Any = table.entries((0, 10))
+    changed = table.changed((0, 10))
     for key in range(3_000):
         pane[key] = [key]
         changed.add(key)
@@ -238,7 +239,7 @@ def test_a_big_map_is_not_read_as_a_whole() -> None:
         reads = []
         store = backend._cache.store  # type: ignore[union-attr]
         read = store.get
-        store.get = lambda row: reads.append(row) or read(row)  # type: ignore[method-assign,func-returns-value]
+        store.get = lambda row: reads.append(row) or read(row)  # type: ignore[method-assign,func-returns-value,redundant-expr]
         assert state.get(1_234) == "x" * 100
         assert state.contains(5)
         assert 2_001 not in state
@@ -258,7 +259,7 @@ def test_appending_does_not_read_the_list() -> None:
         state.add_all(range(10_000))
         store = backend._cache.store  # type: ignore[union-attr]
         scan, scans = store.scan, []
-        store.scan = lambda prefix: scans.append(prefix) or scan(prefix)  # type: ignore[method-assign,func-returns-value]
+        store.scan = lambda prefix: scans.append(prefix) or scan(prefix)  # type: ignore[method-assign,func-returns-value,redundant-expr]
         for number in range(20):
             forget(backend)
             state.add(number)

@@ -11,6 +11,7 @@ from penstock.state.descriptors import (
 )
 from penstock.state.operator_state import OperatorListState, OperatorStateStore
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from penstock.state.ttl.config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
@@ -27,6 +28,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -5,6 +5,8 @@ Key groups are worked out when a snapshot is written, never on access.
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.state.backend import Entries, KeyedStateBackend
 from penstock.state.snapshot import KeyedCapture
 from penstock.state.table import StateTable
@@ -25,7 +27,8 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             table = self._tables[name] = StateTable(name)
         return table
 
-    def restore(self, name: str, entries: Entries, is_written: bool) -> None:
+    def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
+        self.note_schema(name, schema, any(entries.values()))
         table = self.table(name)
         for namespace, restored in entries.items():
             table.entries(namespace).update(restored)
@@ -34,12 +37,23 @@ class HeapKeyedStateBackend(KeyedStateBackend):
 
     def capture(self, checkpoint_id: int) -> list[KeyedCapture]:
         """What has changed since the last confirmed checkpoint; raises `StateError` for what cannot be stored."""
-        captures = (table.capture(checkpoint_id, self._owner) for table in self._tables.values())
-        return [capture for capture in captures if capture is not None]
+        for sweeper in self.sweepers.values():
+            sweeper.on_capture()
+        captures = []
+        for table in self._tables.values():
+            capture = table.capture(checkpoint_id, self.owner)
+            if capture is not None:
+                capture.schema = self.schema_text(table.name)
+                captures.append(capture)
+        return captures
 
     def confirm(self, checkpoint_id: int) -> None:
         for table in self._tables.values():
             table.confirm(checkpoint_id)
+
+    def heap_entries(self, name: str) -> tuple[dict[Any, Any], set[Any]] | None:
+        table = self.table(name)
+        return table.entries(None), table.changed(None)
 
     def settle(self) -> None:
         pass

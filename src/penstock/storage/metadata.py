@@ -32,11 +32,15 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 class KeyedStateHandle(msgspec.Struct, frozen=True):
-    """One keyed state of one subtask, for key groups first..last, both included: a history of files, oldest first."""
+    """One keyed state of one subtask, for key groups first..last, both included: a history of files, oldest first.
+
+    `schema` is the state's declaration as JSON (see `penstock.state.schema.declared`), empty where there is none.
+    """
 
     first_key_group: int
     last_key_group: int
     files: tuple[StateFile, ...]
+    schema: str = ""
 
     @property
     def length(self) -> int:

@@ -24,6 +24,7 @@ from penstock.core.records import MAX_WATERMARK, Batch, Watermark
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_range
+from penstock.state.migrations import registered
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
@@ -82,6 +83,7 @@ class OneInputOperatorHarness:
             operator_state=OperatorStateBackend(),
             emit_to_client=self.client_output.append,
             request_split=self._count_request,
+            migrations=registered(),
         )
         self._key_groups = key_group_range(subtask, max_parallelism, parallelism)
         self._storage = FileCheckpointStore(None, self.context.job_id, 0)

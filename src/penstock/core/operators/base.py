@@ -10,7 +10,7 @@ every path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -77,6 +77,11 @@ class OperatorContext:
     emit_to_client: Callable[[bytes], None]
     request_split: Callable[[], None]
     counters: dict[str, int] = field(default_factory=dict)
+    migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.keyed.now_ms = self.clock.now_ms
+        self.keyed.migrations = self.migrations
 
     def now_ms(self) -> int:
         """Processing time in ms."""

@@ -213,6 +213,8 @@ class KeyedProcessOperator(FunctionOperator):
             raise self.failed(value) from error
         finally:
             keyed.current_key = NO_KEY
+        for sweeper in keyed.sweepers.values():
+            sweeper.on_records(len(values))
         out = split_side_outputs(self.output, results, None if timestamps is None else times)
         if len(out):
             self.output.collect(out)

@@ -115,7 +115,10 @@ class SnapshotWriter:
                 exported: dict[str, tuple[StateFile, ...]] = {}
                 for name, data in capture.export():
                     exported[name] = (*exported.get(name, ()), self._write(operator_id, name, data))
-                return {n: (KeyedStateHandle(*self._key_groups, files),) for n, files in exported.items()}, ()
+                return {
+                    n: (KeyedStateHandle(*self._key_groups, files, capture.schemas.get(n, "")),)
+                    for n, files in exported.items()
+                }, ()
             known = {} if base is None else base.files
             files = capture.store(lambda name, data: self._write(operator_id, name, data), known)
             return {}, (NativeStateHandle(capture.backend, *self._key_groups, files),)
@@ -126,6 +129,9 @@ class SnapshotWriter:
         self, operator_id: str, name: str, handle: KeyedStateHandle | None, capture: KeyedCapture | None
     ) -> KeyedStateHandle:
         """A history with what has changed since; a savepoint's is one file, and its own."""
+        if handle is not None and capture is not None and capture.schema != handle.schema:
+            handle = None  # the state has become another one since, and the changes are all of it
+        schema = capture.schema if capture is not None else handle.schema if handle is not None else ""
         history = handle.files if handle is not None else ()
         changes = [] if capture is None else [capture.to_bytes(self._max_parallelism)]
         if self._savepoint_path is None:
@@ -134,10 +140,10 @@ class SnapshotWriter:
             grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
             if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
                 return KeyedStateHandle(
-                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes))
+                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes)), schema
                 )
         merged = merge_keyed([*map(self._storage.read, history), *changes])
-        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),))
+        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),), schema)
 
     def _write(self, operator_id: str, name: str, data: bytes) -> StateFile:
         execution = self._execution
@@ -156,7 +162,8 @@ def restore_operator(
     """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
 
     What just these key groups have stored goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
-    another one, or without `histories`: the files belong to somebody else) the next checkpoint writes everything.
+    another one, classes have changed, or without `histories`: the files belong to somebody else) the next checkpoint
+    writes everything.
     """
     keyed = context.keyed
     if restored.native:
@@ -166,7 +173,8 @@ def restore_operator(
     for name, handles in restored.keyed.items():
         goes_on = keyed.adds_to_canonical and _is_whole(handles, key_groups) and histories is not None
         for handle in handles:
-            keyed.restore_canonical(name, map(storage.read, handle.files), key_groups, goes_on)
+            files = map(storage.read, handle.files)
+            goes_on = keyed.restore_canonical(name, files, key_groups, goes_on, handle.schema)
         if goes_on:
             assert histories is not None
             histories.confirmed.keyed[(context.operator_id, name)] = handles[0]

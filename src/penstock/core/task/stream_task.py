@@ -391,13 +391,14 @@ class StreamTask:
             keyed=self._backends.make(
                 execution,
                 chained.operator_id,
-                chained.name,
+                chained.title,
                 deployment.max_parallelism,
                 self._snapshots.key_groups,
             ),
             operator_state=OperatorStateBackend(chained.name),
             emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
+            migrations=program.migrations,
         )
 
     def _finish_data(self, drain: bool) -> None:

@@ -61,9 +61,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def _open(self) -> WriteCache:
         if self._cache is None:
             if self._is_closed:
-                raise StateError(f"{self._owner}: the state in {self.directory} is closed")
-            store = RowStore(self.directory / "db", self._settings, self._owner)
-            self._cache = WriteCache(store, self._settings.cache_bytes, self._owner)
+                raise StateError(f"{self.owner}: the state in {self.directory} is closed")
+            store = RowStore(self.directory / "db", self._settings, self.owner)
+            self._cache = WriteCache(store, self._settings.cache_bytes, self.owner)
             for place in store.places():
                 self._note(place.name, place.layout, place.namespace, place.group)
         return self._cache
@@ -126,7 +126,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         for layout in self._stored.get(name, {}):
             if layout not in layouts:
                 raise StateError(
-                    f"{self._owner}: state {name!r} was restored with {_LAYOUTS[layout]}, and is now declared to hold "
+                    f"{self.owner}: state {name!r} was restored with {_LAYOUTS[layout]}, and is now declared to hold "
                     f"{_LAYOUTS[layouts[0]]}; declare it as before, or give the new state another name"
                 )
 
@@ -147,17 +147,18 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def restore_files(self, sources: Sequence[SourceFiles]) -> None:
         """Begin with the files of checkpoints, which are used up; the first thing to do with a backend."""
         if self._cache is not None:
-            raise StateError(f"{self._owner}: files can only be restored before state is used")
-        assemble(self.directory / "db", sources, self.key_groups, self._settings, self._owner)
+            raise StateError(f"{self.owner}: files can only be restored before state is used")
+        assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
         self._open()
 
     def _require_undeclared(self, name: str) -> None:
         if name in self._maps or name in self._lists:
-            raise StateError(f"{self._owner}: state {name!r} can only be restored before it is declared")
+            raise StateError(f"{self.owner}: state {name!r} can only be restored before it is declared")
 
-    def restore(self, name: str, entries: Entries, is_written: bool) -> None:
+    def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
         """Put entries of a snapshot back. `restore_canonical` does it without having them all in memory."""
         self._require_undeclared(name)
+        self.note_schema(name, schema, any(entries.values()))
         table, cache = self.table(name), self._open()
         for namespace, restored in entries.items():
             pane = table.entries(namespace)
@@ -177,8 +178,13 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             self.restore_files(sources)
 
     def restore_canonical(
-        self, name: str, files: Iterable[bytes], key_groups: tuple[int, int] | None = None, is_written: bool = False
-    ) -> None:
+        self,
+        name: str,
+        files: Iterable[bytes],
+        key_groups: tuple[int, int] | None = None,
+        is_written: bool = False,
+        schema: str = "",
+    ) -> bool:
         """As everywhere, without having them all in memory; the next snapshot stores them all in any case."""
         self._require_undeclared(name)
         table, cache = self.table(name), self._open()
@@ -186,6 +192,8 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         for namespace, groups in import_keyed(cache, name, files, self.key_groups).items():
             table.note_rows(namespace, groups)
             cache.settle()
+        self.note_schema(name, schema, bool(table.panes))
+        return False
 
     def capture(self, checkpoint_id: int) -> list[RocksCapture]:
         """Flush, and take hard links of the files; raises `StateError` for what cannot be stored."""
@@ -193,7 +201,8 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             return []
         self._cache.flush()
         directory = self.directory / f"chk-{checkpoint_id}"
-        return [capture_store(self._cache.store, directory, self._owner, self.key_groups, self._settings)]
+        schemas = {name: self.schema_text(name) for name in {*self._schemas, *self._restored}}
+        return [capture_store(self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas)]
 
     def confirm(self, checkpoint_id: int) -> None:
         """Nothing to do: which files need not be stored again follows from the checkpoint's handle."""

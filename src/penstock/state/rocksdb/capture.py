@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +48,7 @@ class RocksCapture:
     key_groups: tuple[int, int]
     files: tuple[LocalFile, ...]
     settings: RocksDBSettings
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
     def store_files(
         self, store: Callable[[str, Path], Reference], known: Mapping[str, Reference]
@@ -91,7 +92,12 @@ class RocksCapture:
 
 
 def capture_store(
-    store: RowStore, directory: Path, owner: str, key_groups: tuple[int, int], settings: RocksDBSettings
+    store: RowStore,
+    directory: Path,
+    owner: str,
+    key_groups: tuple[int, int],
+    settings: RocksDBSettings,
+    schemas: Mapping[str, str],
 ) -> RocksCapture:
     """Flush a store and link its files into `directory`; what an earlier attempt left there goes."""
     shutil.rmtree(directory, ignore_errors=True)
@@ -104,7 +110,7 @@ def capture_store(
             path.unlink()
         else:
             files.append(LocalFile(path.name, length, path.suffix == _SHARED_SUFFIX))
-    return RocksCapture(directory, owner, key_groups, tuple(files), settings)
+    return RocksCapture(directory, owner, key_groups, tuple(files), settings, schemas)
 
 
 def fetch_files(references: Mapping[str, Reference], fetch: Callable[[Reference], bytes], directory: Path) -> None:
