@@ -102,7 +102,9 @@ class CanonicalRocks(RocksDBKeyedStateBackend):
         captures = []
         for name in {*now, *self._said}:
             entries, said = now.get(name, {}), self._said.setdefault(name, set())
-            written = [(namespace, list(table), list(table.values()), []) for namespace, table in entries.items()]
+            written: list[Any] = [
+                (namespace, list(table), list(table.values()), []) for namespace, table in entries.items()
+            ]
             captures.append(KeyedCapture(name, dumps((list(said), written))))
             said.update(entries)
         return captures
