@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from tests.state.rocks import GROUPS, Storage, exported
+from tests.state.rocks import GROUPS, MEMORY, Storage, exported
 
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.descriptors import (
@@ -173,6 +174,12 @@ class States:
         self.backend.settle()
 
 
+@pytest.fixture
+def memory_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
+
+
 KINDS = ["value", "list", "map", "sum", "mean", "window"]
 KEYS = ["a", 1, ("x", 2), 2.5, None, b"b"]
 
@@ -210,7 +217,7 @@ def heap_files(backend: HeapKeyedStateBackend) -> dict[str, list[bytes]]:
 @given(histories(st.nothing(), 60), SETTINGS)
 def test_agrees_with_the_heap(steps: list, sizes: RocksDBSettings) -> None:
     """D1, D3: the same steps on both give the same results, and the same canonical snapshot."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         heap, other = HeapKeyedStateBackend(GROUPS), RocksDBKeyedStateBackend(GROUPS, Path(folder), settings=sizes)
         try:
             one, two = States(heap), States(other)
@@ -223,12 +230,12 @@ def test_agrees_with_the_heap(steps: list, sizes: RocksDBSettings) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cache_bytes", [1, 3_000])
-def test_agrees_with_the_heap_for_long(tmp_path: Path, kind: str, cache_bytes: int) -> None:
+def test_agrees_with_the_heap_for_long(memory_path: Path, kind: str, cache_bytes: int) -> None:
     """D1, D3, G7: the same over thousands of steps on few keys, with snapshots and recoveries in between."""
     chance = random.Random(f"{kind} {cache_bytes}")
     verbs = [name for name in vars(States) if name.split("_")[0] == kind] + ["settle"] * 2
     sizes = RocksDBSettings(cache_bytes=cache_bytes)
-    heap, other = HeapKeyedStateBackend(GROUPS), RocksDBKeyedStateBackend(GROUPS, tmp_path / "0", settings=sizes)
+    heap, other = HeapKeyedStateBackend(GROUPS), RocksDBKeyedStateBackend(GROUPS, memory_path / "0", settings=sizes)
     storage, known, one, two = Storage(), dict[str, int](), States(heap), States(other)
     try:
         for number in range(4_000):
@@ -240,8 +247,8 @@ def test_agrees_with_the_heap_for_long(tmp_path: Path, kind: str, cache_bytes: i
                 assert contents(exported(other)) == contents(heap_files(heap))
                 known = storage.checkpoint(other, number, known)
                 other.close()
-                other = RocksDBKeyedStateBackend(GROUPS, tmp_path / str(number), settings=sizes)
-                other.restore_files([storage.fetch(known, tmp_path / "fetched", ALL)])
+                other = RocksDBKeyedStateBackend(GROUPS, memory_path / str(number), settings=sizes)
+                other.restore_files([storage.fetch(known, memory_path / "fetched", ALL)])
                 two = States(other)
         assert contents(exported(other)) == contents(heap_files(heap))
     finally:
@@ -259,7 +266,7 @@ RECOVERY = st.one_of(
 def test_agrees_with_the_heap_over_recoveries(steps: list, sizes: RocksDBSettings) -> None:
     """G7, H4: the same with checkpoints, and recoveries from files, from canonical files, and from a heap's snapshot;
     nothing but the files of the last checkpoint is kept."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         storage, root, runs = Storage(), Path(folder), 0
         heap, other = HeapKeyedStateBackend(GROUPS), RocksDBKeyedStateBackend(GROUPS, root / "0", settings=sizes)
         try:

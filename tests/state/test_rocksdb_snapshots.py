@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.state.rocks import GROUPS, TINY, Storage, exported, keyed, rocks
+from tests.state.rocks import GROUPS, MEMORY, TINY, Storage, exported, keyed, rocks
 
 from penstock.core.task.timers import TimerQueue
 from penstock.state.backend import KeyedStateBackend
@@ -18,6 +20,13 @@ from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.snapshot import merge_keyed, read_keyed
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
+
 
 ALL = (0, GROUPS - 1)
 COUNT = 400

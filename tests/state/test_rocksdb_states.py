@@ -38,6 +38,20 @@ def forget(backend: RocksDBKeyedStateBackend) -> None:
         backend._cache.turn()
 
 
+def calls_of(backend: RocksDBKeyedStateBackend, name: str) -> list[bytes]:
+    """What a method of the store is called with from now on."""
+    assert backend._cache is not None
+    store, calls = backend._cache.store, list[bytes]()
+    method = getattr(store, name)
+
+    def noted(row: bytes) -> Any:
+        calls.append(row)
+        return method(row)
+
+    setattr(store, name, noted)
+    return calls
+
+
 def test_no_state_no_directory(tmp_path: Path) -> None:
     """D3: an operator without keyed state has nothing on the disk, and nothing to snapshot."""
     backend = RocksDBKeyedStateBackend(GROUPS, tmp_path / "state")
@@ -153,13 +167,11 @@ def test_short_lived_namespaces_never_reach_the_store() -> None:
 def test_big_namespace_is_gone_through_without_loading_it(backend: RocksDBKeyedStateBackend) -> None:
     """C1: the entries of a window that fires come one after the other out of the store."""
     table = backend.table("windows")
-    pane: Any = table.entries((0, 10))
-    changed = table.changed((0, 10))
+    pane, changed = table.entries((0, 10)), table.changed((0, 10))
     for key in range(3_000):
         pane[key] = [key]
         changed.add(key)
         backend.settle()
-    pane = table.panes[(0, 10)]
     dropped = table.drop((0, 10))
     again = table.entries((0, 10))
     again["new"] = 1
@@ -236,10 +248,7 @@ def test_a_big_map_is_not_read_as_a_whole() -> None:
         keyed(backend, "k")
         state.put_all(dict.fromkeys(range(2000), "x" * 100))
         forget(backend)
-        reads = []
-        store = backend._cache.store  # type: ignore[union-attr]
-        read = store.get
-        store.get = lambda row: reads.append(row) or read(row)  # type: ignore[method-assign,func-returns-value,redundant-expr]
+        reads = calls_of(backend, "get")
         assert state.get(1_234) == "x" * 100
         assert state.contains(5)
         assert 2_001 not in state
@@ -257,9 +266,7 @@ def test_appending_does_not_read_the_list() -> None:
         state = backend.list_state(ListStateDescriptor("l"))
         keyed(backend, "k")
         state.add_all(range(10_000))
-        store = backend._cache.store  # type: ignore[union-attr]
-        scan, scans = store.scan, []
-        store.scan = lambda prefix: scans.append(prefix) or scan(prefix)  # type: ignore[method-assign,func-returns-value,redundant-expr]
+        scans = calls_of(backend, "scan")
         for number in range(20):
             forget(backend)
             state.add(number)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
@@ -22,6 +22,8 @@ from penstock.state.rocksdb.rows import encode, namespace_head, pickled_keys, pl
 from penstock.state.rocksdb.store import Batch, Row
 
 _MISSING: Any = object()
+#: So many entries are few.
+_FEW = 256
 _get = dict.get
 _items = dict.items
 _set = dict.__setitem__
@@ -31,7 +33,7 @@ _pop = dict.pop
 class Pane(dict[Any, Any]):
     """See the module's text. Subclasses say which rows the entries lie in."""
 
-    __slots__ = ("__weakref__", "_cache", "_gone", "_name", "_old", "_weight", "changed", "has_rows")
+    __slots__ = ("__weakref__", "_cache", "_gone", "_name", "_old", "_weight", "changed", "has_rows", "is_complete")
 
     def __init__(self, cache: WriteCache, name: str, has_rows: bool, weight: int) -> None:
         super().__init__()
@@ -43,6 +45,8 @@ class Pane(dict[Any, Any]):
         self._weight = weight
         #: whether the store may have rows of this pane
         self.has_rows = has_rows
+        #: whether every entry is in memory, so that the store need not be asked
+        self.is_complete = False
         self.changed: set[Any] = set()
 
     # --- the rows -----------------------------------------------------------------------------------------------------
@@ -71,6 +75,10 @@ class Pane(dict[Any, Any]):
         """The rows that there are now."""
         raise NotImplementedError
 
+    def _unknown_rows(self) -> Iterator[Row]:
+        """The rows that there are now, but none when all entries are in memory."""
+        return iter(()) if self.is_complete or not self.has_rows else self._rows()
+
     # --- looking up ---------------------------------------------------------------------------------------------------
 
     def _find(self, key: Any) -> Any:
@@ -79,7 +87,7 @@ class Pane(dict[Any, Any]):
         old = self._old
         if key in old:
             value = old.pop(key)
-        elif not self.has_rows or key in self._gone:
+        elif self.is_complete or not self.has_rows or key in self._gone:
             return _MISSING
         else:
             raw = self._cache.read(self.locate(key))
@@ -152,14 +160,17 @@ class Pane(dict[Any, Any]):
     def clear(self) -> None:
         """Remove all entries, and their rows at once."""
         if self.has_rows:
-            store = self._cache.store
-            batch = store.batch()
-            for prefix in self.prefixes():
-                batch.delete_prefix(prefix)
+            batch = self._cache.store.batch()
+            if self.is_complete:
+                for key in {*self.in_memory(), *(key for key, has_row in self._gone.items() if has_row)}:
+                    batch.delete(self.locate(key))
+            else:
+                for prefix in self.prefixes():
+                    batch.delete_prefix(prefix)
             batch.write()
         self._old = {}
         self._gone = {}
-        self.has_rows = False
+        self.has_rows = self.is_complete = False
         self.changed.clear()
         super().clear()
 
@@ -176,7 +187,7 @@ class Pane(dict[Any, Any]):
 
     def items(self) -> Any:
         """All entries as they are now: those in memory first; the others are not kept there."""
-        cached, gone, rows = self.in_memory(), set(self._gone), self._rows()
+        cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
         return chain(cached.items(), self.stored(rows, cached, gone))
 
     def stored(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[tuple[Any, Any]]:
@@ -188,7 +199,7 @@ class Pane(dict[Any, Any]):
                 yield key, loads(raw)
 
     def keys(self) -> Any:
-        cached, gone, rows = self.in_memory(), set(self._gone), self._rows()
+        cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
         keys = (self._key_of(row, raw) for row, raw in rows)
         return chain(cached, (key for key in keys if key not in cached and key not in gone))
 
@@ -205,11 +216,16 @@ class Pane(dict[Any, Any]):
     def __bool__(self) -> bool:
         if dict.__len__(self) or self._old:
             return True
-        # An entry that is found is kept in memory, so that the next answer costs nothing.
-        for key, value in self.items():
+        if self.is_complete or not self.has_rows:
+            return False
+        # What is found is kept in memory, so that the next answer costs nothing; few entries all at once, for who asks
+        # is mostly about to go through them.
+        self.is_complete = True
+        for key, value in islice(self.stored(self._rows(), {}, set(self._gone)), _FEW + 1):
+            self.is_complete = dict.__len__(self) < _FEW
+            self._cache.grown += self._weight
             _set(self, key, value)
-            return True
-        return False
+        return dict.__len__(self) > 0
 
     def copy(self) -> dict[Any, Any]:
         return dict(self.items())
@@ -263,12 +279,18 @@ class Pane(dict[Any, Any]):
 
     def turn(self, batch: Batch) -> None:
         """See `cache`."""
-        young = self._copy()
-        for key in [key for key in self.changed if key not in young]:
-            self._write(batch, key)
-            self.changed.discard(key)
+        young = self._copy() if dict.__len__(self) else {}
+        changed = self.changed
+        if changed:
+            for key in [key for key in changed if key not in young] if young else list(changed):
+                self._write(batch, key)
+                changed.discard(key)
+        if self._old:
+            self.is_complete = False
         self._old = young
         super().clear()
+        if not self._gone:
+            return
         # What is known of the store is kept for the keys that are kept.
         self._gone = {key: known for key, known in self._gone.items() if key in young}
 
@@ -323,7 +345,7 @@ class NamespacePane(Pane):
     def __bool__(self) -> bool:
         if super().__bool__():
             return True
-        if not self._gone:
+        if not any(self._gone.values()):
             self.groups, self.has_rows = 0, False
         return False
 

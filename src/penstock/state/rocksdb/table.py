@@ -14,6 +14,7 @@ from penstock.state.rocksdb.rows import WHOLE
 from penstock.state.rocksdb.store import Batch
 
 _MISSING: Any = object()
+_get = dict.get
 #: Items of a dropped namespace between two settling points.
 _SETTLE_ITEMS = 256
 
@@ -46,7 +47,8 @@ class RocksTable:
 
     def changed(self, namespace: Any) -> set[Any]:
         """The keys under a namespace whose entries have changed: add to it what you set or change in place."""
-        return self.entries(namespace).changed
+        pane: NamespacePane | None = _get(self._panes, namespace)
+        return self.entries(namespace).changed if pane is None else pane.changed
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:
         """Remove a namespace with all its entries, and return these, which are loaded as they are gone through."""
@@ -54,7 +56,9 @@ class RocksTable:
         if pane is None:
             return {}
         cached = pane.in_memory()
-        left: Mapping[Any, Any] = Dropped(self._cache, pane, cached) if pane.has_rows else cached
+        left: Mapping[Any, Any] = (
+            Dropped(self._cache, pane, cached) if pane.has_rows and not pane.is_complete else cached
+        )
         pane.clear()
         if namespace is None:
             self._panes[None] = pane  # states hold it
@@ -71,7 +75,7 @@ class RocksTable:
         """Rows came into the store past the table, in these key groups (as bits)."""
         pane = self.entries(namespace)
         pane.groups |= groups
-        pane.has_rows = pane.groups != 0
+        pane.has_rows, pane.is_complete = pane.groups != 0, False
 
     def young(self) -> int:
         """See `cache`."""
