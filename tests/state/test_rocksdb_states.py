@@ -371,7 +371,7 @@ def test_one_name_one_kind(backend: RocksDBKeyedStateBackend) -> None:
     """D1: a name that was declared as another kind of state is refused, and declaring it again is not."""
     backend.map_state(MapStateDescriptor("s"))
     backend.map_state(MapStateDescriptor("s"))
-    with pytest.raises(StateError, match=r"My Operator.*'s' was declared by a MapState.*different names"):
+    with pytest.raises(StateError, match=r"My Operator.*'s' was declared as MapState.*different names"):
         backend.list_state(ListStateDescriptor("s"))
 
 

@@ -183,7 +183,7 @@ def test_what_is_not_there_is_answered_with_what_is(reader: SavepointReader, tmp
         reader.operator("other")
     with pytest.raises(StateError, match=r"'remember' has no keyed state 'other'; there are: .*'by rest' .keyed."):
         reader.read_value_state("remember", "other")
-    with pytest.raises(StateError, match="holds a dict: read it with read_map_state"):
+    with pytest.raises(StateError, match="map state: read it with read_map_state"):
         reader.read_list_state("remember", "by rest").to_arrow()
     with pytest.raises(StateError, match="has entries by window or time as well: read it with read_keyed_state"):
         reader.read_value_state("windows", "_penstock_window").to_arrow()

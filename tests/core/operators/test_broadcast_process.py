@@ -271,7 +271,7 @@ def test_visiting_keyed_state_of_every_kind():
         assert isinstance(caught.value.__cause__, TypeError | AttributeError)
         with pytest.raises(UserCodeError) as caught:
             harness.process2(ValueStateDescriptor("list"))
-        assert "declared by a ListStateDescriptor" in str(caught.value.__cause__)
+        assert "declared as ListState" in str(caught.value.__cause__)
 
 
 def test_keyed_function_object_visits():

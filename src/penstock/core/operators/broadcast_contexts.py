@@ -18,13 +18,20 @@ from penstock.state.descriptors import (
 )
 from penstock.state.errors import StateError
 from penstock.state.states import NO_KEY
+from penstock.state.ttl.states import (
+    open_aggregating_state,
+    open_list_state,
+    open_map_state,
+    open_reducing_state,
+    open_value_state,
+)
 
-_GETTERS = {
-    ValueStateDescriptor: "value_state",
-    ListStateDescriptor: "list_state",
-    MapStateDescriptor: "map_state",
-    ReducingStateDescriptor: "reducing_state",
-    AggregatingStateDescriptor: "aggregating_state",
+_OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
+    ValueStateDescriptor: open_value_state,
+    ListStateDescriptor: open_list_state,
+    MapStateDescriptor: open_map_state,
+    ReducingStateDescriptor: open_reducing_state,
+    AggregatingStateDescriptor: open_aggregating_state,
 }
 
 
@@ -118,10 +125,10 @@ class KeyedBroadcastContext(BroadcastContext):
             TypeError: for a descriptor of no keyed state.
         """
         keyed, visit = self._keyed, method(function, "process")
-        getter = next((name for kind, name in _GETTERS.items() if isinstance(state_descriptor, kind)), None)
-        if getter is None:
+        opener = next((opens for kind, opens in _OPENERS.items() if isinstance(state_descriptor, kind)), None)
+        if opener is None:
             raise TypeError(f"a keyed state is named by its state descriptor, not by {state_descriptor!r}")
-        state = getattr(keyed, getter)(state_descriptor)
+        state = opener(keyed, state_descriptor)
         try:
             for key in keyed.keys_of(state_descriptor):
                 keyed.current_key = key
