@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from examples import keyed_timers, session_windows, word_count
+from examples import broadcast_rules, keyed_timers, session_windows, word_count
 from penstock.common import Configuration
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 
@@ -87,9 +87,28 @@ def plain_alarms(made: Iterable[keyed_timers.Reading]) -> Counter[keyed_timers.A
     return alarms
 
 
+def payments(count: int) -> list[broadcast_rules.Payment]:
+    chance = random.Random(4)
+    return [(f"account {chance.randrange(50)}", chance.choice("ABC"), chance.randrange(9_999)) for _ in range(count)]
+
+
+def plain_conversions(made: Iterable[broadcast_rules.Payment]) -> Counter[broadcast_rules.Converted]:
+    rates = {currency: cents for currency, _, cents in [*broadcast_rules.RATE_LIST, *LETTER_RATES]}
+    return Counter((account, which, amount, amount * rates[which] // 100) for account, which, amount in made)
+
+
+LETTER_RATES: list[broadcast_rules.Rate] = [("A", 1, 50), ("B", 1, 100), ("C", 1, 333)]
+
+
+def build_conversions(env: StreamExecutionEnvironment, made: Iterable[broadcast_rules.Payment]) -> DataStream:
+    return broadcast_rules.build(env, made, LETTER_RATES)
+
+
 Case = tuple[Callable[..., DataStream], list[Any], Callable[[Iterable[Any]], Counter[Any]]]
 
 CASES: dict[str, Case] = {
+    "broadcast rules": (build_conversions, payments(1_000), plain_conversions),
+    "broadcast rules, as it stands": (broadcast_rules.build, broadcast_rules.PAYMENTS, plain_conversions),
     "word count": (word_count.build, lines(300), plain_word_count),
     "word count, as it stands": (word_count.build, word_count.LINES, plain_word_count),
     "session windows": (session_windows.build, clicks(2_000), plain_sessions),
@@ -117,7 +136,7 @@ def test_in_one_process(name: str, parallelism: int) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
-@pytest.mark.parametrize("name", ["word count", "session windows", "keyed timers"])
+@pytest.mark.parametrize("name", ["word count", "session windows", "keyed timers", "broadcast rules"])
 def test_on_spark(name: str, parallelism: int) -> None:
     ours, plain = run(CASES[name], "spark", parallelism)
     assert ours == plain

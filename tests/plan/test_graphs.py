@@ -8,8 +8,10 @@ import pytest
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
 from penstock.common.output_tag import OutputTag
+from penstock.common.types import Row
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
+from penstock.state import migrations
 
 
 def environment(parallelism=2, **options):
@@ -82,6 +84,18 @@ def test_branches_and_side_outputs_in_one_chain():
         ("Print", 2, None),
         ("C", 1, "t"),
     ]
+
+
+def test_programs_carry_what_became_of_classes():
+    """H4: what is registered when a job is made goes to its workers."""
+    env = environment(1)
+    env.from_collection([1]).map(ident).print()
+    migrations.register("old.module:Visit", Row)
+    try:
+        (vertex,) = env.job_graph().vertices
+    finally:
+        migrations.unregister("old.module:Visit")
+    assert pickle.loads(vertex.program).migrations == {"old.module:Visit": Row}
 
 
 def test_union_is_no_operator():

@@ -81,7 +81,7 @@ def forget_what_an_aborted_checkpoint_prepared() -> Any:
 
 def do_not_commit_again_after_restore() -> Any:
     def commit_restored(original: Any, sink: Any) -> None:
-        sink.context.operator_state.list_state("_penstock_committables").update([])
+        sink.context.operator_state.list_state("_penstock_committables", "committable").update([])
         original(sink)
 
     return around(SinkOperator, "_commit_restored", commit_restored)

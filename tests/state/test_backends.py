@@ -7,7 +7,7 @@ import types
 import pytest
 
 from penstock.core.job.scheduler import state_of_subtask
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of, key_group_range
@@ -114,12 +114,6 @@ def test_bad_state_names(name):
         ValueStateDescriptor(name)
 
 
-def test_time_to_live_says_that_it_is_not_there():
-    """D1: what is not available yet says so."""
-    with pytest.raises(NotImplementedError, match="time-to-live"):
-        MapStateDescriptor("m").enable_time_to_live(None)
-
-
 # --- redistribution -------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +141,25 @@ def test_split_state_is_dealt_out(old, new):
         assert parts == [[b"%d" % i] for i in range(old)]
 
 
+@pytest.mark.parametrize("sizes", [[7], [3, 0, 5], [1, 1, 1, 1], [100, 1]])
+@pytest.mark.parametrize("new", [1, 2, 3, 5])
+def test_items_of_split_state_are_dealt_out_one_by_one(sizes, new):
+    """D2, D4: at another parallelism each item goes to exactly one subtask, and all get about as many."""
+    subtasks = {}
+    for subtask, size in enumerate(sizes):
+        handle = OperatorStateHandle("split", size, StateFile(1, 0, data=b"%d" % subtask))
+        subtasks[subtask] = OperatorSubtaskState({}, {"items": (handle,)} if size else {})
+    state = OperatorState("id", None, "name", len(sizes), 128, subtasks)
+    got = []
+    for i in range(new):
+        handles = state_of_subtask(state, i, new, 128).operator.get("items", ())
+        got.append([(h.file.data, item) for h in handles for item in list(range(h.items))[h.first :: h.step]])
+    wanted = [(b"%d" % subtask, item) for subtask, size in enumerate(sizes) for item in range(size)]
+    assert sorted(item for part in got for item in part) == sorted(wanted)
+    if new != len(sizes):
+        assert max(map(len, got)) - min(map(len, got)) <= 1
+
+
 @pytest.mark.parametrize("new", [1, 3])
 def test_union_state_goes_to_all(new):
     """D2, D4: every subtask gets the whole of union state."""
@@ -157,6 +170,20 @@ def test_union_state_goes_to_all(new):
 def test_broadcast_state_goes_to_all_once(new):
     """D2, D4: broadcast state is the same in all subtasks: each new one gets one copy of it, not one of each."""
     assert [len(part) for part in dealt("broadcast", 2, new)] == [1] * new
+
+
+@pytest.mark.parametrize(
+    ("finished", "expected"),
+    [((), [b"0", b"1", b"2"]), ((1,), [b"0", b"0", b"2"]), ((0, 1), [b"0", b"2", b"2"])],
+)
+def test_an_empty_broadcast_state_is_a_state(finished, expected):
+    """D2, G5, G10: a subtask that the records had not reached yet takes its own empty copy, unless it had finished."""
+    subtasks = {}
+    for subtask, size in enumerate([2, 0, 3]):
+        handle = OperatorStateHandle("broadcast", size, StateFile(1, 0, data=b"%d" % subtask))
+        subtasks[subtask] = OperatorSubtaskState({}, {"rules": (handle,)})
+    state = OperatorState("id", None, "name", 3, 128, subtasks, finished)
+    assert [state_of_subtask(state, i, 3, 128).operator["rules"][0].file.data for i in range(3)] == expected
 
 
 def test_keyed_state_handles_meet_their_ranges():

@@ -123,7 +123,7 @@ def test_histories_against_a_plain_dictionary(operations: list) -> None:
         if verb == "capture":
             checkpoint_id += 1
             # Aligned parts are written at once, unaligned ones when all that is in flight is known.
-            confirmed = dict(subtask.histories.confirmed) if operation[1] else None
+            confirmed = subtask.histories.confirmed if operation[1] else None
             waiting[checkpoint_id] = (subtask.backend.capture(checkpoint_id), confirmed, deepcopy(compact(model)))
         elif verb == "store" and waiting:
             stored_id = min(waiting)

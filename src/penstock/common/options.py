@@ -200,6 +200,30 @@ STATE_BACKEND = _option(
     "state.backend.type", choice("hashmap", "rocksdb"), "hashmap", "Where keyed state lives: in memory, or in RocksDB."
 )
 
+ROCKSDB_LOCAL_DIR = _unset(
+    "state.backend.rocksdb.localdir",
+    STRING,
+    "The directory on each worker's machine for RocksDB's files; unset for the machine's directory of temporary files.",
+)
+ROCKSDB_BLOCK_CACHE_BYTES = _option(
+    "state.backend.rocksdb.block.cache-size",
+    _SIZE_BYTES,
+    32 << 20,
+    "Blocks of RocksDB's files kept in memory, for each operator in each subtask.",
+)
+ROCKSDB_WRITE_BUFFER_BYTES = _option(
+    "state.backend.rocksdb.writebuffer.size",
+    _SIZE_BYTES,
+    16 << 20,
+    "Rows gathered in memory before they go into a file of RocksDB, in each of two buffers.",
+)
+ROCKSDB_OBJECT_CACHE_BYTES = _option(
+    "state.backend.rocksdb.object-cache-size",
+    _SIZE_BYTES,
+    32 << 20,
+    "Entries kept as Python objects in front of RocksDB, about, so that hot keys are not serialised at each access.",
+)
+
 # Restarts ------------------------------------------------------------------------------------------------------------
 
 RESTART_STRATEGY = _unset(

@@ -13,6 +13,7 @@ from penstock.common.basic_types import (
     TimeTypeInfo,
     TypeInformation,
 )
+from penstock.common.class_types import ClassTypeInfo
 from penstock.common.composite_types import (
     BasicArrayTypeInfo,
     ListTypeInfo,
@@ -27,6 +28,7 @@ __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
+    "ClassTypeInfo",
     "DateTypeInfo",
     "ListTypeInfo",
     "MapTypeInfo",
@@ -176,3 +178,12 @@ class Types:
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
         """A list without nulls."""
         return ListTypeInfo(element_type_info)
+
+    @staticmethod
+    def CLASS(cls: type) -> ClassTypeInfo:
+        """The instances of a dataclass or a NamedTuple, whose fields by name then lie in the schema of state.
+
+        Raises:
+            TypeError: if the class is neither.
+        """
+        return ClassTypeInfo(cls)

@@ -9,7 +9,8 @@ from penstock.core.records import Buffer
 from penstock.storage.metadata import CheckpointMetadata, StateFile
 
 if TYPE_CHECKING:
-    from penstock.core.protocol import ChannelId, ToMaster, ToWorker
+    from penstock.core.protocol import ChannelId, ExecutionId, ToMaster, ToWorker
+    from penstock.state.backend import KeyedStateBackend
 
 T = TypeVar("T")
 
@@ -77,6 +78,16 @@ class StateStorage(Protocol):
 
     def read(self, file: StateFile) -> bytes:
         """The bytes of a state file; raises `CheckpointError` when length or checksum do not hold."""
+        ...
+
+
+class KeyedBackends(Protocol):
+    """Keyed state backends, of the kind that the configuration names, for the operators of a worker."""
+
+    def make(
+        self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
+    ) -> KeyedStateBackend:
+        """An empty backend for one operator in one subtask, which the task closes; `owner` is named in errors."""
         ...
 
 

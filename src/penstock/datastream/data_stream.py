@@ -9,7 +9,8 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.output_tag import OutputTag
 from penstock.common.typeinfo import TypeInformation
@@ -18,6 +19,7 @@ from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.print import PrintSink
 from penstock.core.connector import Sink
 from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.checkpointed import CheckpointedFunction
 from penstock.core.operators.keyed_functions import KeyedFunctionOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
@@ -39,8 +41,10 @@ from penstock.core.task.partitioners import (
 )
 from penstock.datastream.functions import Function as RichFunction
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
+    from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from penstock.datastream.connected_streams import ConnectedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.windowed_stream import WindowedStream
@@ -134,10 +138,19 @@ class DataStream:
         upstreams = self._upstreams + tuple(u for s in streams for u in s._upstreams)
         return DataStream(self._environment, upstreams)
 
-    def connect(self, ds: DataStream) -> ConnectedStreams:
-        """This stream and another one, of any type, as the two inputs of one function."""
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """This stream and another one, of any type, as the two inputs of one function; the other may be broadcast."""
+        from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from penstock.datastream.connected_streams import ConnectedStreams
 
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
@@ -162,8 +175,26 @@ class DataStream:
         """Subtask i to subtask i; both sides must have the same parallelism."""
         return DataStream(self._environment, self._partitioned(ForwardPartitioner()))
 
-    def broadcast(self) -> DataStream:
-        """Every record to every subtask."""
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Every record to every subtask; with descriptors of broadcast states, to be connected with another stream."""
+        if broadcast_state_descriptor is not None:
+            from penstock.datastream.broadcast_stream import BroadcastStream
+
+            return BroadcastStream(self, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
         return DataStream(self._environment, self._partitioned(BroadcastPartitioner()))
 
     def global_(self) -> DataStream:
@@ -247,7 +278,9 @@ class KeyedStream(DataStream):
 
     def _function(self, kind: str, func: Function) -> DataStream | None:
         """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""
-        if not hasattr(func, "open") or type(func).open is RichFunction.open:
+        if not hasattr(func, "open"):
+            return None
+        if type(func).open is RichFunction.open and not isinstance(func, CheckpointedFunction):
             return None
         factory = partial(KeyedFunctionOperator, func, self._key_selector, kind)
         return self._add(kind.replace("_", " ").title(), factory, is_stateful=True)
@@ -334,9 +367,16 @@ class CloseableIterator:
         self.close()
 
 
-def __getattr__(name: str) -> Any:
-    if name == "WindowedStream":
-        from penstock.datastream.windowed_stream import WindowedStream
+#: Names that PyFlink has in this module too; their modules need this one.
+_ELSEWHERE = {
+    "BroadcastConnectedStream": "broadcast_stream",
+    "BroadcastStream": "broadcast_stream",
+    "ConnectedStreams": "connected_streams",
+    "WindowedStream": "windowed_stream",
+}
 
-        return WindowedStream
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(import_module(f"penstock.datastream.{_ELSEWHERE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,23 +10,43 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, TypeAlias
 
+from penstock.core.operators.broadcast_contexts import (
+    BroadcastBaseContext,
+    BroadcastContext,
+    BroadcastOnTimerContext,
+    KeyedBroadcastContext,
+    KeyedReadOnlyContext,
+    ReadOnlyContext,
+)
+from penstock.core.operators.checkpointed import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from penstock.core.operators.process import KeyedProcessContext, ProcessContext
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
-from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
 from penstock.core.operators.window_contents import WindowProcessContext
 from penstock.core.windowing import TimeWindow
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateStore",
     "MapFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
@@ -187,6 +207,68 @@ class KeyedCoProcessFunction(Function, ABC):
         """The records to emit for one of the second stream."""
 
     def on_timer(self, timestamp: int, ctx: KeyedTimerContext) -> Iterable[Any] | None:
+        """A timer of the current key is due, at `timestamp` ms; the records to emit."""
+
+
+class BaseBroadcastProcessFunction(Function, ABC):
+    """What both broadcast process functions share: the contexts of the two sides."""
+
+    BaseContext: TypeAlias = BroadcastBaseContext
+    Context: TypeAlias = BroadcastContext
+    ReadOnlyContext: TypeAlias = ReadOnlyContext
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction):
+    """Sees the records of a stream, and in every subtask all records of a broadcast one (A1, D2).
+
+    The broadcast side keeps what it learns in broadcast states, which the other side reads: rules, prices, models.
+
+    Rules, which nothing enforces but the first:
+
+    - Only `process_broadcast_element` writes broadcast state. It must come to the same in every subtask: from the
+      record and the state alone, not from a clock, chance, the subtask's index or what the other side has seen.
+      Subtasks do not talk to each other, a checkpoint keeps the state of each, and after a rescaling each takes the
+      copy of any one.
+    - Records of several producers come in another order to each subtask. Let the state not depend on that order: keep
+      a version in the value, or give the broadcast stream parallelism 1.
+    - A record of either side may overtake one of the other: whoever needs the rules first keeps records waiting.
+    - Broadcast state lies in memory, once a subtask, whatever the state backend, and whole in every checkpoint.
+    - A broadcast stream without watermarks holds event time back; `WatermarkStrategy.with_idleness` lets it pass.
+    """
+
+    Context: TypeAlias = BroadcastContext
+    ReadOnlyContext: TypeAlias = ReadOnlyContext
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ReadOnlyContext) -> Iterable[Any] | None:
+        """The records to emit for one of the stream that is not broadcast; `(OutputTag, value)` for side outputs."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
+        """The records to emit for one of the broadcast stream: every subtask emits them."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
+    """As `BroadcastProcessFunction` beside a keyed stream: `process_element` has its key's state and timers too.
+
+    `process_broadcast_element` has no key; `ctx.apply_to_key_state` visits the state of all keys of the subtask.
+    """
+
+    Context: TypeAlias = KeyedBroadcastContext
+    ReadOnlyContext: TypeAlias = KeyedReadOnlyContext
+    OnTimerContext: TypeAlias = BroadcastOnTimerContext
+    #: As in `KeyedProcessFunction`.
+    drain_processing_time_timers: ClassVar[bool] = False
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedReadOnlyContext) -> Iterable[Any] | None:
+        """The records to emit for one of the keyed stream, under its key; `(OutputTag, value)` for side outputs."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastContext) -> Iterable[Any] | None:
+        """The records to emit for one of the broadcast stream: every subtask emits them."""
+
+    def on_timer(self, timestamp: int, ctx: BroadcastOnTimerContext) -> Iterable[Any] | None:
         """A timer of the current key is due, at `timestamp` ms; the records to emit."""
 
 

@@ -1,5 +1,6 @@
-"""Keyed state: descriptors to declare it, and the states that `RuntimeContext` gives."""
+"""State: descriptors to declare it, the keyed states that `RuntimeContext` gives, broadcast and operator state."""
 
+from penstock.state.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -8,19 +9,26 @@ from penstock.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.state.operator_state import OperatorListState, OperatorStateStore
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from penstock.state.ttl.config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "OperatorListState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -17,6 +17,7 @@ from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from penstock.plan.transformation import Transformation
+from penstock.state.migrations import registered
 
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
@@ -113,7 +114,7 @@ class _JobGraphBuilder:
                 OperatorInfo(n.operator_id, n.name, n.transformation.uid, n.transformation.is_stateful)
                 for n in chain.nodes
             ),
-            program=_dumps(VertexProgram(tuple(chained), out_edges), head.name),
+            program=_dumps(VertexProgram(tuple(chained), out_edges, registered()), head.name),
             sources=sources,
         )
 

@@ -89,9 +89,14 @@ def build_stream_graph(
     return StreamGraph(ordered)
 
 
+def operator_id_of_uid(uid: str) -> str:
+    """The id of the operator that a program gave this uid."""
+    return xxhash.xxh3_128_hexdigest(f"uid:{uid}".encode())
+
+
 def _operator_id(transformation: Transformation, position: int, inputs: list[StreamNode]) -> str:
     if transformation.uid is not None:
-        return xxhash.xxh3_128_hexdigest(f"uid:{transformation.uid}".encode())
+        return operator_id_of_uid(transformation.uid)
     return xxhash.xxh3_128_hexdigest("|".join(["place", str(position), *(n.operator_id for n in inputs)]).encode())
 
 

@@ -51,5 +51,30 @@ def demo(parallelism: int, target: str, kill: bool, rate: int, limit: int | None
     sys.exit(0 if succeeded else 1)
 
 
+@main.group()
+def savepoint() -> None:
+    """Look into savepoints and retained checkpoints."""
+
+
+@savepoint.command("show")
+@click.argument("path")
+@click.option("--count", is_flag=True, help="Read the keyed states and count their entries.")
+def show_savepoint(path: str, count: bool) -> None:
+    """List the operators and states of the savepoint or checkpoint in the directory PATH (H5).
+
+    Without --count only its metadata is read. Counting unpickles keys, which runs code that they name: count only what
+    you trust.
+    """
+    from rich.console import Console
+
+    from penstock.service.savepoints import show
+
+    try:
+        show(path, count, Console())
+    except (PenstockError, OSError) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
 if __name__ == "__main__":
     main()

@@ -6,10 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
+from penstock.state.ttl.config import StateTtlConfig
 
 
 class StateDescriptor:
-    """The name under which an operator's state lies in a snapshot, and the declared type of its values."""
+    """The name under which an operator's state lies in a snapshot, and the declared type of its values.
+
+    Attributes:
+        kind: value, list, map, reducing or aggregating.
+        ttl_config: when entries expire; None when they never do.
+    """
+
+    kind = "value"
+    ttl_config: StateTtlConfig | None = None
 
     def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not name or not isinstance(name, str):
@@ -27,9 +36,15 @@ class StateDescriptor:
         """The declared type, or None when values are pickled."""
         return self.type_info
 
-    def enable_time_to_live(self, ttl_config: Any) -> None:
-        """Let entries expire."""
-        raise NotImplementedError("state time-to-live is not available yet: clear the state with a timer instead")
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let entries expire as `ttl_config` says; call it before the state is asked for.
+
+        Raises:
+            TypeError: if it is no `StateTtlConfig`.
+        """
+        if not isinstance(ttl_config, StateTtlConfig):
+            raise TypeError(f"expected a StateTtlConfig, not {ttl_config!r}")
+        self.ttl_config = ttl_config if ttl_config.is_enabled() else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -45,12 +60,16 @@ class ValueStateDescriptor(StateDescriptor):
 class ListStateDescriptor(StateDescriptor):
     """A list a key."""
 
+    kind = "list"
+
     def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, elem_type_info)
 
 
 class MapStateDescriptor(StateDescriptor):
     """A map a key."""
+
+    kind = "map"
 
     def __init__(
         self, name: str, key_type_info: TypeInformation | None = None, value_type_info: TypeInformation | None = None
@@ -61,6 +80,8 @@ class MapStateDescriptor(StateDescriptor):
 
 class ReducingStateDescriptor(StateDescriptor):
     """One value a key, into which added values are folded by a reduce function."""
+
+    kind = "reducing"
 
     def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
         super().__init__(name, type_info)
@@ -73,6 +94,8 @@ class ReducingStateDescriptor(StateDescriptor):
 
 class AggregatingStateDescriptor(StateDescriptor):
     """One accumulator a key, into which added values go by an aggregate function."""
+
+    kind = "aggregating"
 
     def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, state_type_info)

@@ -7,3 +7,9 @@ from penstock.common.errors import PenstockError
 
 class StateError(PenstockError):
     """State was used where it cannot be: without a key, under two types, or with a value that cannot be stored."""
+
+
+class StateMigrationError(StateError):
+    """State of a snapshot does not fit the program that reads it, and no restart will change that (H4)."""
+
+    suppresses_restart = True

@@ -122,6 +122,11 @@ def key_group_of(key: Any, max_parallelism: int) -> int:
     return xxhash.xxh3_64_intdigest(key_bytes(key)) % max_parallelism
 
 
+def key_group_of_bytes(data: bytes, max_parallelism: int) -> int:
+    """The key group of a key of which these are the canonical bytes."""
+    return xxhash.xxh3_64_intdigest(data) % max_parallelism
+
+
 def subtask_of_key_group(key_group: int, max_parallelism: int, parallelism: int) -> int:
     """Which subtask owns a key group."""
     return key_group * parallelism // max_parallelism

@@ -3,7 +3,8 @@
 A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value) that is
 applied after the one before: put an entry, remove an entry, or drop a whole namespace. A history of one file with
 puts only is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled
-bytes.
+bytes. Under the key `penstock.classes` the Arrow schema's metadata of keyed state holds, as JSON, the classes that the
+pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`).
 
 Capturing pickles at once, in a single call: what user code changes afterwards cannot reach the snapshot (G7). Working
 out key groups, building the Arrow bytes and writing them happens in the background.
@@ -11,17 +12,23 @@ out key groups, building the Arrow bytes and writing them happens in the backgro
 
 from __future__ import annotations
 
+import json
 import pickle
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of
 from penstock.state.pickling import dumps
+from penstock.state.shapes import Shapes, loads_with_shapes, merged
+
+if TYPE_CHECKING:
+    from penstock.state.loading import StateLoader
 
 _BYTES = pa.large_binary()
 _KEYED_SCHEMA = pa.schema(
@@ -33,20 +40,28 @@ PUT: Final = 0
 REMOVE: Final = 1
 DROP_NAMESPACE: Final = 2
 
+_CLASSES: Final = b"penstock.classes"
+_NO_NAMESPACE: Final = b""
+
 Entries = dict[Any, dict[Any, Any]]
 
 
 @dataclass
 class KeyedCapture:
-    """The changes of one keyed state, frozen: pickled (dropped, [(namespace, keys, values, removed keys)])."""
+    """The changes of one keyed state, frozen: pickled (dropped, [(namespace, keys, values, removed keys)]).
+
+    `schema` is the text of `schema.declared`. When it is another one than that of the history before, the changes are
+    the whole state.
+    """
 
     name: str
     frozen: bytes
+    schema: str = ""
 
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The changes as an Arrow IPC stream; drops first."""
-        dropped, written = pickle.loads(self.frozen)
-        rows = _Rows()
+        (dropped, written), shapes = loads_with_shapes(self.frozen)
+        rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
         for namespace, kept, values, removed in written:
@@ -55,7 +70,7 @@ class KeyedCapture:
                 rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
             for key, value in zip(kept, values, strict=True):
                 rows.add(key_group_of(key, max_parallelism), PUT, dumps(key), namespace_bytes, dumps(value))
-        return rows.to_bytes()
+        return rows.to_bytes(shapes)
 
 
 @dataclass
@@ -66,6 +81,11 @@ class OperatorCapture:
     mode: str
     items: list[bytes]
 
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return len(self.items)
+
     def to_bytes(self) -> bytes:
         """The items as an Arrow IPC stream."""
         return _ipc([_bytes_column(self.items)], _OPERATOR_SCHEMA)
@@ -74,7 +94,9 @@ class OperatorCapture:
 StateCapture = KeyedCapture | OperatorCapture
 
 
-class _Rows:
+class KeyedRows:
+    """Rows of a keyed state, gathered by column."""
+
     def __init__(self) -> None:
         self._columns: tuple[list[int], list[int], list[bytes], list[bytes], list[bytes]] = ([], [], [], [], [])
 
@@ -86,10 +108,11 @@ class _Rows:
         namespaces.append(namespace)
         values.append(value)
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, shapes: Shapes | None = None) -> bytes:
         groups, operations, *binary = self._columns
+        schema = _KEYED_SCHEMA if shapes is None else _KEYED_SCHEMA.with_metadata({_CLASSES: json.dumps(shapes)})
         columns = [_int_column(groups, pa.int32(), "i"), _int_column(operations, pa.int8(), "b")]
-        return _ipc(columns + [_bytes_column(column) for column in binary], _KEYED_SCHEMA)
+        return _ipc(columns + [_bytes_column(column) for column in binary], schema)
 
 
 # Columns are built from their buffers: faster than from Python values, and `pyarrow.array` would import pandas.
@@ -114,48 +137,96 @@ def _ipc(columns: list[Any], schema: Any) -> bytes:
 
 
 def _columns(data: bytes) -> list[list[Any]]:
+    return _columns_and_shapes(data)[0]
+
+
+def _columns_and_shapes(data: bytes) -> tuple[list[list[Any]], Shapes | None]:
     table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-    return [column.to_pylist() for column in table.columns]
+    classes = (table.schema.metadata or {}).get(_CLASSES)
+    shapes: Shapes | None = None
+    if classes is not None:
+        shapes = {path: None if fields is None else tuple(fields) for path, fields in json.loads(classes).items()}
+    return [column.to_pylist() for column in table.columns], shapes
 
 
-def read_keyed(files: Iterable[bytes], first_key_group: int, last_key_group: int) -> Entries:
-    """The entries that a history leaves, by namespace, of the key groups in the range, both ends included."""
-    loads = pickle.loads
+def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
+    """The rows of one file, of which no more than `rows_max` are Python objects at a time."""
+    for batch in pa.ipc.open_stream(pa.BufferReader(data)):
+        for begin in range(0, batch.num_rows, rows_max):
+            yield from zip(*(c.to_pylist() for c in batch.slice(begin, rows_max).columns), strict=True)
+
+
+def read_keyed(
+    files: Iterable[bytes], first_key_group: int, last_key_group: int, loader: StateLoader | None = None
+) -> Entries:
+    """The entries that a history leaves, by namespace, of the key groups in the range, both ends included.
+
+    With a `loader`, classes that have changed since are dealt with, or named in a `StateMigrationError`.
+    """
     tables: Entries = {}
     for data in files:
-        for group, operation, key_data, namespace_data, value in zip(*_columns(data), strict=True):
-            namespace = loads(namespace_data)
-            if operation == DROP_NAMESPACE:
-                tables.pop(namespace, None)
-            elif first_key_group <= group <= last_key_group:
-                if operation == PUT:
-                    tables.setdefault(namespace, {})[loads(key_data)] = loads(value)
-                else:
-                    tables.get(namespace, {}).pop(loads(key_data), None)
+        columns, shapes = _columns_and_shapes(data)
+        loads = pickle.loads if loader is None else loader.for_file(shapes)
+        try:
+            _apply(tables, columns, first_key_group, last_key_group, loads, loader)
+        except StateError:
+            raise
+        except Exception as error:
+            if loader is None:
+                raise
+            raise loader.unreadable(error) from error
     return tables
+
+
+def _apply(
+    tables: Entries,
+    columns: list[list[Any]],
+    first_key_group: int,
+    last_key_group: int,
+    loads: Callable[[bytes], Any],
+    loader: StateLoader | None,
+) -> None:
+    """Do to the entries what the rows of a file say."""
+    last_namespace_data, namespace = _NO_NAMESPACE, None
+    for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
+        if namespace_data != last_namespace_data:
+            last_namespace_data, namespace = namespace_data, loads(namespace_data)
+        if operation == DROP_NAMESPACE:
+            tables.pop(namespace, None)
+        elif first_key_group <= group <= last_key_group:
+            key = loads(key_data)
+            if operation == PUT:
+                tables.setdefault(namespace, {})[key] = loads(value)
+            else:
+                tables.get(namespace, {}).pop(key, None)
+            if loader is not None and loader.has_changed:
+                loader.check_key(key, group)
 
 
 def merge_keyed(files: Iterable[bytes]) -> bytes:
     """One file that says the same as a history; values stay as they are."""
     loads = pickle.loads
-    merged: dict[Any, dict[Any, tuple[int, bytes, bytes, bytes]]] = {}
+    entries: dict[Any, dict[Any, tuple[int, bytes, bytes, bytes]]] = {}
+    all_shapes: list[Shapes | None] = []
     for data in files:
-        for group, operation, key_data, namespace_data, value in zip(*_columns(data), strict=True):
+        columns, shapes = _columns_and_shapes(data)
+        all_shapes.append(shapes)
+        for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
             namespace = loads(namespace_data)
             if operation == DROP_NAMESPACE:
-                merged.pop(namespace, None)
+                entries.pop(namespace, None)
             elif operation == PUT:
-                merged.setdefault(namespace, {})[loads(key_data)] = (group, key_data, namespace_data, value)
+                entries.setdefault(namespace, {})[loads(key_data)] = (group, key_data, namespace_data, value)
             else:
-                merged.get(namespace, {}).pop(loads(key_data), None)
-    rows = _Rows()
-    for entries in merged.values():
-        for group, key_data, namespace_data, value in entries.values():
+                entries.get(namespace, {}).pop(loads(key_data), None)
+    rows = KeyedRows()
+    for rows_of_keys in entries.values():
+        for group, key_data, namespace_data, value in rows_of_keys.values():
             rows.add(group, PUT, key_data, namespace_data, value)
-    return rows.to_bytes()
+    return rows.to_bytes(merged(all_shapes))
 
 
-def read_operator(data: bytes) -> list[Any]:
+def read_operator(data: bytes, loads: Callable[[bytes], Any] = pickle.loads) -> list[Any]:
     """The items of an operator state."""
     (items,) = _columns(data)
-    return [pickle.loads(item) for item in items]
+    return [loads(item) for item in items]

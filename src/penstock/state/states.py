@@ -1,4 +1,4 @@
-"""Keyed state as user code holds it: value, list, map, reducing and aggregating state on the heap (D1).
+"""Keyed state as user code holds it: value, list, map, reducing and aggregating state (D1).
 
 Each object reads the backend's current key on every access, so that only that key's state can be reached. User code
 may keep and change what it read; only `update`, `add` and `put` promise to store it.
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.state.errors import StateError
 
 if TYPE_CHECKING:
-    from penstock.state.heap import HeapKeyedStateBackend
-    from penstock.state.table import StateTable
+    from penstock.state.backend import KeyedStateBackend, KeyedTable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -40,7 +39,7 @@ class State:
 
     __slots__ = ("_backend", "_changed", "_entries")
 
-    def __init__(self, backend: HeapKeyedStateBackend, table: StateTable) -> None:
+    def __init__(self, backend: KeyedStateBackend, table: KeyedTable) -> None:
         self._backend = backend
         self._entries = table.entries(None)
         self._changed = table.changed(None)
@@ -196,7 +195,7 @@ class ReducingState(State, Generic[T]):
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, backend: HeapKeyedStateBackend, table: StateTable, reduce_function: Callable[[T, T], T]) -> None:
+    def __init__(self, backend: KeyedStateBackend, table: KeyedTable, reduce_function: Callable[[T, T], T]) -> None:
         super().__init__(backend, table)
         self._reduce = reduce_function
 
@@ -216,7 +215,7 @@ class AggregatingState(State, Generic[T, V]):
 
     __slots__ = ("_function",)
 
-    def __init__(self, backend: HeapKeyedStateBackend, table: StateTable, function: Any) -> None:
+    def __init__(self, backend: KeyedStateBackend, table: KeyedTable, function: Any) -> None:
         super().__init__(backend, table)
         self._function = function
 

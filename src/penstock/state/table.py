@@ -10,6 +10,7 @@ completed (yet, or ever) are kept and written again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import compress, repeat
 from typing import Any
 
@@ -25,11 +26,13 @@ _ORDERED_SHARE = 8
 class StateTable:
     """See the module's text."""
 
-    __slots__ = ("_changed", "_dropped", "_unconfirmed", "name", "panes")
+    __slots__ = ("_changed", "_dropped", "_unconfirmed", "name", "panes", "settle")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.panes: dict[Any, dict[Any, Any]] = {}
+        #: Nothing is ever put out of memory, so there is nothing to settle.
+        self.settle: Callable[[], None] | None = None
         self._changed: dict[Any, set[Any]] = {}
         self._dropped: dict[Any, None] = {}
         #: checkpoint id -> the changes that were new to its snapshot

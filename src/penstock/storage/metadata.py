@@ -32,23 +32,32 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 class KeyedStateHandle(msgspec.Struct, frozen=True):
-    """One keyed state of one subtask, for key groups first..last, both included: a history of files, oldest first."""
+    """One keyed state of one subtask, for key groups first..last, both included: a history of files, oldest first.
+
+    `schema` is the state's declaration as JSON (see `penstock.state.schema.declared`), empty where there is none.
+    """
 
     first_key_group: int
     last_key_group: int
     files: tuple[StateFile, ...]
+    schema: str = ""
 
     @property
     def length(self) -> int:
         return sum(file.length for file in self.files)
 
 
-class OperatorStateHandle(msgspec.Struct, frozen=True):
-    """One operator state of one subtask: an Arrow IPC stream of items; `mode` says how it is redistributed (D2)."""
+class OperatorStateHandle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One operator state of one subtask: an Arrow IPC stream of items; `mode` says how it is redistributed (D2).
+
+    Where it is dealt out to several subtasks, each is told to take every `step`th item, from `first` on.
+    """
 
     mode: str  # split | union | broadcast | committable | channel
     items: int
     file: StateFile
+    first: int = 0
+    step: int = 1
 
 
 class NativeStateHandle(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from penstock.testing.elements import Element, ProcessingTime, Record
 from penstock.testing.functions import harness_for, operator_factory_for
 from penstock.testing.hostile import run_hostile
 from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.two_inputs import TwoInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "OneInputOperatorHarness",
     "ProcessingTime",
     "Record",
+    "TwoInputOperatorHarness",
     "VirtualClock",
     "harness_for",
     "operator_factory_for",

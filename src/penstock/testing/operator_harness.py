@@ -24,6 +24,7 @@ from penstock.core.records import MAX_WATERMARK, Batch, Watermark
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_range
+from penstock.state.migrations import registered
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
@@ -82,6 +83,7 @@ class OneInputOperatorHarness:
             operator_state=OperatorStateBackend(),
             emit_to_client=self.client_output.append,
             request_split=self._count_request,
+            migrations=registered(),
         )
         self._key_groups = key_group_range(subtask, max_parallelism, parallelism)
         self._storage = FileCheckpointStore(None, self.context.job_id, 0)
@@ -115,9 +117,8 @@ class OneInputOperatorHarness:
     def _set_up(self) -> None:
         context = self.context
         self.operator.setup(context, self.captured)
-        context.operator_state.is_restored = bool(self._restored)
         if self._restored:
-            state = _merged(self._restored)
+            context.operator_state.restored_checkpoint_id, state = _merged(self._restored)
             mine = state_of_subtask(state, context.subtask_index, context.parallelism, context.max_parallelism)
             restore_operator(mine, context, self._storage, self._key_groups, self._histories, _no_channels)
 
@@ -130,7 +131,10 @@ class OneInputOperatorHarness:
     def close(self) -> None:
         """Release resources (F4)."""
         self._is_open = False
-        self.operator.close()
+        try:
+            self.operator.close()
+        finally:
+            self.context.keyed.close()
 
     def __enter__(self) -> OneInputOperatorHarness:
         self.open()
@@ -148,10 +152,12 @@ class OneInputOperatorHarness:
     def process_batch(self, values: Sequence[Any], timestamps: Iterable[int] | None = None) -> None:
         """Several records as one batch."""
         self.operator.process_batch(Batch(list(values), None if timestamps is None else list(timestamps)))
+        self.context.keyed.settle()
 
     def watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp` (ms)."""
         self.operator.process_watermark(timestamp)
+        self.context.keyed.settle()
 
     def status(self, idle: bool) -> None:
         """The input became idle, or active again."""
@@ -163,6 +169,7 @@ class OneInputOperatorHarness:
         while (due := self.operator.next_timer_ms()) is not None and due <= target:
             self.clock.advance_to(max(due, self.clock.now_ms()))
             self.operator.on_processing_time(self.clock.now_ms())
+            self.context.keyed.settle()
             if self.operator.next_timer_ms() == due:
                 break  # a source's time to poll again, which is no timer
         self.clock.advance_to(target)
@@ -252,11 +259,14 @@ def _no_channels(name: str, items: list[object]) -> None:
     raise ValueError(f"{name}: a harness has no channels to put {len(items)} records in flight back into")
 
 
-def _merged(snapshots: Sequence[bytes]) -> OperatorState:
-    """One operator's state out of the snapshots of its subtasks."""
-    states = [decode_metadata(snapshot, "a harness snapshot").operators[0] for snapshot in snapshots]
+def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
+    """The checkpoint's id and one operator's state, out of the snapshots of its subtasks."""
+    checkpoints = [decode_metadata(snapshot, "a harness snapshot") for snapshot in snapshots]
+    states = [checkpoint.operators[0] for checkpoint in checkpoints]
     first = states[0]
     if len({(s.parallelism, s.max_parallelism) for s in states}) != 1:
         raise ValueError("the snapshots are of different runs: their parallelism differs")
     subtasks = {subtask: state for s in states for subtask, state in s.subtasks.items()}
-    return OperatorState(first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks)
+    return checkpoints[0].checkpoint_id, OperatorState(
+        first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks
+    )

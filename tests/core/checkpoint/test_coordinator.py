@@ -293,20 +293,6 @@ def test_partly_finished_operator_runs_again() -> None:
     assert not any(t.finished_on_restore for t in rig.deployed)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("state.backend.type", "rocksdb"),
-    ],
-)
-def test_what_is_not_there_says_so(key: str, value: str) -> None:
-    """D3, H4: what is not available yet is refused by name."""
-    configuration = Configuration()
-    configuration.set_string(key, value)
-    with pytest.raises(NotImplementedError, match="yet"):
-        CheckpointSettings.of(configuration)
-
-
 # --- what is deleted ------------------------------------------------------------------------------------------------
 
 

@@ -146,7 +146,7 @@ def test_state_interfaces():
         harness.process(("k", 0))
         harness.process(("k", 0))
         assert harness.values == ["ok", "ok"]
-        tables = harness.context.keyed._tables.values()
+        tables = harness.context.keyed._tables.values()  # type: ignore[attr-defined]
         assert tables
         assert not any(entries for table in tables for entries in table.panes.values())
 

@@ -371,7 +371,7 @@ def test_state_is_gone_when_windows_are():
             harness.watermark(9)
             harness.watermark(50)
             harness.process(("a", 1), 3)
-            tables = harness.context.keyed._tables.values()
+            tables = harness.context.keyed._tables.values()  # type: ignore[attr-defined]
             assert tables
             assert not any(entries for table in tables for entries in table.panes.values())
 

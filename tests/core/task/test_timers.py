@@ -1,13 +1,31 @@
 """The timer queue against a naive model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
+from tests.state.rocks import rocks
 
 from penstock.core.task.timers import TimerQueue
 from penstock.state.table import StateTable
 
+
+@contextmanager
+def heap_table() -> Iterator[Any]:
+    yield StateTable("timers")
+
+
+@contextmanager
+def rocks_table() -> Iterator[Any]:
+    with rocks() as backend:
+        yield backend.table("timers")
+
+
+BACKENDS = pytest.mark.parametrize("table_of", [heap_table, rocks_table], ids=["heap", "rocksdb"])
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["register", "delete"]), st.integers(0, 10), st.sampled_from("abc")),
@@ -22,11 +40,16 @@ def note(fired, time, item):
     fired.append((time, item))
 
 
+@BACKENDS
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(STEPS)
-def test_queue_against_model(steps):
+@given(steps=STEPS)
+def test_queue_against_model(table_of, steps):
     """A1: the queue is a set of (time, item), fired in order of time, also when it is made anew over its table."""
-    table = StateTable("timers")
+    with table_of() as table:
+        check(table, steps)
+
+
+def check(table, steps):
     queue = TimerQueue(table)
     due: set = set()
     for step in steps:
@@ -45,21 +68,24 @@ def test_queue_against_model(steps):
             assert sorted(fired) == sorted(wanted)
             assert [t for t, _ in fired] == sorted(t for t, _ in wanted)
         else:
+            if table.settle is not None:
+                table.settle()
             queue = TimerQueue(table)
         assert len(queue) == len(due)
         assert queue.next_timestamp() == min((t for t, _ in due), default=None)
 
 
-def test_nothing_is_left_of_what_fired_or_was_deleted():
+@BACKENDS
+def test_nothing_is_left_of_what_fired_or_was_deleted(table_of):
     """A1: fired and deleted timers leave no empty bucket in the state once their time has been looked at."""
-    table = StateTable("timers")
-    queue = TimerQueue(table)
-    for time in range(5):
-        queue.register(time, "a")
-    queue.delete(4, "a")
-    queue.fire(3, lambda time, item: None)
-    assert queue.next_timestamp() is None
-    assert table.panes == {}
+    with table_of() as table:
+        queue = TimerQueue(table)
+        for time in range(5):
+            queue.register(time, "a")
+        queue.delete(4, "a")
+        queue.fire(3, lambda time, item: None)
+        assert queue.next_timestamp() is None
+        assert table.panes == {}
 
 
 def test_an_earlier_timer_set_while_firing_comes_before_later_ones():

@@ -16,7 +16,6 @@ from penstock.common.options import (
     CHECKPOINTING_TIMEOUT_MS,
     CHECKPOINTING_TOLERABLE_FAILURES,
     RECOVERY_CLAIM_MODE,
-    STATE_BACKEND,
     UNALIGNED_ENABLED,
 )
 
@@ -48,8 +47,6 @@ class CheckpointSettings:
                     "unaligned checkpoints come one at a time: set "
                     "execution.checkpointing.max-concurrent-checkpoints to 1"
                 )
-        if configuration.read(STATE_BACKEND) != "hashmap":
-            raise NotImplementedError("state.backend.type: only hashmap is available yet")
         return cls(
             configuration.read(CHECKPOINTING_INTERVAL_MS),
             configuration.read(CHECKPOINTING_TIMEOUT_MS),

@@ -10,8 +10,9 @@ from penstock.core.job.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.core.job.in_flight_rescaling import is_rescaled, taken_over
 from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
 from penstock.core.task.in_flight import CHANNEL_MODE, channel_of
+from penstock.state.broadcast_state import BROADCAST_MODE
 from penstock.state.key_groups import key_group_range
-from penstock.state.operator_state import COMMITTABLE_MODE
+from penstock.state.operator_state import SPLIT_MODE, UNION_MODE
 from penstock.storage.metadata import (
     CheckpointMetadata,
     KeyedStateHandle,
@@ -111,15 +112,17 @@ def state_of_subtask(
 ) -> OperatorSubtaskState:
     """What of an operator's state falls to one subtask (D4).
 
-    Keyed state: every handle whose key groups meet the subtask's. Split lists and committables: the handles are dealt
-    out round robin (when the parallelism is unchanged, each subtask gets its own). Union lists: all handles. Broadcast
-    lists: those of one subtask. Records in flight go to the same subtask, but for those on rescaled edges, which are
-    partitioned anew. Subtasks that had finished left their last state, and it is dealt out like any other (G10).
+    Keyed state: every handle whose key groups meet the subtask's. Lists: at the same parallelism, each subtask its own.
+    At another one the items of split lists are dealt out one by one, and committables by the subtask that wrote them.
+    Union lists: all handles. Broadcast maps: that of one subtask. Records in flight go to the same subtask, but for
+    those on rescaled edges, which are partitioned anew. Subtasks that had finished left their last state, and it is
+    dealt out like any other (G10).
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
     keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
     lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
     native: tuple[NativeStateHandle, ...] = ()
+    dealt: dict[str, int] = {}
     for old_subtask, state in sorted(operator.subtasks.items()):
         for name, keyed_handles in state.keyed.items():
             mine = tuple(h for h in keyed_handles if h.first_key_group <= last and h.last_key_group >= first)
@@ -127,26 +130,41 @@ def state_of_subtask(
                 keyed[name] = keyed.get(name, ()) + mine
         native += tuple(h for h in state.native if h.first_key_group <= last and h.last_key_group >= first)
         for name, handles in state.operator.items():
-            kept = tuple(
-                h
-                for h in handles
-                if h.mode == "union"
-                or (h.mode == "broadcast" and old_subtask == _broadcaster(operator, name, subtask, parallelism))
-                or (h.mode == CHANNEL_MODE and old_subtask == subtask and channel_of(name)[1] not in rescaled_edges)
-                or (h.mode in ("split", COMMITTABLE_MODE) and old_subtask % parallelism == subtask)
-            )
-            if kept:
-                lists[name] = lists.get(name, ()) + kept
+            for handle in handles:
+                share: OperatorStateHandle | None = handle
+                if handle.mode == SPLIT_MODE and parallelism != operator.parallelism:
+                    before = dealt.get(name, 0)
+                    dealt[name] = before + handle.items
+                    share = _share(handle, (subtask - before) % parallelism, parallelism)
+                elif handle.mode == BROADCAST_MODE:
+                    share = handle if old_subtask == _broadcaster(operator, name, subtask, parallelism) else None
+                elif handle.mode == CHANNEL_MODE:
+                    stays = old_subtask == subtask and channel_of(name)[1] not in rescaled_edges
+                    share = handle if stays else None
+                elif handle.mode != UNION_MODE:
+                    share = handle if old_subtask % parallelism == subtask else None
+                if share is not None:
+                    lists[name] = (*lists.get(name, ()), share)
     return OperatorSubtaskState(keyed, lists, native)
+
+
+def _share(handle: OperatorStateHandle, first: int, step: int) -> OperatorStateHandle | None:
+    """Every `step`th item of a list, from `first` on; None when there is none."""
+    return msgspec.structs.replace(handle, first=first, step=step) if first < handle.items else None
 
 
 def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
     """The old subtask whose broadcast state a new one takes: its own, else that of one that goes on, else of any.
 
-    They are the same, but that a finished subtask may have finished before the last records were broadcast, and may
-    hold none at all.
+    They are the same, but that records may have been under way to some subtasks (each then needs its own), and that a
+    finished subtask may have finished before the last records were broadcast, and may hold nothing at all.
     """
-    holders = [i for i, state in sorted(operator.subtasks.items()) if state.operator.get(name)]
-    if parallelism == operator.parallelism and subtask in holders:
+    counts = {
+        i: sum(handle.items for handle in state.operator[name])
+        for i, state in sorted(operator.subtasks.items())
+        if state.operator.get(name)
+    }
+    is_own = parallelism == operator.parallelism and subtask in counts
+    if is_own and (counts[subtask] or subtask not in operator.finished):
         return subtask
-    return min(holders, key=lambda i: (i in operator.finished, i))
+    return min(counts, key=lambda i: (i in operator.finished, i))

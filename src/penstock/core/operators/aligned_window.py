@@ -40,6 +40,7 @@ class AlignedWindowOperator(WindowOperatorBase):
 
     def initialize_state(self) -> None:
         """Find the windows, and when they are due."""
+        super().initialize_state()
         self._open_table = self.context.keyed.table("_penstock_window")
         self._fired_table = self.context.keyed.table("_penstock_window_fired")
         self._open_panes: dict[Window, dict[Any, Any]] = self._open_table.panes

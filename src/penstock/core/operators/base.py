@@ -10,13 +10,14 @@ every path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.ports import Clock
 from penstock.core.records import Batch
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 
@@ -71,11 +72,16 @@ class OperatorContext:
     attempt: int
     clock: Clock
     checkpointing: bool
-    keyed: HeapKeyedStateBackend
+    keyed: KeyedStateBackend
     operator_state: OperatorStateBackend
     emit_to_client: Callable[[bytes], None]
     request_split: Callable[[], None]
     counters: dict[str, int] = field(default_factory=dict)
+    migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.keyed.now_ms = self.clock.now_ms
+        self.keyed.migrations = self.migrations
 
     def now_ms(self) -> int:
         """Processing time in ms."""
@@ -159,11 +165,27 @@ class StreamOperator:
 
 
 class FunctionOperator(StreamOperator):
-    """An operator around one user function, whose `open` and `close` it calls with the operator's own."""
+    """An operator around one user function, whose `open` and `close` it calls with the operator's own.
+
+    The state of a `CheckpointedFunction` is initialised ahead of `open` and brought up to date at every capture.
+    """
 
     def __init__(self, function: Any) -> None:
         self.function = function
         self._opened = False
+
+    def user_functions(self) -> tuple[Any, ...]:
+        """The functions that may be a `CheckpointedFunction`."""
+        return (self.function,)
+
+    def initialize_state(self) -> None:
+        """Let the user's function look up its operator state."""
+        initialize_functions(self.user_functions(), self.context, self.call_user)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Let the user's function bring its operator state up to date, and capture all state."""
+        snapshot_functions(self.user_functions(), checkpoint_id, self.call_user)
+        return super().snapshot_state(checkpoint_id)
 
     def open(self) -> None:
         """Open the user's function with its runtime context."""

@@ -44,6 +44,26 @@ def _without_context(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any
     return lambda value, ctx: function(value)
 
 
+def process_without_key(operator: FunctionOperator, batch: Batch, handle: Callable[[Any, Any], Any], ctx: Any) -> None:
+    """Call `handle` for every record with its timestamp in `ctx`, and emit what it gives, from that operator."""
+    results: list[Any] = []
+    times: list[int] = []
+    value: Any = None
+    try:
+        for value, timestamp in zip(batch.values, batch.timestamps or repeat(None)):  # noqa: B905 - repeat has no end
+            ctx.element_timestamp = timestamp
+            yielded = handle(value, ctx)
+            if yielded is not None:
+                results.extend(yielded)
+                while timestamp is not None and len(times) < len(results):
+                    times.append(timestamp)
+    except Exception as error:
+        raise operator.failed(value) from error
+    out = split_side_outputs(operator.output, results, None if batch.timestamps is None else times)
+    if len(out):
+        operator.output.collect(out)
+
+
 class CoProcessOperator(FunctionOperator):
     """A two-input function on streams without keys; `kind` is map, flat_map or process."""
 
@@ -60,23 +80,7 @@ class CoProcessOperator(FunctionOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the method for the input for every record."""
-        handle, ctx = self._handlers[input_index], self._ctx
-        results: list[Any] = []
-        times: list[int] = []
-        value: Any = None
-        try:
-            for value, timestamp in zip(batch.values, batch.timestamps or repeat(None)):  # noqa: B905 - repeat has no end
-                ctx.element_timestamp = timestamp
-                yielded = handle(value, ctx)
-                if yielded is not None:
-                    results.extend(yielded)
-                    while timestamp is not None and len(times) < len(results):
-                        times.append(timestamp)
-        except Exception as error:
-            raise self.failed(value) from error
-        out = split_side_outputs(self.output, results, None if batch.timestamps is None else times)
-        if len(out):
-            self.output.collect(out)
+        process_without_key(self, batch, self._handlers[input_index], self._ctx)
 
     def process_watermark(self, timestamp: int) -> None:
         """Note event time."""

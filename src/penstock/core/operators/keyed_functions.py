@@ -13,6 +13,11 @@ class KeyedFunctionOperator(KeyedProcessOperator):
 
     def __init__(self, function: Any, key_selector: Callable[[Any], Any], kind: str) -> None:
         super().__init__(_AsProcessFunction(function, kind), key_selector)
+        self._user_function = function
+
+    def user_functions(self) -> tuple[Any, ...]:
+        """The map, filter or flat-map function."""
+        return (self._user_function,)
 
 
 class _AsProcessFunction:

@@ -172,11 +172,14 @@ class KeyedProcessOperator(FunctionOperator):
 
     def open(self) -> None:
         """Open the function."""
-        keyed = self.context.keyed
         self._timers = TimerService(self.context)
-        self._ctx = KeyedProcessContext(self._timers, keyed)
-        self._timer_ctx = OnTimerContext(self._timers, keyed)
+        self.make_contexts()
         super().open()
+
+    def make_contexts(self) -> None:
+        """What the function is handed beside records and timers."""
+        self._ctx: Any = KeyedProcessContext(self._timers, self.context.keyed)
+        self._timer_ctx: Any = OnTimerContext(self._timers, self.context.keyed)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function for every record, under the record's key."""
@@ -210,6 +213,8 @@ class KeyedProcessOperator(FunctionOperator):
             raise self.failed(value) from error
         finally:
             keyed.current_key = NO_KEY
+        for sweeper in keyed.sweepers.values():
+            sweeper.on_records(len(values))
         out = split_side_outputs(self.output, results, None if timestamps is None else times)
         if len(out):
             self.output.collect(out)

@@ -13,13 +13,44 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.ttl.states import (
+    open_aggregating_state,
+    open_list_state,
+    open_map_state,
+    open_reducing_state,
+    open_value_state,
+)
 
 
-class RuntimeContext:
-    """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1)."""
+class KeyedStateStore:
+    """The keyed states of the subtask that runs a function."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of the current key; raises `StateError` on a stream without keys."""
+        return open_value_state(self._context.keyed, state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of the current key; raises `StateError` on a stream without keys."""
+        return open_list_state(self._context.keyed, state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of the current key; raises `StateError` on a stream without keys."""
+        return open_map_state(self._context.keyed, state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of the current key; raises `StateError` on a stream without keys."""
+        return open_reducing_state(self._context.keyed, state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """The aggregating state of the current key; raises `StateError` on a stream without keys."""
+        return open_aggregating_state(self._context.keyed, state_descriptor)
+
+
+class RuntimeContext(KeyedStateStore):
+    """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1)."""
 
     def get_task_name(self) -> str:
         """The name of the task, for example `Map -> Filter`."""
@@ -49,23 +80,3 @@ class RuntimeContext:
     def get_job_id(self) -> str:
         """The job's id, 32 hexadecimal digits."""
         return self._context.job_id
-
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """The value state of the current key; raises `StateError` on a stream without keys."""
-        return self._context.keyed.value_state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """The list state of the current key; raises `StateError` on a stream without keys."""
-        return self._context.keyed.list_state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """The map state of the current key; raises `StateError` on a stream without keys."""
-        return self._context.keyed.map_state(state_descriptor)
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """The reducing state of the current key; raises `StateError` on a stream without keys."""
-        return self._context.keyed.reducing_state(state_descriptor)
-
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """The aggregating state of the current key; raises `StateError` on a stream without keys."""
-        return self._context.keyed.aggregating_state(state_descriptor)

@@ -37,6 +37,7 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def initialize_state(self) -> None:
         """Find the sessions and their timers."""
+        super().initialize_state()
         keyed = self.context.keyed
         table = keyed.table("_penstock_sessions")
         self._sessions: dict[Any, list[Session]] = table.entries(None)

@@ -38,6 +38,10 @@ class WindowOperatorBase(FunctionOperator):
         self._late: list[Any] = []
         self._late_times: list[int] = []
 
+    def user_functions(self) -> tuple[Any, ...]:
+        """The function that aggregates and the one that sees the result."""
+        return (self.function, self._result and self._result.function)
+
     def open(self) -> None:
         """Open both user functions."""
         super().open()

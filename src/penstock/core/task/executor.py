@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.core.ports import Background, Clock, MasterGateway, Network, StateStorage
+from penstock.core.ports import Background, Clock, KeyedBackends, MasterGateway, Network, StateStorage
 from penstock.core.protocol import (
     CancelTask,
     ChannelId,
@@ -20,6 +20,7 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
 )
 from penstock.core.records import Buffer
+from penstock.core.task.heap_backends import HeapBackends
 from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.result_partition import ResultPartition, Subpartition
@@ -40,6 +41,7 @@ class TaskExecutor:
         master: MasterGateway,
         background: Background,
         storage: StateStorage,
+        backends: KeyedBackends | None = None,
         metrics_interval_ms: int | None = METRICS_INTERVAL_MS,
     ) -> None:
         self.worker_id = worker_id
@@ -49,6 +51,7 @@ class TaskExecutor:
         self._master = master
         self._background = background
         self._storage = storage
+        self._backends = backends or HeapBackends()
         self._tasks: list[StreamTask] = []
         self._consumers: dict[ChannelId, StreamTask] = {}
         self._producers: dict[ChannelId, Subpartition] = {}
@@ -142,6 +145,7 @@ class TaskExecutor:
             self._master,
             self._background,
             self._storage,
+            self._backends,
         )
         self._tasks.append(task)
         credit = deployment.settings.buffers_per_channel

@@ -105,14 +105,20 @@ class OperatorChain:
             operator.finish()
 
     def close(self) -> list[Exception]:
-        """Close all operators, also when some of them fail; returns what they raised."""
+        """Close all operators and then their state, also when some of them fail; returns what they raised."""
         errors: list[Exception] = []
-        for operator in self.operators:
+        closers = [operator.close for operator in self.operators]
+        for close in closers + [context.keyed.close for context in self.contexts]:
             try:
-                operator.close()
+                close()
             except Exception as error:  # noqa: BLE001 - the others must be closed all the same
                 errors.append(error)
         return errors
+
+    def settle(self) -> None:
+        """A settling point of all keyed state, see `state.backend`."""
+        for context in self.contexts:
+            context.keyed.settle()
 
     def next_timer_ms(self) -> int | None:
         """The earliest processing-time timer of all operators (ms), or None."""

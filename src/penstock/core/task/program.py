@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.core.operators.base import StreamOperator
 from penstock.core.task.partitioners import Partitioner
@@ -23,6 +24,11 @@ class ChainedOperator:
     side_tag: str | None = None
     uid: str | None = None
 
+    @property
+    def title(self) -> str:
+        """The operator for people to read: its name, and the uid when it has one."""
+        return self.name if self.uid is None else f"{self.name} (uid {self.uid!r})"
+
 
 @dataclass(frozen=True)
 class OutEdge:
@@ -37,7 +43,8 @@ class OutEdge:
 
 @dataclass(frozen=True)
 class VertexProgram:
-    """The operators of a vertex, head first, and its edges."""
+    """The operators of a vertex, head first, and its edges. `migrations`: see `penstock.state.migrations`."""
 
     operators: tuple[ChainedOperator, ...]
     out_edges: tuple[OutEdge, ...]
+    migrations: dict[str, Callable[..., Any]] = field(default_factory=dict)

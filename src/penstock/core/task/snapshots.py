@@ -14,7 +14,7 @@ from penstock.core.protocol import AcknowledgeCheckpoint, DeclineCheckpoint, Dep
 from penstock.core.records import CheckpointBarrier
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
 from penstock.state.key_groups import key_group_range
-from penstock.state.snapshot import StateCapture
+from penstock.state.snapshot import KeyedCapture, OperatorCapture, StateCapture
 from penstock.storage.metadata import OperatorSubtaskState
 
 
@@ -23,7 +23,7 @@ class Part:
     """A task's part of one checkpoint: what was captured, and how long it took. `finished`: it follows `finish`."""
 
     barrier: CheckpointBarrier
-    captures: dict[str, list[StateCapture]]
+    captures: dict[str, list[Any]]
     finished: bool
     alignment_ms: int
     held_back_bytes: int
@@ -77,7 +77,11 @@ class TaskSnapshots:
 
     def forget(self, checkpoint_id: int) -> None:
         """The checkpoint was given up."""
-        self._incomplete.pop(checkpoint_id, None)
+        part = self._incomplete.pop(checkpoint_id, None)
+        for captures in part.captures.values() if part is not None else ():
+            for capture in captures:
+                if not isinstance(capture, KeyedCapture | OperatorCapture):
+                    capture.discard()
 
     def _store(self, part: Part) -> None:
         execution, barrier = self._execution, part.barrier

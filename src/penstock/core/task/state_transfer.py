@@ -7,36 +7,56 @@ the background; what a checkpoint refers to is never changed (G7).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 from penstock.core.operators.base import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.task.in_flight import CHANNEL_MODE
-from penstock.state.snapshot import KeyedCapture, OperatorCapture, StateCapture, merge_keyed, read_keyed, read_operator
-from penstock.storage.metadata import KeyedStateHandle, OperatorStateHandle, OperatorSubtaskState, StateFile
+from penstock.state.backend import NativeCapture, NativeFiles
+from penstock.state.snapshot import KeyedCapture, OperatorCapture, merge_keyed, read_operator
+from penstock.storage.metadata import (
+    KeyedStateHandle,
+    NativeStateHandle,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+)
 
 #: Files in a history before it is merged, whatever their sizes.
 HISTORY_FILES_MAX: Final = 16
 
-Histories = dict[tuple[str, str], KeyedStateHandle]
+
+@dataclass(frozen=True)
+class StoredState:
+    """What a checkpoint stored of a task's keyed state, for the next one to build on."""
+
+    #: (operator id, state name) to a history of canonical files
+    keyed: dict[tuple[str, str], KeyedStateHandle] = field(default_factory=dict)
+    #: operator id to a backend's own files
+    native: dict[str, NativeStateHandle] = field(default_factory=dict)
 
 
 class StateHistories:
-    """The histories of a task's keyed states: of the last completed checkpoint, and of those under way."""
+    """What the last completed checkpoint has stored of a task, and what those under way have."""
 
     def __init__(self) -> None:
-        self.confirmed: Histories = {}
-        self._stored: dict[int, Histories] = {}
+        self.confirmed = StoredState()
+        self._stored: dict[int, StoredState] = {}
 
     def on_stored(self, checkpoint_id: int, operators: dict[str, OperatorSubtaskState]) -> None:
         """A checkpoint's files are written."""
-        self._stored[checkpoint_id] = {
-            (operator_id, name): handles[0]
-            for operator_id, state in operators.items()
-            for name, handles in state.keyed.items()
-        }
+        self._stored[checkpoint_id] = StoredState(
+            {
+                (operator_id, name): handles[0]
+                for operator_id, state in operators.items()
+                for name, handles in state.keyed.items()
+            },
+            {operator_id: state.native[0] for operator_id, state in operators.items() if state.native},
+        )
 
     def on_complete(self, checkpoint_id: int) -> None:
         """The checkpoint completed: later ones build on its files."""
@@ -65,27 +85,53 @@ class SnapshotWriter:
         self._max_parallelism = max_parallelism
         self._savepoint_path = savepoint_path
 
-    def store(self, captures: dict[str, list[StateCapture]], confirmed: Histories) -> dict[str, OperatorSubtaskState]:
+    def store(self, captures: dict[str, list[Any]], confirmed: StoredState) -> dict[str, OperatorSubtaskState]:
         """Write all; returns where it is, by operator."""
         operators = {}
         for operator_id, states in captures.items():
-            histories = {name: handle for (owner, name), handle in confirmed.items() if owner == operator_id}
+            histories = {name: handle for (owner, name), handle in confirmed.keyed.items() if owner == operator_id}
             changes = {capture.name: capture for capture in states if isinstance(capture, KeyedCapture)}
             keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
             for name in {**histories, **changes}:
                 keyed[name] = (self._keyed(operator_id, name, histories.get(name), changes.get(name)),)
             lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
+            native: tuple[NativeStateHandle, ...] = ()
             for capture in states:
                 if isinstance(capture, OperatorCapture):
                     file = self._write(operator_id, capture.name, capture.to_bytes())
-                    lists[capture.name] = (OperatorStateHandle(capture.mode, len(capture.items), file),)
-            operators[operator_id] = OperatorSubtaskState(keyed, lists)
+                    lists[capture.name] = (OperatorStateHandle(capture.mode, capture.count, file),)
+                elif not isinstance(capture, KeyedCapture):
+                    keyed_of_it, native = self._native(operator_id, capture, confirmed.native.get(operator_id))
+                    keyed.update(keyed_of_it)
+            operators[operator_id] = OperatorSubtaskState(keyed, lists, native)
         return operators
+
+    def _native(
+        self, operator_id: str, capture: NativeCapture, base: NativeStateHandle | None
+    ) -> tuple[dict[str, tuple[KeyedStateHandle, ...]], tuple[NativeStateHandle, ...]]:
+        """The backend's own files, of which those that `base` has are not written again; canonical in a savepoint."""
+        try:
+            if self._savepoint_path is not None:
+                exported: dict[str, tuple[StateFile, ...]] = {}
+                for name, data in capture.export():
+                    exported[name] = (*exported.get(name, ()), self._write(operator_id, name, data))
+                return {
+                    n: (KeyedStateHandle(*self._key_groups, files, capture.schemas.get(n, "")),)
+                    for n, files in exported.items()
+                }, ()
+            known = {} if base is None else base.files
+            files = capture.store(lambda name, data: self._write(operator_id, name, data), known)
+            return {}, (NativeStateHandle(capture.backend, *self._key_groups, files),)
+        finally:
+            capture.discard()
 
     def _keyed(
         self, operator_id: str, name: str, handle: KeyedStateHandle | None, capture: KeyedCapture | None
     ) -> KeyedStateHandle:
         """A history with what has changed since; a savepoint's is one file, and its own."""
+        if handle is not None and capture is not None and capture.schema != handle.schema:
+            handle = None  # the state has become another one since, and the changes are all of it
+        schema = capture.schema if capture is not None else handle.schema if handle is not None else ""
         history = handle.files if handle is not None else ()
         changes = [] if capture is None else [capture.to_bytes(self._max_parallelism)]
         if self._savepoint_path is None:
@@ -94,10 +140,10 @@ class SnapshotWriter:
             grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
             if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
                 return KeyedStateHandle(
-                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes))
+                    *self._key_groups, (*history, *(self._write(operator_id, name, c) for c in changes)), schema
                 )
         merged = merge_keyed([*map(self._storage.read, history), *changes])
-        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),))
+        return KeyedStateHandle(*self._key_groups, (self._write(operator_id, name, merged),), schema)
 
     def _write(self, operator_id: str, name: str, data: bytes) -> StateFile:
         execution = self._execution
@@ -115,22 +161,36 @@ def restore_operator(
 ) -> None:
     """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
 
-    A history of just these key groups goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
-    another one, or without `histories`: the files belong to somebody else) the next checkpoint writes everything.
+    What just these key groups have stored goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
+    another one, classes have changed, or without `histories`: the files belong to somebody else) the next checkpoint
+    writes everything.
     """
+    keyed = context.keyed
+    if restored.native:
+        keyed.restore_native([_files_of(handle, storage) for handle in restored.native])
+        if histories is not None and _is_whole(restored.native, key_groups):
+            histories.confirmed.native[context.operator_id] = restored.native[0]
     for name, handles in restored.keyed.items():
-        is_whole = len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
-        goes_on = is_whole and histories is not None
+        goes_on = keyed.adds_to_canonical and _is_whole(handles, key_groups) and histories is not None
         for handle in handles:
-            entries = read_keyed(map(storage.read, handle.files), *key_groups)
-            context.keyed.restore(name, entries, goes_on)
+            files = map(storage.read, handle.files)
+            goes_on = keyed.restore_canonical(name, files, key_groups, goes_on, handle.schema)
         if goes_on:
             assert histories is not None
-            histories.confirmed[(context.operator_id, name)] = handles[0]
+            histories.confirmed.keyed[(context.operator_id, name)] = handles[0]
     for name, lists in restored.operator.items():
         for state in lists:
-            items = read_operator(storage.read(state.file))
+            items = read_operator(storage.read(state.file))[state.first :: state.step]
             if state.mode == CHANNEL_MODE:
                 recover_channel(name, items)
             else:
                 context.operator_state.restore(name, state.mode, items)
+
+
+def _is_whole(handles: Sequence[KeyedStateHandle | NativeStateHandle], key_groups: tuple[int, int]) -> bool:
+    return len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
+
+
+def _files_of(handle: NativeStateHandle, storage: StateStorage) -> NativeFiles:
+    read = {name: partial(storage.read, file) for name, file in handle.files.items()}
+    return NativeFiles(handle.backend, handle.first_key_group, handle.last_key_group, read)

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.source import Emitted, SourceOperator
-from penstock.core.ports import Background, Clock, MasterGateway, StateStorage
+from penstock.core.ports import Background, Clock, KeyedBackends, MasterGateway, StateStorage
 from penstock.core.protocol import (
     AssignSplits,
     CancelTask,
@@ -72,7 +72,6 @@ from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import Part, TaskSnapshots
 from penstock.core.task.state_transfer import restore_operator
 from penstock.core.task.watermarks import WatermarkValve
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import read_operator
 
@@ -111,6 +110,7 @@ class StreamTask:
         master: MasterGateway,
         background: Background,
         storage: StateStorage,
+        backends: KeyedBackends,
     ) -> None:
         self.deployment = deployment
         self.execution = deployment.execution
@@ -123,6 +123,7 @@ class StreamTask:
         self._clock = clock
         self._master = master
         self._storage = storage
+        self._backends = backends
         self._chain: OperatorChain | None = None
         self._source: SourceOperator | None = None
         self._barriers: BarrierHandler | None = None
@@ -204,6 +205,8 @@ class StreamTask:
         if self._processes and not self._is_available():
             return Step.BLOCKED
         worked = (self._processes and self._fire_timers(now)) or self._take_input()
+        assert self._chain is not None
+        self._chain.settle()
         if any(p.has_open_data for p in self.partitions.values()):
             timeout_ms = self.settings.buffer_timeout_ms
             if not worked:
@@ -323,7 +326,7 @@ class StreamTask:
             self._source = chain.head
         for context in chain.contexts:
             restored = self.deployment.restored.get(context.operator_id)
-            context.operator_state.is_restored = self.deployment.restored_checkpoint_id is not None
+            context.operator_state.restored_checkpoint_id = self.deployment.restored_checkpoint_id
             if restored is not None:
                 restore_operator(
                     restored,
@@ -385,10 +388,17 @@ class StreamTask:
             attempt=execution.attempt,
             clock=self._clock,
             checkpointing=self.settings.checkpointing,
-            keyed=HeapKeyedStateBackend(deployment.max_parallelism, chained.name),
+            keyed=self._backends.make(
+                execution,
+                chained.operator_id,
+                chained.title,
+                deployment.max_parallelism,
+                self._snapshots.key_groups,
+            ),
             operator_state=OperatorStateBackend(chained.name),
             emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
+            migrations=program.migrations,
         )
 
     def _finish_data(self, drain: bool) -> None:

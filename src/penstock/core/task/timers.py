@@ -10,7 +10,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from penstock.state.table import StateTable
+from penstock.state.backend import KeyedTable
 
 _MISSING = object()
 
@@ -24,7 +24,7 @@ class TimerQueue:
 
     __slots__ = ("_buckets", "_heap", "_table")
 
-    def __init__(self, table: StateTable) -> None:
+    def __init__(self, table: KeyedTable) -> None:
         self._table = table
         self._buckets = table.panes
         self._heap = list(self._buckets)
@@ -70,6 +70,7 @@ class TimerQueue:
     def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> bool:
         """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile."""
         fired = False
+        settle = self._table.settle
         while (timestamp := self.next_timestamp()) is not None and timestamp <= up_to:
             bucket = self._buckets[timestamp]
             for item in list(bucket):
@@ -77,6 +78,8 @@ class TimerQueue:
                 if bucket.pop(item, _MISSING) is not _MISSING:
                     fired = True
                     on_timer(timestamp, item)
+                    if settle is not None:
+                        settle()
                     if self._heap[0] < timestamp:
                         break  # one was set for an earlier time, and is next
         return fired

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from penstock.core.ports import Clock
+from penstock.core.ports import Clock, KeyedBackends
 from penstock.core.protocol import ChannelId, RegisterWorker, ToMaster, ToWorker
 from penstock.core.records import Buffer
 from penstock.core.task.executor import TaskExecutor
@@ -43,12 +43,13 @@ class InlineBackground:
 class LocalCluster:
     """Implements the ports Cluster, Network and MasterGateway for executors in this thread."""
 
-    def __init__(self, clock: Clock, storage: FileCheckpointStore, process_id: int) -> None:
+    def __init__(self, clock: Clock, storage: FileCheckpointStore, process_id: int, backends: KeyedBackends) -> None:
         self.inbox: deque[ToMaster] = deque()
         self.background = InlineBackground()
         self._clock = clock
         self._storage = storage
         self._process_id = process_id
+        self._backends = backends
         self._executors: dict[str, TaskExecutor] = {}
         self._made = 0
 
@@ -66,6 +67,7 @@ class LocalCluster:
                 master=_Gateway(self.inbox),
                 background=self.background,
                 storage=self._storage,
+                backends=self._backends,
             )
             self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))
 

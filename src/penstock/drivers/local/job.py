@@ -20,6 +20,7 @@ from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress
 from penstock.core.ports import JobListener
+from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.local.cluster import LocalCluster
 from penstock.drivers.running_job import RunningJob, completed, settle
@@ -43,7 +44,8 @@ class LocalJob(RunningJob):
             job_id,
             configuration.read(options.CHECKPOINTING_INLINE_BYTES),
         )
-        self._cluster = LocalCluster(self._clock, store, os.getpid())
+        backends = BackendSettings.of(configuration, job_id).backends()
+        self._cluster = LocalCluster(self._clock, store, os.getpid(), backends)
         self._master = JobMaster(
             job_graph,
             job_id,

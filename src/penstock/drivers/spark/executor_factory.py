@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.core.task.executor import TaskExecutor
+from penstock.drivers.backends import BackendSettings
 from penstock.drivers.spark.entry import WorkerServices
 from penstock.storage.file_store import FileCheckpointStore
 
@@ -16,6 +17,7 @@ class TaskExecutorFactory:
     checkpoint_directory: str | None
     job_id: str
     inline_bytes: int
+    backends: BackendSettings
 
     def __call__(self, services: WorkerServices) -> TaskExecutor:
         return TaskExecutor(
@@ -25,4 +27,5 @@ class TaskExecutorFactory:
             master=services.master,
             background=services.background,
             storage=FileCheckpointStore(self.checkpoint_directory, self.job_id, self.inline_bytes),
+            backends=self.backends.backends(),
         )

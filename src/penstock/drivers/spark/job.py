@@ -15,6 +15,7 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
+from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.running_job import settle
 from penstock.drivers.spark.executor_factory import TaskExecutorFactory
@@ -85,7 +86,7 @@ class _SparkJob:
                 self._job_graph.name,
                 self._configuration,
                 self._make_master,
-                TaskExecutorFactory(*self._storage()),
+                TaskExecutorFactory(*self._storage(), BackendSettings.of(self._configuration, str(self._job_id))),
                 functools.partial(self._on_end, give_back),
             )
         except BaseException:

@@ -1,0 +1,267 @@
+"""What every keyed state backend is, and the rules between it and the operators (D1, D3).
+
+**Tables.** A backend holds tables, `namespace -> key -> value`. `table.entries(namespace)` is a dictionary (or behaves
+as one), and `table.changed(namespace)` the set of keys that its user marks. Both objects stay the same until the
+namespace is dropped, so loops may hold on to them.
+
+**Marks.** Whoever assigns an entry, removes it, or changes the value that it holds in place, adds its key to
+`changed(namespace)`, before or after, but before the next settling point. What is not marked may be lost.
+
+**Settling points.** A backend may put entries out of memory, to load them again when they are asked for, and writes
+those that are marked first. It does so only in `settle()`, in `capture()` and between two items of a dropped
+namespace's `items()`. Between two settling points a key's value is one object: it may be fetched, changed in place and
+marked in any order, and fetched again. After one, a reference from before may no longer be what the state holds.
+The task settles between batches, and a timer queue between timers; operators and user code never do.
+
+**Schemas.** A state is written with its schema (`schema.declared`). The first declaration of a restored state is
+checked against the schema that it was restored with. Where the two differ but fit, all entries are converted and
+marked, so that the next snapshot is whole, and under the new schema.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from penstock.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+)
+from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.loading import StateLoader
+from penstock.state.schema.declared import StateSchema, schema_from_json, schema_of
+from penstock.state.schema.evolution import Converter, Incompatible, Moved
+from penstock.state.schema.migration import GONE, conversion
+from penstock.state.shapes import Shapes
+from penstock.state.snapshot import read_keyed
+from penstock.state.states import NO_KEY, AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.ttl.cleanup import Sweeper
+
+Entries = dict[Any, dict[Any, Any]]
+Table = TypeVar("Table", bound="KeyedTable")
+Reference = TypeVar("Reference")
+
+
+def _no_clock() -> int:
+    raise StateError("this backend was given no clock")
+
+
+class KeyedTable(Protocol):
+    """One keyed state; see the module's text."""
+
+    name: str
+    #: The namespaces that there are, each with its entries.
+    panes: dict[Any, dict[Any, Any]]
+    #: A settling point for whoever goes through many entries in one call; None when nothing is ever put out of memory.
+    settle: Callable[[], None] | None
+
+    def entries(self, namespace: Any) -> dict[Any, Any]:
+        """The entries under a namespace; made when there are none."""
+
+    def changed(self, namespace: Any) -> set[Any]:
+        """The keys under a namespace whose entries have changed."""
+
+    def drop(self, namespace: Any) -> Mapping[Any, Any]:
+        """Remove a namespace with all its entries, and return these."""
+
+    def restore(self, key: Any, namespace: Any, value: Any) -> None:
+        """Put back one entry of a snapshot."""
+
+    def mark_all(self) -> None:
+        """Let the next snapshot write everything."""
+
+
+class NativeCapture(Protocol):
+    """All keyed state of an operator in a subtask as of a checkpoint, in the backend's own files."""
+
+    backend: str
+    #: the schemas of the states, by name
+    schemas: Mapping[str, str]
+
+    def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
+        """Store each file by `write(name, data)`, but those of the checkpoint built on that are still the same."""
+
+    def export(self) -> Iterator[tuple[str, bytes]]:
+        """The same in the canonical format: (state name, file), the files of a state after each other."""
+
+    def discard(self) -> None:
+        """Let go of what was captured; also called when it was stored."""
+
+
+@dataclass(frozen=True)
+class NativeFiles:
+    """The files of a native capture, in a checkpoint: the key groups they have (both included), and a way to read."""
+
+    backend: str
+    first_key_group: int
+    last_key_group: int
+    read: Mapping[str, Callable[[], bytes]]
+
+
+class KeyedStateBackend(ABC):
+    """The keyed state of one operator in one subtask. `current_key` decides which entry a state reads and writes."""
+
+    #: Whether a snapshot holds only what has changed since canonical files that were restored.
+    adds_to_canonical = False
+
+    def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
+        self.current_key: Any = NO_KEY
+        self.max_parallelism = max_parallelism
+        self.owner = owner
+        #: processing time (ms), and what became of classes; the operator's context sets both
+        self.now_ms: Callable[[], int] = _no_clock
+        self.migrations: Moved = {}
+        #: by name, what throws expired entries out of a state; told of captures and of records
+        self.sweepers: dict[str, Sweeper] = {}
+        self._schemas: dict[str, StateSchema] = {}
+        #: by name, the schema of a state that was restored, and whether any of its entries came with it
+        self._restored: dict[str, tuple[str, bool]] = {}
+
+    @abstractmethod
+    def table(self, name: str) -> KeyedTable:
+        """The table of that name, made when it is new."""
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        """The keys that have an entry in the state that the descriptor names."""
+        return list(self._table_for(descriptor).entries(None))
+
+    @abstractmethod
+    def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
+        """Put entries of a snapshot back; unless `is_written`, the next snapshot writes them again."""
+
+    def restore_canonical(
+        self, name: str, files: Iterable[bytes], key_groups: tuple[int, int], is_written: bool, schema: str = ""
+    ) -> bool:
+        """Put a state's history of canonical files back, oldest first; only these key groups.
+
+        Returns whether the entries are as they were written; when classes have changed, they are marked all the same.
+        """
+        shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
+        loader = StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
+        entries = read_keyed(files, *key_groups, loader)
+        is_written = is_written and not loader.has_changed
+        self.restore(name, entries, is_written, schema)
+        return is_written
+
+    def restore_native(self, files: Sequence[NativeFiles]) -> None:
+        """Begin with what backends of this kind have captured; raises `StateError` for those of another."""
+        for one in files:
+            raise StateError(
+                f"{self.owner}: the checkpoint holds its keyed state in files of the backend {one.backend!r}: restore "
+                f"it with state.backend.type: {one.backend}, or from a savepoint, which any backend can read"
+            )
+
+    @abstractmethod
+    def capture(self, checkpoint_id: int) -> Sequence[Any]:
+        """What a snapshot must store, frozen; raises `StateError` for what cannot be stored."""
+
+    @abstractmethod
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint completed."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """A settling point: nobody holds an unmarked change."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the backend holds; it may be called twice."""
+
+    def declare(self, descriptor: StateDescriptor) -> None:
+        """Note the schema of a state, and convert what was restored of it.
+
+        Raises `StateError` when the state was declared otherwise before, `StateMigrationError` when it was restored
+        with a schema from which no way leads to the declared one.
+        """
+        name, schema = descriptor.name, schema_of(descriptor)
+        known = self._schemas.get(name)
+        if known is not None:
+            if known != schema:
+                raise StateError(
+                    f"{self.owner}: state {name!r} was declared as {known} and now as {schema}; "
+                    "give the two states different names"
+                )
+            return
+        before = self._restored.get(name)
+        if before is not None and before[0] != schema.to_json():
+            self._migrate(descriptor, before[0])
+        self._schemas[name] = schema
+
+    def _migrate(self, descriptor: StateDescriptor, before: str) -> None:
+        new = schema_of(descriptor)
+        # Nothing is known of what came without a schema, but that it carries no times.
+        old = schema_from_json(before) if before else StateSchema(new.kind, None, None)
+        try:
+            self.rewrite(descriptor, conversion(old, descriptor, self.migrations, self.now_ms))
+        except StateError:
+            raise
+        except Exception as error:  # noqa: BLE001 - converting handles what user code stored, and may raise anything
+            raise StateMigrationError(
+                f"{self.owner}: state {descriptor.name!r} was written as {old} and is now declared as {new}. "
+                f"That does not fit: {error}. Declare it as before, or by a type that it can become (docs/state.md), "
+                "or give the new state another name, which begins empty"
+            ) from (None if isinstance(error, Incompatible) else error)
+
+    def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
+        """Convert and mark all entries of a restored state that is not declared yet; without `convert`, only mark."""
+        table = self.table(descriptor.name)
+        for namespace, entries in table.panes.items():
+            mark = table.changed(namespace).add
+            for key, value in list(entries.items()):
+                mark(key)
+                converted = value if convert is None else convert(value)
+                if converted is GONE:
+                    del entries[key]
+                elif converted is not value:
+                    entries[key] = converted
+                if table.settle is not None:
+                    table.settle()
+
+    def note_schema(self, name: str, schema: str, has_entries: bool) -> None:
+        """A state was restored, perhaps in several parts; raises when they were declared differently."""
+        known, had_entries = self._restored.get(name, (schema, False))
+        if known != schema and had_entries and has_entries:
+            raise StateMigrationError(
+                f"{self.owner}: subtasks wrote state {name!r} under different declarations, {known} and {schema}: "
+                "declare it in open(), and restore once with the parallelism of the snapshot"
+            )
+        if has_entries or name not in self._restored:
+            self._restored[name] = (schema, has_entries)
+
+    def schema_text(self, name: str) -> str:
+        """The schema under which a state is written now."""
+        schema = self._schemas.get(name)
+        return schema.to_json() if schema is not None else self._restored.get(name, ("", False))[0]
+
+    def heap_entries(self, name: str) -> tuple[dict[Any, Any], set[Any]] | None:
+        """The entries of a plain state and the set of marks, when all are in memory anyway; else None."""
+        return None
+
+    def _table_for(self, descriptor: StateDescriptor) -> KeyedTable:
+        self.declare(descriptor)
+        return self.table(descriptor.name)
+
+    def value_state(self, descriptor: StateDescriptor) -> ValueState[Any]:
+        """The state that the descriptor names, as a value: of value state, or what the TTL states fold into."""
+        return ValueState(self, self._table_for(descriptor))
+
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state that the descriptor names."""
+        return ListState(self, self._table_for(descriptor))
+
+    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state that the descriptor names."""
+        return MapState(self, self._table_for(descriptor))
+
+    def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state that the descriptor names."""
+        return ReducingState(self, self._table_for(descriptor), descriptor.reduce_function)
+
+    def aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """The aggregating state that the descriptor names."""
+        return AggregatingState(self, self._table_for(descriptor), descriptor.agg_function)

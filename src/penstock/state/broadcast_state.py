@@ -1,0 +1,188 @@
+"""Broadcast state: a map that every subtask of an operator holds in full (D2).
+
+It lies on the heap whatever the backend of keyed state. A value is copied when it is put: the records of a broadcast
+reach all subtasks of a process by reference, and each subtask's state must be its own. What `get` gives is the state's
+value itself, not a copy: only whoever may write may change it, and only `put` promises to store the change.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+from penstock.state.errors import StateError
+from penstock.state.pickling import dumps
+from penstock.state.snapshot import OperatorCapture
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+BROADCAST_MODE: Final = "broadcast"
+
+
+class ReadOnlyBroadcastState(Generic[K, V]):
+    """What the side that is not broadcast sees of a broadcast state: writing raises `StateError`.
+
+    Its values are shared with the state and must not be changed in place: other subtasks would not see the change.
+    `items`, `keys` and `values` are views, which make no copy.
+    """
+
+    __slots__ = ("_entries", "_name")
+
+    def __init__(self, name: str, entries: dict[K, V]) -> None:
+        self._name = name
+        self._entries = entries
+
+    def get(self, key: K) -> V | None:
+        """The value under `key`, or None."""
+        return self._entries.get(key)
+
+    def contains(self, key: K) -> bool:
+        """Whether there is a value under `key`."""
+        return key in self._entries
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All pairs, in the order in which their keys were first put."""
+        return self._entries.items()
+
+    def keys(self) -> Iterable[K]:
+        """All keys."""
+        return self._entries.keys()
+
+    def values(self) -> Iterable[V]:
+        """All values."""
+        return self._entries.values()
+
+    def is_empty(self) -> bool:
+        """Whether the map holds nothing."""
+        return not self._entries
+
+    def put(self, key: K, value: V) -> None:
+        """Raise `StateError`: this side only reads."""
+        self._refuse()
+
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Raise `StateError`: this side only reads."""
+        self._refuse()
+
+    def remove(self, key: K) -> None:
+        """Raise `StateError`: this side only reads."""
+        self._refuse()
+
+    def clear(self) -> None:
+        """Raise `StateError`: this side only reads."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise StateError(
+            f"broadcast state {self._name!r} can only be read in process_element() and on_timer(), which do not see "
+            "the same records in every subtask: write it in process_broadcast_element()"
+        )
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def __getitem__(self, key: K) -> V:
+        return self._entries[key]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name!r}, {len(self._entries)} entries)"
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V]):
+    """A broadcast state as the broadcast side sees it.
+
+    Its writer must do the same in every subtask: see `BroadcastProcessFunction`. `items`, `keys` and `values` are
+    copies, so that the map may be changed meanwhile.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, {})
+
+    def read_only(self) -> ReadOnlyBroadcastState[K, V]:
+        """The same state for whoever may only read it."""
+        return ReadOnlyBroadcastState(self._name, self._entries)
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All pairs, in the order in which their keys were first put; a copy."""
+        return list(self._entries.items())
+
+    def keys(self) -> Iterable[K]:
+        """All keys; a copy."""
+        return list(self._entries)
+
+    def values(self) -> Iterable[V]:
+        """All values; a copy of the list, not of the values."""
+        return list(self._entries.values())
+
+    def put(self, key: K, value: V) -> None:
+        """Store a copy of a value; raises `StateError` for one that cannot be copied."""
+        try:
+            self._entries[key] = copy.deepcopy(value)
+        except Exception as error:
+            raise StateError(
+                f"broadcast state {self._name!r}: a {type(value).__qualname__} cannot be stored: {error}"
+            ) from error
+
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Store copies of several values."""
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: K) -> None:
+        """Remove the value under `key`, when there is one."""
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._entries.clear()
+
+    def __delitem__(self, key: K) -> None:
+        del self._entries[key]
+
+    def restore(self, pairs: Iterable[tuple[K, V]]) -> None:
+        """Put the entries of a snapshot back."""
+        self._entries.update(pairs)
+
+    def capture(self, owner: str) -> BroadcastCapture:
+        """The entries as they are now, pickled in one call; raises `StateError` that names `owner` and the state."""
+        try:
+            frozen = dumps(self._entries)
+        except Exception as error:
+            raise StateError(f"{owner}: an entry of state {self._name!r} cannot be pickled: {error}") from error
+        return BroadcastCapture(self._name, frozen, len(self._entries))
+
+
+class BroadcastCapture(OperatorCapture):
+    """A broadcast state, frozen; its items, pairs of key and value, are made of it in the background."""
+
+    def __init__(self, name: str, frozen: bytes, count: int) -> None:
+        super().__init__(name, BROADCAST_MODE, [])
+        self._frozen = frozen
+        self._count = count
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return self._count
+
+    def to_bytes(self) -> bytes:
+        """The entries as an Arrow IPC stream, an item each."""
+        entries: dict[Any, Any] = pickle.loads(self._frozen)
+        return OperatorCapture(self.name, self.mode, [dumps(pair) for pair in entries.items()]).to_bytes()

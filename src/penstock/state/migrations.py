@@ -1,0 +1,51 @@
+"""What became of classes whose instances lie in snapshots as pickles (H4).
+
+A class that was moved or renamed is registered with its new self; one that was changed beyond what the loader can mend
+(see `penstock.state.loading`), or thrown away, with a function that makes something else of it:
+
+>>> class Visit:
+...     pass
+>>> register("old.module:Visit", Visit)
+
+The function is called with the old attributes as keyword arguments, or with the arguments that the pickle holds where
+it holds any (a NamedTuple's fields in order, those of a `__reduce__`). Of attributes it makes an instance of an
+ordinary class, one with a `__dict__`; of arguments, anything. Entries that came through the registry are written anew
+with the next checkpoint, so a registration is needed for one run only.
+
+What is registered when the program is executed goes to the workers with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+_PATH: Final = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.(\w+|<locals>))*\Z")
+_registered: dict[str, Callable[..., Any]] = {}
+
+
+def register(path: str, successor: Callable[..., Any]) -> None:
+    """Let the class that pickles name `path`, as `module:qualified name`, be another class, or made by a function.
+
+    Registering a path again replaces what it was registered with.
+
+    Raises:
+        ValueError: if the path has another form.
+        TypeError: if the successor cannot be called.
+    """
+    if not _PATH.match(path):
+        raise ValueError(f"a class is named as 'module:qualified name', not {path!r}")
+    if not callable(successor):
+        raise TypeError(f"{path} can become a class or a function, not {successor!r}")
+    _registered[path] = successor
+
+
+def unregister(path: str) -> None:
+    """Forget a registration, when there is one."""
+    _registered.pop(path, None)
+
+
+def registered() -> dict[str, Callable[..., Any]]:
+    """All registrations, by path; a copy."""
+    return dict(_registered)

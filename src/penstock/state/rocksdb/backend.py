@@ -1,0 +1,212 @@
+"""The RocksDB backend: tables, states and snapshots over one store (D1, D3, G7).
+
+The directory belongs to the backend: `db` in it is the store, `chk-<n>` what was captured for checkpoint n. It is made
+at the first use of state, or by `restore_files`; an operator without keyed state never touches the disk.
+
+A plain value, an accumulator, a window's or a timer's entry is one row. Map state keeps a row for each key of a map,
+list state a row for each run of items appended between two writings.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
+from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from penstock.state.errors import StateError
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
+from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
+from penstock.state.rocksdb.lists import Lists, RocksListState
+from penstock.state.rocksdb.maps import Maps, RocksMapState
+from penstock.state.rocksdb.rescale import SourceFiles, assemble
+from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.store import RowStore
+from penstock.state.rocksdb.table import RocksTable
+from penstock.state.snapshot import iterate_keyed
+from penstock.state.states import ListState, MapState
+
+_LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}
+
+
+class RocksDBKeyedStateBackend(KeyedStateBackend):
+    """See the module's text. `key_groups` are the first and the last that the subtask owns."""
+
+    def __init__(
+        self,
+        max_parallelism: int,
+        directory: Path,
+        owner: str = "operator",
+        key_groups: tuple[int, int] | None = None,
+        settings: RocksDBSettings | None = None,
+    ) -> None:
+        super().__init__(max_parallelism, owner)
+        self.directory = directory
+        self.key_groups = key_groups or (0, max_parallelism - 1)
+        self._settings = settings or RocksDBSettings()
+        self._cache: WriteCache | None = None
+        self._is_closed = False
+        self._tables: dict[str, RocksTable] = {}
+        self._maps: dict[str, Maps] = {}
+        self._lists: dict[str, Lists] = {}
+        #: what the store held when it was opened: state -> layout -> namespace -> key groups as bits
+        self._stored: dict[str, dict[bytes, dict[Any, int]]] = {}
+
+    # --- the store ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> WriteCache:
+        if self._cache is None:
+            if self._is_closed:
+                raise StateError(f"{self.owner}: the state in {self.directory} is closed")
+            store = RowStore(self.directory / "db", self._settings, self.owner)
+            self._cache = WriteCache(store, self._settings.cache_bytes, self.owner)
+            for place in store.places():
+                self._note(place.name, place.layout, place.namespace, place.group)
+        return self._cache
+
+    def _note(self, name: str, layout: bytes, namespace: Any, group: int) -> None:
+        namespaces = self._stored.setdefault(name, {}).setdefault(layout, {})
+        namespaces[namespace] = namespaces.get(namespace, 0) | 1 << group
+
+    def settle(self) -> None:
+        if self._cache is not None:
+            self._cache.settle()
+
+    def close(self) -> None:
+        """Close the store; what is not in a checkpoint is lost. The directory stays, and is the caller's to remove."""
+        self._is_closed = True
+        if self._cache is not None:
+            self._cache.store.close()
+            self._cache = None
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> RocksTable:
+        table = self._tables.get(name)
+        if table is None:
+            cache = self._open()
+            self._only(name, WHOLE)
+            stored = self._stored.get(name, {}).pop(WHOLE, {})
+            table = self._tables[name] = RocksTable(cache, name, self.max_parallelism, stored)
+        return table
+
+    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        self.declare(descriptor)
+        name = descriptor.name
+        maps = self._maps.get(name)
+        if maps is None:
+            cache = self._open()
+            self._spread(descriptor, MAP)
+            maps = self._maps[name] = Maps(cache, name, self.max_parallelism)
+        return RocksMapState(self, maps)
+
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        self.declare(descriptor)
+        name = descriptor.name
+        lists = self._lists.get(name)
+        if lists is None:
+            cache = self._open()
+            self._spread(descriptor, LIST)
+            lists = self._lists[name] = Lists(cache, name, self.max_parallelism)
+        return RocksListState(self, lists)
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
+            return super().keys_of(descriptor)
+        cache = self._open()
+        cache.flush()
+        files = export_keyed(cache.store, descriptor.name, self.key_groups)
+        return list(dict.fromkeys(pickle.loads(row[2]) for data in files for row in iterate_keyed(data)))
+
+    def _only(self, name: str, *layouts: bytes) -> None:
+        for layout in self._stored.get(name, {}):
+            if layout not in layouts:
+                raise StateError(
+                    f"{self.owner}: state {name!r} was restored with {_LAYOUTS[layout]}, and is now declared to hold "
+                    f"{_LAYOUTS[layouts[0]]}; declare it as before, or give the new state another name"
+                )
+
+    def _spread(self, descriptor: StateDescriptor, layout: bytes) -> None:
+        """Rows of a canonical snapshot hold whole values, for it does not tell maps and lists from others."""
+        name, cache = descriptor.name, self._open()
+        self._only(name, layout, WHOLE)
+        table = self._tables.pop(name, None)
+        if table is not None:
+            cache.flush()
+            cache.remove(table)
+        whole = self._stored.get(name, {}).pop(WHOLE, None)
+        if table is not None or whole is not None:
+            spread(cache, name, layout, self.key_groups)
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def restore_files(self, sources: Sequence[SourceFiles]) -> None:
+        """Begin with the files of checkpoints, which are used up; the first thing to do with a backend."""
+        if self._cache is not None:
+            raise StateError(f"{self.owner}: files can only be restored before state is used")
+        assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
+        self._open()
+
+    def _require_undeclared(self, name: str) -> None:
+        if name in self._maps or name in self._lists:
+            raise StateError(f"{self.owner}: state {name!r} can only be restored before it is declared")
+
+    def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
+        """Put entries of a snapshot back. `restore_canonical` does it without having them all in memory."""
+        self._require_undeclared(name)
+        self.note_schema(name, schema, any(entries.values()))
+        table, cache = self.table(name), self._open()
+        for namespace, restored in entries.items():
+            pane = table.entries(namespace)
+            for key, value in restored.items():
+                pane.update({key: value})
+                cache.settle()
+
+    def restore_native(self, files: Sequence[NativeFiles]) -> None:
+        sources = []
+        for number, one in enumerate(files):
+            if one.backend != BACKEND_NAME:
+                super().restore_native([one])
+            directory = self.directory / f"restored-{number}"
+            fetch_files(one.read, lambda read: read(), directory)
+            sources.append(SourceFiles(directory, one.first_key_group, one.last_key_group))
+        if sources:
+            self.restore_files(sources)
+
+    def restore_canonical(
+        self,
+        name: str,
+        files: Iterable[bytes],
+        key_groups: tuple[int, int] | None = None,
+        is_written: bool = False,
+        schema: str = "",
+    ) -> bool:
+        """As everywhere, without having them all in memory; the next snapshot stores them all in any case."""
+        self._require_undeclared(name)
+        table, cache = self.table(name), self._open()
+        cache.flush()
+        for namespace, groups in import_keyed(cache, name, files, self.key_groups).items():
+            table.note_rows(namespace, groups)
+            cache.settle()
+        self.note_schema(name, schema, bool(table.panes))
+        return False
+
+    def capture(self, checkpoint_id: int) -> list[RocksCapture]:
+        """Flush, and take hard links of the files; raises `StateError` for what cannot be stored."""
+        if self._cache is None:
+            return []
+        self._cache.flush()
+        directory = self.directory / f"chk-{checkpoint_id}"
+        schemas = {name: self.schema_text(name) for name in {*self._schemas, *self._restored}}
+        return [capture_store(self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas)]
+
+    def confirm(self, checkpoint_id: int) -> None:
+        """Nothing to do: which files need not be stored again follows from the checkpoint's handle."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes and estimates for metrics."""
+        return {} if self._cache is None else self._cache.store.sizes()

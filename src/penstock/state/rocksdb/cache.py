@@ -1,0 +1,142 @@
+"""How much stays in memory: two generations of entries, and the settling points at which they change.
+
+An access that finds its entry in memory should cost what a dictionary costs, so it leaves no trace of having been:
+there is no list of least recently used entries. Instead entries have two generations. What is asked for is in the
+young one, or comes into it, from the old one or from the store. When the young one is full, at a settling point, what
+is left in the old one has not been asked for during a whole generation: it is let go, after what is marked in it was
+written. The young generation becomes the old one. So a hot entry is never serialised but for a checkpoint, and each
+turn costs time in proportion to the accesses that went to the store since the last one.
+
+Members are asked to
+- `write_back(batch)`: write what is marked, forget the marks, keep the entries;
+- `turn(batch)`: let the old generation go, and make the young one the old one.
+Both happen at settling points only (see `state.backend`), so all changes are marked then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from penstock.state.errors import StateError
+from penstock.state.pickling import dumps
+from penstock.state.rocksdb.rows import META_PREFIX
+from penstock.state.rocksdb.store import Batch, RowStore
+
+#: What an entry takes beside its value, in bytes: a slot of a dictionary, the key, and a place among the marks.
+_ENTRY_BYTES: Final = 256
+#: How much more a value takes as objects than as pickled bytes; a rule of thumb.
+_OBJECT_FACTOR: Final = 4
+_SEGMENT_ROW: Final = META_PREFIX + b"segment"
+
+
+class Member(Protocol):
+    """What holds entries in memory."""
+
+    def write_back(self, batch: Batch) -> None: ...
+
+    def turn(self, batch: Batch) -> None: ...
+
+    def young(self) -> int:
+        """Entries of the young generation that were not counted in `WriteCache.grown`."""
+
+
+class WriteCache:
+    """What one backend keeps in memory."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_members",
+        "_row_bytes",
+        "_rows",
+        "_segment",
+        "generation_max",
+        "grown",
+        "owner",
+        "store",
+    )
+
+    def __init__(self, store: RowStore, bytes_max: int, owner: str) -> None:
+        self.store = store
+        self.owner = owner
+        #: Entries that came into the young generation, as far as members count them here.
+        self.grown = 0
+        self._members: list[Member] = []
+        self._bytes_max = bytes_max
+        self._rows = 0
+        self._row_bytes = 0
+        self.generation_max = self._generation()
+        self._segment = segments_of(store)
+
+    def add(self, member: Member) -> None:
+        """Take a member in."""
+        self._members.append(member)
+
+    def remove(self, member: Member) -> None:
+        """Forget a member, which has been written back."""
+        self._members.remove(member)
+
+    def _generation(self) -> int:
+        mean = self._row_bytes // self._rows if self._rows else 0
+        return max(1, self._bytes_max // (2 * (_ENTRY_BYTES + _OBJECT_FACTOR * mean)))
+
+    def settle(self) -> None:
+        """A settling point."""
+        size = self.grown
+        for member in self._members:
+            size += member.young()
+        if size >= self.generation_max:
+            self.turn()
+
+    def turn(self) -> None:
+        """Let the old generation go."""
+        batch = self.store.batch()
+        for member in self._members:
+            member.turn(batch)
+        batch.write()
+        self.grown = 0
+        self.generation_max = self._generation()
+
+    def flush(self) -> None:
+        """Write all that is marked, and what must be known to go on with the rows."""
+        batch = self.store.batch()
+        for member in self._members:
+            member.write_back(batch)
+        if self._segment:
+            put_segments(batch, self._segment)
+        batch.write()
+
+    def put(self, batch: Batch, row: bytes, raw: bytes) -> None:
+        """Write a row, and learn from its size how many entries there is room for."""
+        self._rows += 1
+        self._row_bytes += len(raw)
+        batch.put(row, raw)
+
+    def read(self, row: bytes) -> bytes | None:
+        """A row's value, whose size teaches as much."""
+        raw = self.store.get(row)
+        if raw is not None:
+            self._rows += 1
+            self._row_bytes += len(raw)
+        return raw
+
+    def pickle(self, name: str, value: Any) -> bytes:
+        """A value's bytes; raises `StateError` that names the operator and the state."""
+        try:
+            return dumps(value)
+        except Exception as error:
+            raise StateError(f"{self.owner}: a value in state {name!r} cannot be pickled: {error}") from error
+
+    def next_segment(self) -> int:
+        """A number above those of all segments of lists that were written."""
+        self._segment += 1
+        return self._segment
+
+
+def segments_of(store: RowStore) -> int:
+    """Up to which number a store has segments of lists."""
+    return int.from_bytes(store.get(_SEGMENT_ROW) or b"", "big")
+
+
+def put_segments(batch: Batch, number: int) -> None:
+    """Note up to which number a store has segments of lists."""
+    batch.put(_SEGMENT_ROW, number.to_bytes(8, "big"))

@@ -1,0 +1,159 @@
+"""From the store to the format that all backends share, and back (H4, H5).
+
+The canonical format has a row (key group, operation, key, namespace, value) an entry; a map or a list is one value in
+it. Writing goes through the store in order, a file of bounded size after the other, so the state need not fit into
+memory; one map or list must. Values are copied as they were pickled wherever an entry is one row.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from penstock.state.errors import StateError
+from penstock.state.key_groups import key_bytes
+from penstock.state.pickling import dumps
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.rows import (
+    LIST,
+    MAP,
+    WHOLE,
+    encode,
+    key_end,
+    namespace_head,
+    pickled_keys,
+    place_of,
+    plain_of,
+    sized,
+    state_head,
+    value_bytes,
+)
+from penstock.state.rocksdb.store import Row, RowStore
+from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, iterate_keyed
+
+#: A file of an export is closed when it has grown to this, so a reader never needs more at a time.
+CHUNK_BYTES = 16 << 20
+Entry = tuple[bytes, bytes, bytes]  # key, namespace, value, all pickled
+
+
+def state_names(store: RowStore) -> list[str]:
+    """The states that have rows."""
+    return sorted({place.name for place in store.places()})
+
+
+def export_keyed(
+    store: RowStore, name: str, key_groups: tuple[int, int], chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[bytes]:
+    """A state in the canonical format, as a history of files."""
+    rows, size = KeyedRows(), 0
+    for group in range(key_groups[0], key_groups[1] + 1):
+        for key, namespace, value in _entries(store, group, name):
+            rows.add(group, PUT, key, namespace, value)
+            size += len(key) + len(namespace) + len(value)
+            if size >= chunk_bytes:
+                yield rows.to_bytes()
+                rows, size = KeyedRows(), 0
+    if size:
+        yield rows.to_bytes()
+
+
+def _entries(store: RowStore, group: int, name: str) -> Iterator[Entry]:
+    for layout in (WHOLE, MAP, LIST):
+        found = store.scan(group.to_bytes(2, "big") + state_head(name, layout))
+        for head, rows in groupby(found, lambda item: item[0][: place_of(item[0])[1]]):
+            namespace = dumps(place_of(head)[0].namespace)
+            at = len(head)
+            if layout == WHOLE:
+                for row, raw in rows:
+                    yield dumps(_key_of(row, raw, at)), namespace, value_bytes(raw)
+                continue
+            for _, parts in groupby(rows, lambda item, at=at: item[0][: key_end(item[0], at)]):  # type: ignore[misc]
+                key, value = (_map_of if layout == MAP else _list_of)(parts, at)
+                yield dumps(key), namespace, dumps(value)
+
+
+def _key_of(row: bytes, raw: bytes, at: int) -> Any:
+    keys = pickled_keys(raw)
+    return plain_of(row[at + 4 : key_end(row, at)]) if keys is None else keys[0]
+
+
+def _map_of(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
+    owner, found = None, {}
+    for row, raw in rows:
+        keys = pickled_keys(raw)
+        end = key_end(row, at)
+        owner, key = (plain_of(row[at + 4 : end]), plain_of(row[end:])) if keys is None else keys
+        found[key] = pickle.loads(raw)
+    return owner, found
+
+
+def _list_of(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
+    key, items = None, []
+    for row, raw in rows:
+        key = _key_of(row, raw, at)
+        items += pickle.loads(raw)
+    return key, items
+
+
+def import_keyed(cache: WriteCache, name: str, files: Iterable[bytes], key_groups: tuple[int, int]) -> dict[Any, int]:
+    """Write a history, oldest file first, as rows of whole values; returns the key groups (as bits) by namespace."""
+    batch = cache.store.batch()
+    first, last = key_groups
+    groups: dict[Any, int] = {}
+    namespaces: dict[bytes, tuple[Any, bytes]] = {}
+    for data in files:
+        for group, operation, key_data, namespace_data, value in iterate_keyed(data):
+            known = namespaces.get(namespace_data)
+            if known is None:
+                namespace = pickle.loads(namespace_data)
+                known = namespaces[namespace_data] = namespace, namespace_head(name, WHOLE, namespace)
+            namespace, head = known
+            if operation == DROP_NAMESPACE:
+                batch.write()
+                for prefix in _prefixes(groups.pop(namespace, 0), head):
+                    batch.delete_prefix(prefix)
+            elif first <= group <= last:
+                key = pickle.loads(key_data)
+                row = group.to_bytes(2, "big") + head + sized(key_bytes(key))
+                if operation == PUT:
+                    cache.put(batch, row, encode(value, key))
+                    groups[namespace] = groups.get(namespace, 0) | 1 << group
+                else:
+                    batch.delete(row)
+    batch.write()
+    return groups
+
+
+def _prefixes(groups: int, head: bytes) -> Iterator[bytes]:
+    for group in range(groups.bit_length()):
+        if groups >> group & 1:
+            yield group.to_bytes(2, "big") + head
+
+
+def spread(cache: WriteCache, name: str, layout: bytes, key_groups: tuple[int, int]) -> None:
+    """Turn the rows of a state that hold whole maps or lists into rows of parts."""
+    whole, parts = namespace_head(name, WHOLE, None), namespace_head(name, layout, None)
+    store, batch = cache.store, cache.store.batch()
+    wanted = dict if layout == MAP else list
+    for number in range(key_groups[0], key_groups[1] + 1):
+        group = number.to_bytes(2, "big")
+        at = len(group) + len(whole)
+        for row, raw in store.scan(group + whole):
+            value = pickle.loads(raw)
+            if not isinstance(value, wanted):
+                raise StateError(
+                    f"{cache.owner}: state {name!r} was restored with a {type(value).__qualname__}, and is now "
+                    f"declared to hold a {wanted.__name__}; declare it as before, or give the new state another name"
+                )
+            key = _key_of(row, raw, at)
+            if isinstance(value, dict):
+                for user_key, item in value.items():
+                    part = group + parts + row[at:] + key_bytes(user_key)
+                    cache.put(batch, part, encode(cache.pickle(name, item), key, user_key))
+            elif value:
+                part = group + parts + row[at:] + cache.next_segment().to_bytes(8, "big")
+                cache.put(batch, part, encode(value_bytes(raw), key))
+            batch.delete(row)
+    batch.write()

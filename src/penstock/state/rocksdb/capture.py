@@ -1,0 +1,123 @@
+"""Checkpoints of the store: hard links at once, files stored in the background (G7).
+
+Capturing writes what is marked, flushes, and links the store's files into a directory of the checkpoint; from then on
+nothing the operator does can reach them. RocksDB never changes a file of rows (`*.sst`), and within one store, and the
+stores that are restored from its checkpoints, gives no name twice. So of the files of rows, those that the checkpoint
+on which this one builds has stored under the same name are only referred to; the few others, some kilobytes, are
+stored each time.
+
+Storing is the caller's: `store_files` is handed a function that stores one local file and returns a reference to it,
+whatever that is, and `fetch_files` one that gives the bytes of a reference.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.state.errors import StateError
+from penstock.state.rocksdb.canonical import CHUNK_BYTES, export_keyed, state_names
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.store import RowStore
+
+Reference = TypeVar("Reference")
+
+BACKEND_NAME = "rocksdb"
+_SHARED_SUFFIX = ".sst"
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file of a captured store. One that `is_shared` has the same bytes wherever it has the same name."""
+
+    name: str
+    length: int
+    is_shared: bool
+
+
+@dataclass(frozen=True)
+class RocksCapture:
+    """The keyed state of one operator in one subtask as of a checkpoint, in a directory of its own."""
+
+    directory: Path
+    owner: str
+    key_groups: tuple[int, int]
+    files: tuple[LocalFile, ...]
+    settings: RocksDBSettings
+    schemas: Mapping[str, str] = field(default_factory=dict)
+
+    def store_files(
+        self, store: Callable[[str, Path], Reference], known: Mapping[str, Reference]
+    ) -> dict[str, Reference]:
+        """Store the files that `known`, of the checkpoint built on, lacks; returns references to all by name."""
+        stored = {}
+        for file in self.files:
+            if file.is_shared and file.name in known:
+                stored[file.name] = known[file.name]
+            else:
+                stored[file.name] = store(file.name, self.directory / file.name)
+        return stored
+
+    @property
+    def backend(self) -> str:
+        return BACKEND_NAME
+
+    def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
+        """As `store_files`, with the bytes of each file."""
+        return self.store_files(lambda name, path: write(name, path.read_bytes()), known)
+
+    @contextmanager
+    def opened(self) -> Iterator[RowStore]:
+        """The captured rows, to be read only."""
+        store = RowStore(self.directory, self.settings, self.owner, read_only=True)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def export(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[str, bytes]]:
+        """All states in the canonical format: (state name, file), the files of a state after each other."""
+        with self.opened() as store:
+            for name in state_names(store):
+                for data in export_keyed(store, name, self.key_groups, chunk_bytes):
+                    yield name, data
+
+    def discard(self) -> None:
+        """Remove the directory: the files are stored, or will not be. Discarding twice is discarding once."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def capture_store(
+    store: RowStore,
+    directory: Path,
+    owner: str,
+    key_groups: tuple[int, int],
+    settings: RocksDBSettings,
+    schemas: Mapping[str, str],
+) -> RocksCapture:
+    """Flush a store and link its files into `directory`; what an earlier attempt left there goes."""
+    shutil.rmtree(directory, ignore_errors=True)
+    store.checkpoint(directory)
+    files = []
+    for path in sorted(directory.iterdir()):
+        length = path.stat().st_size
+        # Options are those of the settings, and the log is empty, for there is none.
+        if path.name.startswith("OPTIONS") or (path.suffix == ".log" and not length):
+            path.unlink()
+        else:
+            files.append(LocalFile(path.name, length, path.suffix == _SHARED_SUFFIX))
+    return RocksCapture(directory, owner, key_groups, tuple(files), settings, schemas)
+
+
+def fetch_files(references: Mapping[str, Reference], fetch: Callable[[Reference], bytes], directory: Path) -> None:
+    """Lay the files of a checkpoint into a new directory, for `RocksDBKeyedStateBackend.restore_files`."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    for name, reference in references.items():
+        if "/" in name or name.startswith("."):
+            raise StateError(f"a checkpoint names a file {name!r}, which would lie outside of its directory")
+        (directory / name).write_bytes(fetch(reference))

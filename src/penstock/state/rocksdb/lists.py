@@ -1,0 +1,155 @@
+"""List state in segments: appending neither reads nor writes what is there already.
+
+What was appended since the last writing becomes one more row, a segment. Segments are put together when the list is
+read, and written as one when there are many.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.rows import LIST, encode, namespace_head, sized
+from penstock.state.rocksdb.store import Batch
+from penstock.state.states import ListState
+
+T = TypeVar("T")
+
+#: A list that is read and found in more segments is written as one.
+_SEGMENTS_MAX = 8
+
+
+class ListCell:
+    """The list of one key. `items` are all of them when `is_loaded`, and those of no segment yet otherwise."""
+
+    __slots__ = ("is_loaded", "is_replaced", "items", "segments", "written")
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.is_loaded = False
+        #: the segments there are no longer hold
+        self.is_replaced = False
+        #: how many of the items are in segments
+        self.written = 0
+        #: how many segments there are; -1 while that is not known
+        self.segments = -1
+
+
+class Lists(dict[Any, ListCell]):
+    """The lists in memory: the young generation; there is always a list, perhaps an empty one."""
+
+    def __init__(self, cache: WriteCache, name: str, max_parallelism: int) -> None:
+        super().__init__()
+        self.cache = cache
+        self.marked: set[Any] = set()
+        self._old: dict[Any, ListCell] = {}
+        self._name = name
+        self._head = namespace_head(name, LIST, None)
+        self._max_parallelism = max_parallelism
+        cache.add(self)
+
+    def __missing__(self, key: Any) -> ListCell:
+        self.cache.grown += 1
+        cell = self._old.pop(key, None)
+        if cell is None:
+            cell = ListCell()
+        self[key] = cell
+        return cell
+
+    def _prefix(self, key: Any) -> bytes:
+        data = key_bytes(key)
+        return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
+
+    def load(self, key: Any, cell: ListCell) -> None:
+        """Let a cell hold all items."""
+        segments = [pickle.loads(raw) for _, raw in self.cache.store.scan(self._prefix(key))]
+        stored = [item for segment in segments for item in segment]
+        cell.written = len(stored)
+        cell.items = stored + cell.items
+        cell.is_loaded = True
+        cell.segments = len(segments)
+        if len(segments) > _SEGMENTS_MAX:
+            cell.is_replaced = True
+            self.marked.add(key)
+
+    def _write(self, batch: Batch, key: Any) -> None:
+        cell = self.get(key) or self._old.get(key)
+        if cell is None:
+            return
+        prefix = self._prefix(key)
+        if cell.is_replaced:
+            if cell.segments:
+                batch.delete_prefix(prefix)
+            cell.is_replaced, cell.written, cell.segments = False, 0, 0
+        added = cell.items[cell.written :]
+        if added:
+            row = prefix + self.cache.next_segment().to_bytes(8, "big")
+            self.cache.put(batch, row, encode(self.cache.pickle(self._name, added), key))
+            if cell.segments >= 0:
+                cell.segments += 1
+        if cell.is_loaded:
+            cell.written = len(cell.items)
+        else:
+            cell.items = []
+
+    def young(self) -> int:
+        """See `cache`; items are counted as they are added."""
+        return 0
+
+    def write_back(self, batch: Batch) -> None:
+        """See `cache`."""
+        for key in self.marked:
+            self._write(batch, key)
+        self.marked.clear()
+
+    def turn(self, batch: Batch) -> None:
+        """See `cache`. All is written, for the items of a list that is only appended to need not be kept."""
+        self.write_back(batch)
+        self._old = dict(self)
+        self.clear()
+
+
+class RocksListState(ListState[T]):
+    """A list a key."""
+
+    __slots__ = ("_lists",)
+
+    def __init__(self, backend: Any, lists: Lists) -> None:
+        self._backend = backend
+        self._lists = lists
+
+    def get(self) -> Iterator[T]:
+        """The current key's items, in the order in which they were added."""
+        key = self._backend.current_key
+        cell = self._lists[key]
+        if not cell.is_loaded:
+            self._lists.load(key, cell)
+        return iter(cell.items)
+
+    def add(self, value: T) -> None:
+        """Append an item."""
+        lists, key = self._lists, self._backend.current_key
+        lists[key].items.append(value)
+        lists.marked.add(key)
+        lists.cache.grown += 1
+
+    def add_all(self, values: Iterable[T]) -> None:
+        """Append several items."""
+        for value in values:
+            self.add(value)
+
+    def update(self, values: Iterable[T]) -> None:
+        """Replace the items; an empty list clears the state."""
+        values = list(values)
+        lists, key = self._lists, self._backend.current_key
+        cell = lists[key]
+        cell.items, cell.is_loaded, cell.is_replaced = values, True, True
+        lists.marked.add(key)
+        lists.cache.grown += len(values)
+
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+        self.update(())

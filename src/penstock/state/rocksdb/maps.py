@@ -1,0 +1,143 @@
+"""Map state with a row for each key of a map, so that a big map is neither read nor written as a whole.
+
+What a key of the stream has is a pane of its own, made when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from penstock.state.errors import StateError
+from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.pane import Pane
+from penstock.state.rocksdb.rows import MAP, encode, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.store import Batch, Row
+from penstock.state.states import MapState
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: What a pane counts among entries: it is a few dictionaries.
+_PANE_WEIGHT = 4
+
+
+class MapPane(Pane):
+    """The map of one key of the stream."""
+
+    __slots__ = ("_owner_key", "_prefix")
+
+    def __init__(self, cache: WriteCache, name: str, owner_key: Any, prefix: bytes) -> None:
+        super().__init__(cache, name, True, 1)
+        self._owner_key = owner_key
+        self._prefix = prefix
+
+    def locate(self, key: Any) -> bytes:
+        try:
+            return self._prefix + key_bytes(key)
+        except StateError as error:
+            raise StateError(
+                f"{self._cache.owner}: map state {self._name!r} on RocksDB keeps a row for each key of the map, and a "
+                f"key of type {type(key).__qualname__} has no stable value; use a str, int, float, bool, bytes, None, "
+                "datetime, Decimal, UUID, Enum, Row, dataclass, or a tuple of these"
+            ) from error
+
+    def _key_of(self, row: bytes, raw: bytes) -> Any:
+        keys = pickled_keys(raw)
+        return plain_of(row[len(self._prefix) :]) if keys is None else keys[1]
+
+    def _encode(self, key: Any, value: Any) -> bytes:
+        return encode(self._cache.pickle(self._name, value), self._owner_key, key)
+
+    def _rows(self) -> Iterator[Row]:
+        return self._cache.store.scan(self._prefix) if self.has_rows else iter(())
+
+    def prefixes(self) -> Iterable[bytes]:
+        return (self._prefix,)
+
+
+class Maps(dict[Any, MapPane]):
+    """The maps in memory, by key of the stream. There is always a map, perhaps an empty one."""
+
+    def __init__(self, cache: WriteCache, name: str, max_parallelism: int) -> None:
+        super().__init__()
+        self.cache = cache
+        self._name = name
+        self._head = namespace_head(name, MAP, None)
+        self._max_parallelism = max_parallelism
+        cache.add(self)
+
+    def __missing__(self, key: Any) -> MapPane:
+        data = key_bytes(key)
+        group = key_group_of_bytes(data, self._max_parallelism)
+        pane = MapPane(self.cache, self._name, key, group.to_bytes(2, "big") + self._head + sized(data))
+        self.cache.grown += _PANE_WEIGHT
+        self[key] = pane
+        return pane
+
+    def young(self) -> int:
+        """See `cache`; panes count for themselves."""
+        return 0
+
+    def write_back(self, batch: Batch) -> None:
+        """See `cache`."""
+        for pane in self.values():
+            if pane.changed:
+                pane.write_back(batch)
+
+    def turn(self, batch: Batch) -> None:
+        """See `cache`."""
+        idle = []
+        for key, pane in self.items():
+            pane.turn(batch)
+            if pane.is_idle:
+                idle.append(key)
+        for key in idle:
+            del self[key]
+
+
+class RocksMapState(MapState[K, V]):
+    """A map a key."""
+
+    __slots__ = ("_maps",)
+
+    def __init__(self, backend: Any, maps: Maps) -> None:
+        self._backend = backend
+        self._maps = maps
+
+    def _map(self) -> dict[K, V]:
+        return self._maps[self._backend.current_key]
+
+    def put(self, key: K, value: V) -> None:
+        """Store a value under `key`."""
+        maps = self._maps
+        pane = maps[self._backend.current_key]
+        pane[key] = value
+        pane.changed.add(key)
+        maps.cache.grown += 1
+
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Store several values."""
+        self._maps[self._backend.current_key].update(dict_value)
+
+    def remove(self, key: K) -> None:
+        """Remove the value under `key`, when there is one."""
+        self._maps[self._backend.current_key].pop(key, None)
+
+    def clear(self) -> None:
+        """Remove the state of the current key."""
+        self._maps[self._backend.current_key].clear()
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All pairs as they are now, loaded as they are gone through; the map may be changed meanwhile."""
+        pairs: Iterable[tuple[K, V]] = self._maps[self._backend.current_key].items()
+        return pairs
+
+    def keys(self) -> Iterable[K]:
+        """All keys, in the same way."""
+        return self._maps[self._backend.current_key].keys()  # type: ignore[no-any-return]
+
+    def values(self) -> Iterable[V]:
+        """All values, in the same way."""
+        return self._maps[self._backend.current_key].values()  # type: ignore[no-any-return]

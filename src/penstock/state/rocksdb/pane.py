@@ -1,0 +1,354 @@
+"""Entries of one namespace: a dictionary whose contents are partly in memory and partly in the store.
+
+The dictionary itself holds the young generation. Its methods of C are left alone where a hit is all they serve
+(`pane[key]`, `pane[key] = value`), so these cost what they cost a dictionary; whatever must know about the rest is
+overridden. Every method that removes an entry, and `setdefault` and `update`, mark by themselves; assignment does not.
+
+Where the truth about a key is, in this order: the young generation, the old one, `_gone`, the store. `_gone` holds the
+keys that are in neither generation and not to be looked for in the store: True when the store may have a row that must
+be deleted, False when it has none. A key of a generation may be in `_gone` too: then it tells of the store only.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.rows import encode, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.store import Batch, Row
+
+_MISSING: Any = object()
+#: So many entries are few.
+_FEW = 256
+_get = dict.get
+_items = dict.items
+_set = dict.__setitem__
+_pop = dict.pop
+
+
+class Pane(dict[Any, Any]):
+    """See the module's text. Subclasses say which rows the entries lie in."""
+
+    __slots__ = ("__weakref__", "_cache", "_gone", "_name", "_old", "_weight", "changed", "has_rows", "is_complete")
+
+    def __init__(self, cache: WriteCache, name: str, has_rows: bool, weight: int) -> None:
+        super().__init__()
+        self._cache = cache
+        self._name = name
+        self._old: dict[Any, Any] = {}
+        self._gone: dict[Any, bool] = {}
+        #: what an entry counts in `WriteCache.grown`
+        self._weight = weight
+        #: whether the store may have rows of this pane
+        self.has_rows = has_rows
+        #: whether every entry is in memory, so that the store need not be asked
+        self.is_complete = False
+        self.changed: set[Any] = set()
+
+    # --- the rows -----------------------------------------------------------------------------------------------------
+
+    def locate(self, key: Any) -> bytes:
+        """The row of an entry."""
+        raise NotImplementedError
+
+    def _key_of(self, row: bytes, raw: bytes) -> Any:
+        """The key that a row is for."""
+        raise NotImplementedError
+
+    def _encode(self, key: Any, value: Any) -> bytes:
+        """What stands in the row of an entry."""
+        raise NotImplementedError
+
+    def prefixes(self) -> Iterable[bytes]:
+        """What the rows begin with."""
+        raise NotImplementedError
+
+    def _on_put(self, row: bytes) -> None:
+        """A row is being written."""
+        self.has_rows = True
+
+    def _rows(self) -> Iterator[Row]:
+        """The rows that there are now."""
+        raise NotImplementedError
+
+    def _unknown_rows(self) -> Iterator[Row]:
+        """The rows that there are now, but none when all entries are in memory."""
+        return iter(()) if self.is_complete or not self.has_rows else self._rows()
+
+    # --- looking up ---------------------------------------------------------------------------------------------------
+
+    def _find(self, key: Any) -> Any:
+        """The value of a key that the young generation lacks, which has it from now on, or `_MISSING`."""
+        self._cache.grown += self._weight
+        old = self._old
+        if key in old:
+            value = old.pop(key)
+        elif self.is_complete or not self.has_rows or key in self._gone:
+            return _MISSING
+        else:
+            raw = self._cache.read(self.locate(key))
+            if raw is None:
+                self._gone[key] = False
+                return _MISSING
+            value = pickle.loads(raw)
+        _set(self, key, value)
+        return value
+
+    def __missing__(self, key: Any) -> Any:
+        value = self._find(key)
+        if value is _MISSING:
+            raise KeyError(key)
+        return value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        value = _get(self, key, _MISSING)
+        if value is _MISSING:
+            value = self._find(key)
+            if value is _MISSING:
+                return default
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return _get(self, key, _MISSING) is not _MISSING or self._find(key) is not _MISSING
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        value = self.get(key, _MISSING)
+        if value is not _MISSING:
+            self._remove(key)
+        elif not default:
+            raise KeyError(key)
+        else:
+            value = default[0]
+        return value
+
+    def __delitem__(self, key: Any) -> None:
+        self.pop(key)
+
+    def popitem(self) -> tuple[Any, Any]:
+        for key in self:
+            return key, self.pop(key)
+        raise KeyError("there are no entries")
+
+    def _remove(self, key: Any) -> None:
+        _pop(self, key, None)
+        self._old.pop(key, None)
+        if self.has_rows:
+            self._gone.setdefault(key, True)
+        self.changed.add(key)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        value = self.get(key, _MISSING)
+        if value is _MISSING:
+            value = self[key] = default
+            self.changed.add(key)
+        return value
+
+    def update(self, *args: Any, **more: Any) -> None:
+        cache, mark = self._cache, self.changed.add
+        for given in (*args, more):
+            for key, value in given.items() if hasattr(given, "items") else given:
+                cache.grown += self._weight
+                _set(self, key, value)
+                mark(key)
+
+    def clear(self) -> None:
+        """Remove all entries, and their rows at once."""
+        if self.has_rows:
+            batch = self._cache.store.batch()
+            if self.is_complete:
+                for key in {*self.in_memory(), *(key for key, has_row in self._gone.items() if has_row)}:
+                    batch.delete(self.locate(key))
+            else:
+                for prefix in self.prefixes():
+                    batch.delete_prefix(prefix)
+            batch.write()
+        self._old = {}
+        self._gone = {}
+        self.has_rows = self.is_complete = False
+        self.changed.clear()
+        super().clear()
+
+    # --- going through all --------------------------------------------------------------------------------------------
+
+    def _copy(self) -> dict[Any, Any]:
+        # Not `dict.copy`, which looks at a subclass through its own methods.
+        return {key: value for key, value in _items(self)}  # noqa: C416 - nor does `dict()`
+
+    def in_memory(self) -> dict[Any, Any]:
+        """A copy of both generations."""
+        young = self._copy()
+        return {**self._old, **young} if self._old else young
+
+    def items(self) -> Any:
+        """All entries as they are now: those in memory first; the others are not kept there."""
+        cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
+        return chain(cached.items(), self.stored(rows, cached, gone))
+
+    def stored(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[tuple[Any, Any]]:
+        """The entries of rows, but those that are in memory or removed."""
+        loads, key_of = pickle.loads, self._key_of
+        for row, raw in rows:
+            key = key_of(row, raw)
+            if key not in cached and key not in gone:
+                yield key, loads(raw)
+
+    def keys(self) -> Any:
+        cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
+        keys = (self._key_of(row, raw) for row, raw in rows)
+        return chain(cached, (key for key in keys if key not in cached and key not in gone))
+
+    def values(self) -> Any:
+        return (value for _, value in self.items())
+
+    def __iter__(self) -> Iterator[Any]:
+        found: Iterator[Any] = self.keys()
+        return found
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.keys()) if self.has_rows else len(self.in_memory())
+
+    def __bool__(self) -> bool:
+        if dict.__len__(self) or self._old:
+            return True
+        if self.is_complete or not self.has_rows:
+            return False
+        # What is found is kept in memory, so that the next answer costs nothing; few entries all at once, for who asks
+        # is mostly about to go through them.
+        self.is_complete = True
+        for key, value in islice(self.stored(self._rows(), {}, set(self._gone)), _FEW + 1):
+            self.is_complete = dict.__len__(self) < _FEW
+            self._cache.grown += self._weight
+            _set(self, key, value)
+        return dict.__len__(self) > 0
+
+    def copy(self) -> dict[Any, Any]:
+        return dict(self.items())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Pane):
+            other = other.copy()
+        return self.copy() == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __or__(self, other: Any) -> Any:
+        return self.copy() | other
+
+    def __repr__(self) -> str:
+        return f"<{dict.__len__(self)} young and {len(self._old)} old entries of state {self._name!r}>"
+
+    # --- generations --------------------------------------------------------------------------------------------------
+
+    @property
+    def young(self) -> int:
+        """How many keys the young generation knows of, those of no entry included."""
+        return dict.__len__(self) + len(self._gone)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the pane could be made anew from the store."""
+        return not (dict.__len__(self) or self._old or self.changed)
+
+    def _write(self, batch: Batch, key: Any) -> None:
+        value = _get(self, key, _MISSING)
+        if value is _MISSING:
+            value = self._old.get(key, _MISSING)
+        if value is not _MISSING:
+            row = self.locate(key)
+            self._cache.put(batch, row, self._encode(key, value))
+            self._on_put(row)
+            self._gone.pop(key, None)
+        elif self._gone.get(key):
+            batch.delete(self.locate(key))
+            self._gone[key] = False
+
+    def write_back(self, batch: Batch) -> None:
+        """See `cache`."""
+        for key in self.changed:
+            self._write(batch, key)
+        self.changed.clear()
+
+    def turn(self, batch: Batch) -> None:
+        """See `cache`."""
+        young = self._copy() if dict.__len__(self) else {}
+        changed = self.changed
+        if changed:
+            for key in [key for key in changed if key not in young] if young else list(changed):
+                self._write(batch, key)
+                changed.discard(key)
+        if self._old:
+            self.is_complete = False
+        self._old = young
+        super().clear()
+        if not self._gone:
+            return
+        # What is known of the store is kept for the keys that are kept.
+        self._gone = {key: known for key, known in self._gone.items() if key in young}
+
+
+class NamespacePane(Pane):
+    """The entries of one namespace, a row each, in the key groups of their keys."""
+
+    __slots__ = ("_head", "_key_at", "_max_parallelism", "groups")
+
+    def __init__(
+        self, cache: WriteCache, name: str, layout: bytes, namespace: Any, max_parallelism: int, groups: int = 0
+    ) -> None:
+        # Plain states have one pane, whose entries are counted when it matters.
+        super().__init__(cache, name, bool(groups), 0 if namespace is None else 1)
+        cache.grown += self._weight
+        #: the key groups that may have rows, as bits
+        self.groups = groups
+        self._head = namespace_head(name, layout, namespace)
+        self._key_at = 2 + len(self._head) + 4
+        self._max_parallelism = max_parallelism
+
+    def locate(self, key: Any) -> bytes:
+        data = key_bytes(key)
+        return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
+
+    def _key_of(self, row: bytes, raw: bytes) -> Any:
+        keys = pickled_keys(raw)
+        return plain_of(row[self._key_at :]) if keys is None else keys[0]
+
+    def _encode(self, key: Any, value: Any) -> bytes:
+        return encode(self._cache.pickle(self._name, value), key)
+
+    def _on_put(self, row: bytes) -> None:
+        group = 1 << int.from_bytes(row[:2], "big")
+        if not self.groups & group:
+            self.groups |= group
+            self.has_rows = True
+
+    def _rows(self) -> Iterator[Row]:
+        if not self.groups:
+            return iter(())
+        return chain.from_iterable(map(self._cache.store.view().scan, self.prefixes()))
+
+    def prefixes(self) -> Iterable[bytes]:
+        groups, group = self.groups, 0
+        while groups:
+            low = (groups & -groups).bit_length()
+            group += low
+            groups >>= low
+            yield (group - 1).to_bytes(2, "big") + self._head
+
+    def __bool__(self) -> bool:
+        if super().__bool__():
+            return True
+        if not any(self._gone.values()):
+            self.groups, self.has_rows = 0, False
+        return False
+
+    def clear(self) -> None:
+        super().clear()
+        self.groups = 0

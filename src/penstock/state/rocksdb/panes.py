@@ -1,0 +1,104 @@
+"""The namespaces of one state: which there are is known in memory, with the key groups that have rows of each.
+
+That is what timers and windows need to find what is due, and to drop it, without looking into the store: about 150
+bytes a namespace. The pane of a namespace is made when it is asked for, and forgotten when it has nothing in memory;
+one that somebody still holds is found again, so there are never two for one namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import WeakValueDictionary
+
+from penstock.state.rocksdb.pane import NamespacePane
+from penstock.state.rocksdb.store import Batch
+
+_get = dict.get
+_items = dict.items
+
+
+class Panes(dict[Any, Any]):
+    """A dictionary of panes; the dictionary itself holds those that are in use."""
+
+    __slots__ = ("_held", "_make", "_stored")
+
+    def __init__(self, make: Callable[[Any, int], NamespacePane], stored: dict[Any, int]) -> None:
+        super().__init__()
+        self._make = make
+        #: namespaces that are not in use, with the key groups that have rows of them
+        self._stored = stored
+        self._held: WeakValueDictionary[Any, NamespacePane] = WeakValueDictionary()
+
+    def open(self, namespace: Any) -> NamespacePane:
+        """The pane of a namespace, made when there is none."""
+        pane: NamespacePane | None = _get(self, namespace)
+        if pane is None:
+            groups = self._stored.pop(namespace, 0)
+            pane = self._held.pop(namespace, None)
+            if pane is None:  # not `or`: a pane without entries is false
+                pane = self._make(namespace, groups)
+            self[namespace] = pane
+        return pane
+
+    def take(self, namespace: Any) -> NamespacePane | None:
+        """Forget a namespace, and return its pane."""
+        if namespace not in self:
+            self._held.pop(namespace, None)
+            return None
+        pane = self.open(namespace)
+        del self[namespace]
+        return pane
+
+    def write_back(self, batch: Batch) -> None:
+        """See `cache`."""
+        for _, pane in _items(self):
+            pane.write_back(batch)
+
+    def turn(self, batch: Batch) -> None:
+        """See `cache`."""
+        for namespace, pane in list(_items(self)):
+            pane.turn(batch)
+            # The pane of plain states is held by them, and there is only one.
+            if pane.is_idle and namespace is not None:
+                del self[namespace]
+                self._held[namespace] = pane
+                if pane.groups:
+                    self._stored[namespace] = pane.groups
+
+    def get(self, namespace: Any, default: Any = None) -> Any:
+        pane = _get(self, namespace)
+        if pane is None:
+            return self.open(namespace) if namespace in self._stored else default
+        return pane
+
+    def __missing__(self, namespace: Any) -> Any:
+        if namespace in self._stored:
+            return self.open(namespace)
+        raise KeyError(namespace)
+
+    def __contains__(self, namespace: object) -> bool:
+        return dict.__contains__(self, namespace) or namespace in self._stored
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([*dict.keys(self), *self._stored])
+
+    def keys(self) -> Any:
+        return list(self)
+
+    def values(self) -> Any:
+        return [self[namespace] for namespace in self]
+
+    def items(self) -> Any:
+        return [(namespace, self[namespace]) for namespace in self]
+
+    def __len__(self) -> int:
+        return dict.__len__(self) + len(self._stored)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self.items()) == other
+
+    __hash__ = None

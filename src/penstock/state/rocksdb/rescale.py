@@ -1,0 +1,107 @@
+"""A store from the files of one or more others (D4).
+
+When the files are those of just the subtask's key groups, they are the store. Otherwise the one that shares most key
+groups is taken as it is, what does not belong is cut off with one mark a side, and the ranges of the others are copied
+into files that the store takes in. Rows begin with their key group, so a range of key groups is a range of rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocksdict import SstFileWriter
+
+from penstock.state.errors import StateError
+from penstock.state.rocksdb.cache import put_segments, segments_of
+from penstock.state.rocksdb.rows import META_PREFIX
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.store import Row, RowStore
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """A directory with all files of a captured store, and the first and last of its key groups."""
+
+    directory: Path
+    first_key_group: int
+    last_key_group: int
+
+    def shared(self, key_groups: tuple[int, int]) -> int:
+        """How many of these key groups it has."""
+        return min(self.last_key_group, key_groups[1]) - max(self.first_key_group, key_groups[0]) + 1
+
+
+def assemble(
+    target: Path, sources: Sequence[SourceFiles], key_groups: tuple[int, int], settings: RocksDBSettings, owner: str
+) -> None:
+    """Make `target` a store of these key groups; the sources are used up, and so is what was in `target`."""
+    shutil.rmtree(target, ignore_errors=True)
+    useful = sorted((s for s in sources if s.shared(key_groups) > 0), key=lambda s: s.shared(key_groups))
+    if useful:
+        base = useful.pop()
+        if not (base.directory / "CURRENT").is_file():
+            raise StateError(
+                f"{owner}: {base.directory} holds no RocksDB state: the checkpoint's files are not all there"
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(base.directory, target)
+        if useful or (base.first_key_group, base.last_key_group) != key_groups:
+            _merge(RowStore(target, settings, owner), base, useful, key_groups, settings)
+    for source in sources:
+        shutil.rmtree(source.directory, ignore_errors=True)
+
+
+def _merge(
+    store: RowStore,
+    base: SourceFiles,
+    others: list[SourceFiles],
+    key_groups: tuple[int, int],
+    settings: RocksDBSettings,
+) -> None:
+    first, last = key_groups
+    try:
+        if base.first_key_group < first:
+            store.delete_range(_group(0), _group(first))
+        if base.last_key_group > last:
+            store.delete_range(_group(last + 1), META_PREFIX)
+        segments = segments_of(store)
+        for other in others:
+            source = RowStore(other.directory, settings, read_only=True)
+            try:
+                begin, end = max(first, other.first_key_group), min(last, other.last_key_group)
+                _copy(source.scan_range(_group(begin), _group(end + 1)), store, settings)
+                segments = max(segments, segments_of(source))
+            finally:
+                source.close()
+        batch = store.batch()
+        put_segments(batch, segments)
+        batch.write()
+        store.flush()
+    finally:
+        store.close()
+
+
+def _group(number: int) -> bytes:
+    return number.to_bytes(2, "big")
+
+
+def _copy(rows: Iterable[Row], store: RowStore, settings: RocksDBSettings) -> None:
+    """Copy rows, which come in order, by files."""
+    path = store.directory / "incoming.sst"
+    writer, size = None, 0
+    for row, raw in rows:
+        if writer is None:
+            writer = SstFileWriter(options=settings.options())
+            writer.open(str(path))
+        writer[row] = raw
+        size += len(row) + len(raw)
+        if size >= settings.file_bytes:
+            writer.finish()
+            store.ingest(path)
+            writer, size = None, 0
+    if writer is not None:
+        writer.finish()
+        store.ingest(path)

@@ -1,0 +1,151 @@
+"""How an entry lies in the store.
+
+A row's key is, without gaps:
+
+    key group (2 bytes), name's length (2), name, layout (1), namespace's length (2), namespace,
+    key's length (4), key, rest
+
+Numbers are big endian, so a range of key groups is a contiguous range of rows, and within a key group so is a state,
+and so is a namespace. Name is UTF-8; namespace and key are canonical bytes (`key_groups.key_bytes`). The layout says
+what the rest and the value are:
+
+- WHOLE: no rest; one row holds the entry's value.
+- MAP: the rest is the canonical bytes of a key of the map; the value is that under it.
+- LIST: the rest is the number (8 bytes) of a segment of the list; the value is a list of items.
+
+A row's value is pickled, and after it a trailer that unpickling does not see: what a canonical form does not tell of
+the keys' types. Canonical bytes of plain keys (str, int, bytes, None and tuples of these) can be read back; other keys
+are pickled into the trailer. Namespaces must be plain.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Final, NamedTuple
+
+from penstock.state.errors import StateError
+from penstock.state.key_groups import key_bytes
+from penstock.state.pickling import dumps
+
+WHOLE: Final = b"\x00"
+MAP: Final = b"\x01"
+LIST: Final = b"\x02"
+
+#: Rows that begin with this belong to no key group: there are at most 32,768 of these.
+META_PREFIX: Final = b"\xff\xff"
+NAME_BYTES_MAX: Final = 0xFFFF
+_PLAIN: Final = b"\x00"
+_PICKLED: Final = b"\x01"
+
+
+class Place(NamedTuple):
+    """What the beginning of a row says: which namespace of which state, in one key group."""
+
+    group: int
+    name: str
+    layout: bytes
+    namespace: Any
+
+
+def state_head(name: str, layout: bytes) -> bytes:
+    """The bytes of a row between the key group and the namespace."""
+    data = name.encode()
+    if len(data) > NAME_BYTES_MAX:
+        raise StateError(f"state name {name[:80]!r}... has {len(data)} bytes, at most {NAME_BYTES_MAX}: shorten it")
+    return len(data).to_bytes(2, "big") + data + layout
+
+
+def namespace_head(name: str, layout: bytes, namespace: Any) -> bytes:
+    """The bytes of a row between the key group and the key."""
+    if not is_plain(namespace):
+        raise StateError(
+            f"state {name!r}: namespace {namespace!r} is not made of str, int, bytes, None and tuples of these, so it "
+            "cannot be kept in RocksDB"
+        )
+    data = key_bytes(namespace)
+    if len(data) > NAME_BYTES_MAX:
+        raise StateError(f"state {name!r}: a namespace has {len(data)} bytes, at most {NAME_BYTES_MAX}")
+    return state_head(name, layout) + len(data).to_bytes(2, "big") + data
+
+
+def place_of(row: bytes) -> tuple[Place, int]:
+    """Where a row belongs, and at which byte its key (with the key's length) begins."""
+    at = 4 + int.from_bytes(row[2:4], "big")
+    end = at + 3 + int.from_bytes(row[at + 1 : at + 3], "big")
+    namespace = plain_of(row[at + 3 : end])
+    return Place(int.from_bytes(row[:2], "big"), row[4:at].decode(), row[at : at + 1], namespace), end
+
+
+def sized(key: bytes) -> bytes:
+    """A key with its length before it."""
+    return len(key).to_bytes(4, "big") + key
+
+
+def key_end(row: bytes, at: int) -> int:
+    """Where the key that begins, with its length, at byte `at` of a row ends."""
+    return at + 4 + int.from_bytes(row[at : at + 4], "big")
+
+
+def after(prefix: bytes) -> bytes:
+    """The least bytes above all that begin with `prefix`."""
+    number = int.from_bytes(prefix, "big") + 1
+    return number.to_bytes(len(prefix), "big")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def encode(value: bytes, *keys: Any) -> bytes:
+    """A row's value: pickled bytes, and of the keys of its row those that are not plain."""
+    for key in keys:
+        if not is_plain(key):
+            data = dumps(keys)
+            return value + data + len(data).to_bytes(4, "big") + _PICKLED
+    return value + _PLAIN
+
+
+def value_bytes(raw: bytes) -> bytes:
+    """The pickled value in a row's value."""
+    return raw[: -5 - int.from_bytes(raw[-5:-1], "big")] if raw[-1:] == _PICKLED else raw[:-1]
+
+
+def pickled_keys(raw: bytes) -> tuple[Any, ...] | None:
+    """The keys in the trailer; None when they are plain."""
+    if raw[-1:] != _PICKLED:
+        return None
+    length = int.from_bytes(raw[-5:-1], "big")
+    keys: tuple[Any, ...] = pickle.loads(raw[-5 - length : -5])
+    return keys
+
+
+# --- plain keys -------------------------------------------------------------------------------------------------------
+
+
+def is_plain(key: Any) -> bool:
+    """Whether a key can be read back from its canonical bytes, type included."""
+    kind = type(key)
+    if kind is str or kind is int or key is None or kind is bytes:
+        return True
+    return kind is tuple and all(map(is_plain, key))
+
+
+def plain_of(data: bytes) -> Any:
+    """The plain key of which these are the canonical bytes."""
+    kind = data[:1]
+    if kind == b"s":
+        return data[1:].decode("utf-8", "surrogatepass")
+    if kind == b"i":
+        return int(data[1:])
+    if kind == b"n":
+        return None
+    if kind == b"b":
+        return data[1:]
+    if kind != b"t":
+        raise StateError(f"canonical bytes {data[:40]!r} are not those of a plain key: the row is damaged")
+    items = []
+    count, _, rest = data[1:].partition(b":")
+    for _ in range(int(count)):
+        length, _, rest = rest.partition(b":")
+        items.append(plain_of(rest[: int(length)]))
+        rest = rest[int(length) :]
+    return tuple(items)

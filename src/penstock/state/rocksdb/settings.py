@@ -1,0 +1,60 @@
+"""Sizes of the RocksDB state backend; all in bytes unless a name says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options
+
+_BLOOM_BITS = 10
+
+
+@dataclass(frozen=True)
+class RocksDBSettings:
+    """What one backend (one operator in one subtask) may take of memory: the three sizes add up.
+
+    Attributes:
+        cache_bytes: entries kept as Python objects, so that hot keys pay no serialisation; an estimate.
+        write_buffer_bytes: rows that are not in files yet, in each of at most `write_buffers` buffers.
+        write_buffers: buffers of rows; more than one lets writing go on while another goes into a file.
+        block_cache_bytes: blocks of files, their indexes and filters included.
+        block_bytes: what is read from a file at a time.
+        file_bytes: the size at which a new file is begun; also the grain in which checkpoints share files.
+        background_jobs: threads of RocksDB that write and merge files.
+    """
+
+    cache_bytes: int = 32 << 20
+    write_buffer_bytes: int = 16 << 20
+    write_buffers: int = 2
+    block_cache_bytes: int = 32 << 20
+    block_bytes: int = 8 << 10
+    file_bytes: int = 32 << 20
+    background_jobs: int = 2
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value <= 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+
+    def options(self) -> Options:
+        """The options to open a store with."""
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(self.write_buffer_bytes)
+        options.set_max_write_buffer_number(self.write_buffers)
+        options.set_target_file_size_base(self.file_bytes)
+        options.set_max_background_jobs(self.background_jobs)
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_level_compaction_dynamic_level_bytes(True)
+        options.set_keep_log_file_num(1)
+        options.set_stats_dump_period_sec(0)
+        options.set_stats_persist_period_sec(0)
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(Cache(self.block_cache_bytes))
+        blocks.set_block_size(self.block_bytes)
+        blocks.set_bloom_filter(_BLOOM_BITS, False)
+        # Otherwise indexes and filters, which grow with the state, would be outside of any bound.
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        options.set_block_based_table_factory(blocks)
+        return options

@@ -1,0 +1,230 @@
+"""The store of rows: RocksDB in one directory, without a log of its own.
+
+What was not captured by a checkpoint is lost with the process, and that is right: a recovery begins at a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rocksdict import (
+    AccessType,
+    Checkpoint,
+    IngestExternalFileOptions,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from penstock.state.errors import StateError
+from penstock.state.rocksdb.rows import META_PREFIX, Place, after, place_of
+from penstock.state.rocksdb.settings import RocksDBSettings
+
+#: Up to so many rows are deleted one by one; a mark that deletes a range costs every later read a little.
+_SINGLE_DELETES_MAX = 32
+#: A batch of writes is handed over when it has grown to this.
+BATCH_BYTES_MAX = 1 << 20
+
+Row = tuple[bytes, bytes]
+
+
+def _holding(rows: Iterator[Any], *held: Any) -> Iterator[Row]:
+    """The rows. RocksDB points into the options of an iterator as long as it is used, and the binding lets them go."""
+    yield from rows
+    del held
+
+
+class Batch:
+    """Changes of rows, which reach the store when they have grown to `BATCH_BYTES_MAX`, and by `write`."""
+
+    __slots__ = ("_batch", "_store")
+
+    def __init__(self, store: RowStore) -> None:
+        self._store = store
+        self._batch = WriteBatch(raw_mode=True)
+
+    def put(self, row: bytes, raw: bytes) -> None:
+        """Set a row."""
+        batch = self._batch
+        batch.put(row, raw)
+        if batch.size_in_bytes() > BATCH_BYTES_MAX:
+            self.write()
+
+    def delete(self, row: bytes) -> None:
+        """Delete a row."""
+        self._batch.delete(row)
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        """Delete the rows from `begin` up to but not including `end`."""
+        self._batch.delete_range(begin, end)
+
+    def delete_prefix(self, prefix: bytes) -> None:
+        """Delete all rows that begin with `prefix`, those of this batch included."""
+        self.write()  # what is deleted must be there to be found
+        rows = []
+        for row, _ in self._store.scan(prefix):
+            rows.append(row)
+            if len(rows) > _SINGLE_DELETES_MAX:
+                self.delete_range(prefix, after(prefix))
+                return
+        for row in rows:
+            self.delete(row)
+
+    def write(self) -> None:
+        """Bring all of it into the store."""
+        if len(self._batch):
+            batch, self._batch = self._batch, WriteBatch(raw_mode=True)
+            self._store.write(batch)
+
+
+class View:
+    """The rows as they were when it was made, for as long as it is kept; the binding's own snapshots do not hold."""
+
+    def __init__(self, rows: RdictIter) -> None:
+        self._rows = rows
+        self._turn: object = None
+
+    def scan(self, prefix: bytes) -> Iterator[Row]:
+        """All rows that begin with `prefix`, in order; several may go through at a time."""
+        rows = self._rows
+        rows.seek(prefix)
+        self._turn = turn = object()
+        while rows.valid():
+            row = rows.key()
+            if not row.startswith(prefix):
+                return
+            yield row, rows.value()
+            if self._turn is not turn:
+                rows.seek(row)
+                self._turn = turn
+            rows.next()
+
+    def get(self, row: bytes) -> bytes | None:
+        """The value of a row, or None."""
+        rows = self._rows
+        rows.seek(row)
+        self._turn = None
+        found: bytes | None = rows.value() if rows.valid() and rows.key() == row else None
+        return found
+
+
+class RowStore:
+    """Rows in order of their keys. Errors of RocksDB come as `StateError` with the owner and the directory."""
+
+    def __init__(
+        self, directory: Path, settings: RocksDBSettings, owner: str = "operator", *, read_only: bool = False
+    ) -> None:
+        self.directory = directory
+        self._owner = owner
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True  # type: ignore[assignment, method-assign]  # a property in truth
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._db = Rdict(str(directory), settings.options(), access_type=access)
+        except Exception as error:
+            raise self._failed("open", error) from error
+
+    def _failed(self, what: str, error: Exception) -> StateError:
+        return StateError(
+            f"{self._owner}: cannot {what} the RocksDB state in {self.directory}: {error}; see that the disk has "
+            "space, is writable, and that nothing else uses the directory"
+        )
+
+    def get(self, row: bytes) -> bytes | None:
+        """The value of a row, or None."""
+        try:
+            value: bytes | None = self._db.get(row)
+        except Exception as error:
+            raise self._failed("read", error) from error
+        return value
+
+    def scan(self, prefix: bytes) -> Iterator[Row]:
+        """All rows that begin with `prefix`, in order, as they are now."""
+        return self.scan_range(prefix, after(prefix))
+
+    def scan_range(self, begin: bytes, end: bytes) -> Iterator[Row]:
+        """The rows from `begin` up to but not including `end`, as they are now."""
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        # What is scanned is mostly read once: it should not drive out what is looked up.
+        options.fill_cache(False)  # type: ignore[call-arg]  # its published type forgets the argument
+        rows: Iterator[Any] = self._db.items(from_key=begin, read_opt=options)
+        return _holding(rows, options)
+
+    def view(self) -> View:
+        """The rows as they are now."""
+        options = ReadOptions()
+        options.fill_cache(False)  # type: ignore[call-arg]  # as above
+        return View(self._db.iter(options))
+
+    def batch(self) -> Batch:
+        """An empty batch."""
+        return Batch(self)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write a batch of RocksDB, which is used up."""
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as error:
+            raise self._failed("write to", error) from error
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        """Delete the rows from `begin` up to but not including `end`."""
+        batch = self.batch()
+        batch.delete_range(begin, end)
+        batch.write()
+
+    def ingest(self, path: Path) -> None:
+        """Take in a file that a `SstFileWriter` made; the file is used up."""
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        try:
+            self._db.ingest_external_file([str(path)], options)
+        except Exception as error:
+            raise self._failed("take a file into", error) from error
+
+    def places(self) -> Iterator[Place]:
+        """Every (key group, state, layout, namespace) that has rows; costs a look-up each, not a scan."""
+        rows = self._db.iter()
+        rows.seek(b"")
+        while rows.valid():
+            row = rows.key()
+            if row.startswith(META_PREFIX):
+                return
+            place, end = place_of(row)
+            yield place
+            rows.seek(after(row[:end]))
+
+    def flush(self) -> None:
+        """Bring all rows into files: without a log, closing forgets the others."""
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise self._failed("write to", error) from error
+
+    def checkpoint(self, directory: Path) -> None:
+        """Flush, and make `directory` a copy of the store by hard links; it must not exist."""
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            Checkpoint(self._db).create_checkpoint(str(directory))
+        except Exception as error:
+            raise self._failed("make a checkpoint of", error) from error
+
+    def sizes(self) -> dict[str, int]:
+        """What RocksDB says of itself: rows (an estimate), and bytes in files, buffers and caches."""
+        names = {
+            "rows": "rocksdb.estimate-num-keys",
+            "file_bytes": "rocksdb.total-sst-files-size",
+            "write_buffer_bytes": "rocksdb.cur-size-all-mem-tables",
+            "block_cache_bytes": "rocksdb.block-cache-usage",
+        }
+        return {name: self._db.property_int_value(of) or 0 for name, of in names.items()}
+
+    def close(self) -> None:
+        """Close the store; closing twice is closing once."""
+        self._db.close()

@@ -1,0 +1,57 @@
+"""A state's schema: what kind it is, the types of its keys and values, and whether its values carry times (D1, H4).
+
+In a snapshot it is one JSON text, empty for states of the runtime (windows, timers):
+`{"kind": "map", "key": "STRING", "value": {"ROW": [["a", "INT"]]}, "ttl": 60000}`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.state.schema.nodes import Node, classes_in, node_of, text_of
+
+if TYPE_CHECKING:
+    from penstock.state.descriptors import StateDescriptor
+
+
+@dataclass(frozen=True)
+class StateSchema:
+    """See the module's text. `key` is that of map state; `ttl_ms` is None where values carry no time."""
+
+    kind: str
+    key: Node
+    value: Node
+    ttl_ms: int | None = None
+
+    def to_json(self) -> str:
+        """The text that lies in a snapshot; equal schemas have equal texts."""
+        parts = {"kind": self.kind, "key": self.key, "value": self.value, "ttl": self.ttl_ms}
+        return json.dumps({name: part for name, part in parts.items() if part is not None})
+
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """The classes in the schema, and the fields that they had."""
+        return {**dict(classes_in(self.key)), **dict(classes_in(self.value))}
+
+    def __str__(self) -> str:
+        types = f"{text_of(self.key)}, {text_of(self.value)}" if self.kind == "map" else text_of(self.value)
+        ttl = "" if self.ttl_ms is None else f" (TTL {self.ttl_ms} ms)"
+        return f"{self.kind.capitalize()}State<{types}>{ttl}"
+
+
+def schema_from_json(text: str) -> StateSchema:
+    """The schema that `to_json` wrote."""
+    parts = json.loads(text)
+    return StateSchema(parts["kind"], parts.get("key"), parts.get("value"), parts.get("ttl"))
+
+
+def schema_of(descriptor: StateDescriptor) -> StateSchema:
+    """The schema that a descriptor declares."""
+    ttl = descriptor.ttl_config
+    return StateSchema(
+        descriptor.kind,
+        node_of(getattr(descriptor, "key_type_info", None)),
+        node_of(descriptor.type_info),
+        None if ttl is None else ttl.ttl_ms,
+    )

@@ -1,0 +1,149 @@
+"""What takes the place of a changed class while instances of it are unpickled (H4).
+
+A pickle makes an instance by calling its class's `__new__`, and then hands it its attributes. A stand-in is a class
+with a `__new__`, and where need be a `__setstate__`, that make an instance of today's class out of what comes.
+
+Attributes may never come: an instance without any has none in its pickle. So instances that wait for them are put
+into `drafts`, and whoever unpickles gives those that are left an empty set of attributes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.state.errors import StateMigrationError
+
+_MISSING: Final = dataclasses.MISSING
+_set: Final = object.__setattr__
+NoDefault = Callable[[type, str], StateMigrationError]
+
+
+def tuple_stand_in(cls: type, before: tuple[str, ...], no_default: NoDefault, on_change: Callable[[], None]) -> type:
+    """For a NamedTuple whose fields were `before`."""
+    fields: tuple[str, ...] = getattr(cls, "_fields", ())
+    defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
+    position = {name: index for index, name in enumerate(before)}
+
+    def make(_: type, *args: Any) -> Any:
+        on_change()
+        values = []
+        for name in fields:
+            if name in position:
+                values.append(args[position[name]])
+            elif name in defaults:
+                values.append(defaults[name])
+            else:
+                raise no_default(cls, name)
+        return tuple.__new__(cls, values)
+
+    return type(cls.__name__, (), {"__new__": make})
+
+
+def dataclass_stand_in(
+    cls: type,
+    before: tuple[str, ...] | None,
+    drafts: list[Any],
+    no_default: NoDefault,
+    on_change: Callable[[], None],
+) -> type:
+    """For a dataclass whose fields were `before`, or are not known; the class itself when it pickles in a way of its
+    own.
+    """
+    is_positional = vars(cls).get("__getstate__") is getattr(dataclasses, "_dataclass_getstate", _MISSING)
+    if not is_positional and (hasattr(cls, "__setstate__") or _reduces_itself(cls)):
+        return cls
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    lost = set(before or ()) - set(fields)
+    slots = {name for base in cls.__mro__ for name in getattr(base, "__slots__", ())}
+    has_dict = cls.__dictoffset__ != 0
+
+    def make(stand_in: type, *args: Any) -> Any:
+        draft: Any = object.__new__(stand_in)
+        drafts.append(draft)
+        return draft
+
+    def fill(draft: Any, state: Any) -> None:
+        _discard(drafts, draft)
+        for name, value in _attributes(state, before or tuple(fields)).items():
+            if name not in lost and (has_dict or name in slots):
+                _set(draft, name, value)
+            else:
+                on_change()
+        _set(draft, "__class__", cls)
+        for name, field in fields.items():
+            # A class's own attribute of the name is the default, and belongs to no instance.
+            if name not in getattr(draft, "__dict__", ()) and not (name in slots and hasattr(draft, name)):
+                on_change()
+                _set(draft, name, _default(cls, field, no_default))
+
+    return type(cls.__name__, (cls,), {"__slots__": (), "__new__": make, "__setstate__": fill})
+
+
+def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
+    """For a class whose instances a function makes anew, of the arguments or else the attributes in the pickle."""
+
+    def make(stand_in: type, *args: Any, **keywords: Any) -> Any:
+        if args or keywords:
+            return function(*args, **keywords)
+        draft: Any = object.__new__(stand_in)
+        drafts.append(draft)
+        return draft
+
+    def become(draft: Any, state: Any) -> None:
+        _discard(drafts, draft)
+        made = function(**_attributes(state, ()))
+        # Others may refer to the draft already, so it turns into what was made rather than giving way to it.
+        _set(draft, "__class__", type(made))
+        _set(draft, "__dict__", vars(made))
+
+    return type("Successor", (), {"__new__": make, "__setstate__": become})
+
+
+def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | None]) -> Any:
+    """For the functions with which cloudpickle makes the classes of the user's script anew."""
+    if name == "_make_skeleton_class":
+
+        def make(metaclass: Any, class_name: str, *others: Any) -> Any:
+            return stand_in_for(class_name) or found(metaclass, class_name, *others)
+
+        return make
+    if name == "_class_setstate":
+
+        def fill(cls: type, state: Any) -> Any:
+            # What the script's class was made of must not go into the one that is there instead.
+            return cls if stand_in_for(cls.__name__) is cls else found(cls, state)
+
+        return fill
+    return found
+
+
+def _attributes(state: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """By name, what a pickle holds of an instance: of its dictionary, its slots, or its fields in order."""
+    if isinstance(state, list):
+        return dict(zip(names, state, strict=False))
+    attributes: dict[str, Any] = {}
+    for part in state if isinstance(state, tuple) else (state,):
+        attributes.update(part or {})
+    return attributes
+
+
+def _reduces_itself(cls: type) -> bool:
+    own: Any = cls
+    return own.__reduce_ex__ is not object.__reduce_ex__ or own.__reduce__ is not object.__reduce__
+
+
+def _discard(drafts: list[Any], draft: Any) -> None:
+    for index in range(len(drafts) - 1, -1, -1):
+        if drafts[index] is draft:
+            del drafts[index]
+            return
+
+
+def _default(cls: type, field: dataclasses.Field[Any], no_default: NoDefault) -> Any:
+    if field.default is not _MISSING:
+        return field.default
+    if field.default_factory is not _MISSING:
+        return field.default_factory()
+    raise no_default(cls, field.name)

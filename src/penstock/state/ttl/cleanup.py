@@ -1,0 +1,85 @@
+"""Throwing out entries that have expired and are not asked for any more, for state that is in memory (D1).
+
+A sweeper goes round through the keys of one state, a few with each access or record, so that the cost of a call does
+not grow with the state. Only the list of the keys, made at the beginning of each round, is proportional to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from penstock.state.ttl.config import StateTtlConfig
+
+_END: Final[Any] = object()
+
+
+class Sweeper:
+    """See the module's text. `entries` are those of a state of the given kind, `changed` the marks of its table."""
+
+    def __init__(
+        self, entries: dict[Any, Any], changed: set[Any], kind: str, config: StateTtlConfig, now_ms: Callable[[], int]
+    ) -> None:
+        self._entries = entries
+        self._mark = changed.add
+        self._ttl_ms = config.ttl_ms
+        self._now_ms = now_ms
+        self._left = {"list": self._left_of_list, "map": self._left_of_map}.get(kind, self._left_of_value)
+        strategies = config.get_cleanup_strategies()
+        incremental = strategies.get_incremental_cleanup_strategy()
+        self._size = 0 if incremental is None else incremental.get_cleanup_size()
+        self._sees_records = incremental is not None and incremental.run_cleanup_for_every_record()
+        self._in_snapshot = strategies.in_full_snapshot()
+        self._keys: Iterator[Any] = iter(())
+
+    def on_access(self) -> None:
+        """The state is being used: look at a few entries."""
+        self._look_at(self._size)
+
+    def on_records(self, count: int) -> None:
+        """So many records were processed."""
+        if self._sees_records:
+            self._look_at(self._size * count)
+
+    def on_capture(self) -> None:
+        """A snapshot is about to be taken: look at everything, when that was asked for."""
+        if self._in_snapshot:
+            self._tidy(list(self._entries))
+
+    def _look_at(self, count: int) -> None:
+        keys: list[Any] = []
+        while len(keys) < min(count, len(self._entries)):
+            key = next(self._keys, _END)
+            if key is _END:
+                self._keys = iter(list(self._entries))
+            else:
+                keys.append(key)
+        self._tidy(keys)
+
+    def _tidy(self, keys: list[Any]) -> None:
+        entries, latest_expired_ms = self._entries, self._now_ms() - self._ttl_ms
+        for key in keys:
+            before = entries.get(key)
+            if before is None:
+                continue  # removed since the round began
+            left = self._left(before, latest_expired_ms)
+            if not left:
+                del entries[key]
+                self._mark(key)
+            elif left is not before:
+                entries[key] = left
+                self._mark(key)
+
+    @staticmethod
+    def _left_of_value(pair: Any, latest_expired_ms: int) -> Any:
+        return pair if pair[1] > latest_expired_ms else None
+
+    @staticmethod
+    def _left_of_list(pairs: Any, latest_expired_ms: int) -> Any:
+        left = [pair for pair in pairs if pair[1] > latest_expired_ms]
+        return pairs if len(left) == len(pairs) else left
+
+    @staticmethod
+    def _left_of_map(found: Any, latest_expired_ms: int) -> Any:
+        left = {key: pair for key, pair in found.items() if pair[1] > latest_expired_ms}
+        return found if len(left) == len(found) else left

@@ -1,0 +1,300 @@
+"""Keyed state whose values expire: each around a state without expiry that holds pairs (D1).
+
+**Layout.** Where a state without expiry holds a value, the inner one holds `(value, time of the last access in ms)`: a
+value or accumulator, each item of a list, each value of a map. Snapshots hold the same, so whoever reads one finds the
+value at [0].
+
+**Rules.** A value has expired when `time of the last access + time to live <= now`, by the clock of the task. Writing
+is an access; reading is one with `OnReadAndWrite`. Whoever reads an expired value removes it, and gets it once more
+only with `ReturnExpiredIfNotCleanedUp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from penstock.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.ttl.cleanup import Sweeper
+from penstock.state.ttl.config import StateTtlConfig
+
+if TYPE_CHECKING:
+    from penstock.state.backend import KeyedStateBackend
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Expiry:
+    """The rules of one state, and its clean-up. `sweeper` is None where the backend sees to that itself."""
+
+    __slots__ = ("_now_ms", "_sweeper", "reading_counts", "shows_expired", "ttl_ms")
+
+    def __init__(self, config: StateTtlConfig, now_ms: Callable[[], int], sweeper: Sweeper | None) -> None:
+        self.ttl_ms = config.ttl_ms
+        self.reading_counts = config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
+        self.shows_expired = config.get_state_visibility() is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
+        self._now_ms = now_ms
+        self._sweeper = sweeper
+
+    def access(self) -> int:
+        """The state is being used: clean a little up, and return the time (ms)."""
+        if self._sweeper is not None:
+            self._sweeper.on_access()
+        return self._now_ms()
+
+
+class TtlValueState(ValueState[T]):
+    """One value a key, which expires."""
+
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: ValueState[Any], expiry: Expiry) -> None:
+        self._inner = inner
+        self._expiry = expiry
+
+    def value(self) -> T | None:
+        found = _read(self._inner, self._expiry)
+        return None if found is None else cast("T", found[0])
+
+    def update(self, value: T | None) -> None:
+        now = self._expiry.access()
+        self._inner.update(None if value is None else (value, now))
+
+    def clear(self) -> None:
+        self._inner.clear()
+
+
+class TtlListState(ListState[T]):
+    """A list a key, whose items expire one by one."""
+
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: ListState[Any], expiry: Expiry) -> None:
+        self._inner = inner
+        self._expiry = expiry
+
+    def get(self) -> Iterator[T]:
+        expiry = self._expiry
+        now = expiry.access()
+        pairs = list(self._inner.get())
+        live = [pair for pair in pairs if pair[1] + expiry.ttl_ms > now]
+        shown = pairs if expiry.shows_expired else live
+        if pairs and (expiry.reading_counts or len(live) < len(pairs)):
+            self._inner.update([(item, now) for item, _ in live] if expiry.reading_counts else live)
+        return iter([item for item, _ in shown])
+
+    def add(self, value: T) -> None:
+        now = self._expiry.access()
+        self._inner.add((value, now))
+
+    def add_all(self, values: Iterable[T]) -> None:
+        now = self._expiry.access()
+        self._inner.add_all([(value, now) for value in values])
+
+    def update(self, values: Iterable[T]) -> None:
+        now = self._expiry.access()
+        self._inner.update([(value, now) for value in values])
+
+    def clear(self) -> None:
+        self._inner.clear()
+
+
+class TtlMapState(MapState[K, V]):
+    """A map a key, whose values expire one by one."""
+
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: MapState[Any, Any], expiry: Expiry) -> None:
+        self._inner = inner
+        self._expiry = expiry
+
+    def _find(self, key: K) -> tuple[Any] | None:
+        """The value under a key, in a tuple, for it may be None."""
+        expiry, inner = self._expiry, self._inner
+        now = expiry.access()
+        pair = inner.get(key)
+        if pair is None:
+            return None
+        if pair[1] + expiry.ttl_ms <= now:
+            inner.remove(key)
+            return pair[:1] if expiry.shows_expired else None
+        if expiry.reading_counts:
+            inner.put(key, (pair[0], now))
+        return cast("tuple[Any]", pair[:1])
+
+    def get(self, key: K) -> V | None:
+        found = self._find(key)
+        return None if found is None else cast("V", found[0])
+
+    def contains(self, key: K) -> bool:
+        return self._find(key) is not None
+
+    def put(self, key: K, value: V) -> None:
+        now = self._expiry.access()
+        self._inner.put(key, (value, now))
+
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        now = self._expiry.access()
+        self._inner.put_all({key: (value, now) for key, value in dict_value.items()})
+
+    def remove(self, key: K) -> None:
+        self._inner.remove(key)
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        expiry, inner = self._expiry, self._inner
+        now = expiry.access()
+        shown = []
+        for key, (value, accessed_ms) in list(inner.items()):
+            has_expired = accessed_ms + expiry.ttl_ms <= now
+            if has_expired:
+                inner.remove(key)
+            elif expiry.reading_counts:
+                inner.put(key, (value, now))
+            if not has_expired or expiry.shows_expired:
+                shown.append((key, value))
+        return shown
+
+    def keys(self) -> Iterable[K]:
+        return [key for key, _ in self.items()]
+
+    def values(self) -> Iterable[V]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        """Whether no value would be returned; not a reading that puts an expiry off."""
+        expiry = self._expiry
+        now = expiry.access()
+        return not any(expiry.shows_expired or pair[1] + expiry.ttl_ms > now for pair in self._inner.values())
+
+    def clear(self) -> None:
+        self._inner.clear()
+
+    def __getitem__(self, key: K) -> V:
+        found = self._find(key)
+        if found is None:
+            raise KeyError(key)
+        return cast("V", found[0])
+
+    def __delitem__(self, key: K) -> None:
+        if self._find(key) is None:
+            raise KeyError(key)
+        self._inner.remove(key)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.items())
+
+
+class TtlReducingState(ReducingState[T]):
+    """One folded value a key, which expires as a whole."""
+
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: ValueState[Any], expiry: Expiry, reduce_function: Callable[[T, T], T]) -> None:
+        self._inner = inner
+        self._expiry = expiry
+        self._reduce = reduce_function
+
+    def get(self) -> T | None:
+        found = _read(self._inner, self._expiry)
+        return None if found is None else cast("T", found[0])
+
+    def add(self, value: T) -> None:
+        found = _read(self._inner, self._expiry)
+        folded = value if found is None else self._reduce(found[0], value)
+        self._inner.update((folded, self._expiry.access()))
+
+    def clear(self) -> None:
+        self._inner.clear()
+
+
+class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
+    """One accumulator a key, which expires as a whole."""
+
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: ValueState[Any], expiry: Expiry, function: Any) -> None:
+        self._inner = inner
+        self._expiry = expiry
+        self._function = function
+
+    def get(self) -> V | None:
+        found = _read(self._inner, self._expiry)
+        return None if found is None else cast("V", self._function.get_result(found[0]))
+
+    def add(self, value: T) -> None:
+        found = _read(self._inner, self._expiry)
+        accumulator = self._function.create_accumulator() if found is None else found[0]
+        self._inner.update((self._function.add(value, accumulator), self._expiry.access()))
+
+    def clear(self) -> None:
+        self._inner.clear()
+
+
+def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
+    """What a reader gets of the current key's value, in a tuple; None when there is none, or it has expired."""
+    now = expiry.access()
+    pair = inner.value()
+    if pair is None:
+        return None
+    if pair[1] + expiry.ttl_ms <= now:
+        inner.clear()
+        return pair[:1] if expiry.shows_expired else None
+    if expiry.reading_counts:
+        inner.update((pair[0], now))
+    return cast("tuple[Any]", pair[:1])
+
+
+def _expiry_of(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
+    """The rules of a state that was declared. It has one sweeper, however often it is asked for."""
+    name = descriptor.name
+    if name not in keyed.sweepers and (found := keyed.heap_entries(name)) is not None:
+        keyed.sweepers[name] = Sweeper(*found, descriptor.kind, config, keyed.now_ms)
+    return Expiry(config, keyed.now_ms, keyed.sweepers.get(name))
+
+
+def open_value_state(keyed: KeyedStateBackend, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    """The value state that a descriptor declares, with or without expiry; so for the others below."""
+    config, inner = descriptor.ttl_config, keyed.value_state(descriptor)
+    return inner if config is None else TtlValueState(inner, _expiry_of(keyed, descriptor, config))
+
+
+def open_list_state(keyed: KeyedStateBackend, descriptor: ListStateDescriptor) -> ListState[Any]:
+    """See `open_value_state`."""
+    config, inner = descriptor.ttl_config, keyed.list_state(descriptor)
+    return inner if config is None else TtlListState(inner, _expiry_of(keyed, descriptor, config))
+
+
+def open_map_state(keyed: KeyedStateBackend, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    """See `open_value_state`."""
+    config, inner = descriptor.ttl_config, keyed.map_state(descriptor)
+    return inner if config is None else TtlMapState(inner, _expiry_of(keyed, descriptor, config))
+
+
+def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    """See `open_value_state`."""
+    config = descriptor.ttl_config
+    if config is None:
+        return keyed.reducing_state(descriptor)
+    inner = keyed.value_state(descriptor)
+    return TtlReducingState(inner, _expiry_of(keyed, descriptor, config), descriptor.reduce_function)
+
+
+def open_aggregating_state(
+    keyed: KeyedStateBackend, descriptor: AggregatingStateDescriptor
+) -> AggregatingState[Any, Any]:
+    """See `open_value_state`."""
+    config = descriptor.ttl_config
+    if config is None:
+        return keyed.aggregating_state(descriptor)
+    inner = keyed.value_state(descriptor)
+    return TtlAggregatingState(inner, _expiry_of(keyed, descriptor, config), descriptor.agg_function)

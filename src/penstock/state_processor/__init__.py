@@ -1,0 +1,20 @@
+"""Savepoints are open: list, read, bootstrap and rewrite them; states as Arrow, pandas or Spark tables (H5).
+
+`SavepointReader.read(path)` opens a savepoint or checkpoint; `SavepointWriter` makes a new one, from nothing or from an
+existing one, which a job begins from like from any other. See docs/savepoints.md.
+"""
+
+from penstock.state_processor.listing import OperatorListing, StateListing
+from penstock.state_processor.reader import SavepointReader
+from penstock.state_processor.table import PICKLED, SavepointTable, decode
+from penstock.state_processor.writer import SavepointWriter
+
+__all__ = [
+    "PICKLED",
+    "OperatorListing",
+    "SavepointReader",
+    "SavepointTable",
+    "SavepointWriter",
+    "StateListing",
+    "decode",
+]

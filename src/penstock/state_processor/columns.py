@@ -1,0 +1,276 @@
+"""Python values as Arrow columns: which type a column has, and its array (H5).
+
+Simple types become real columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta;
+tuples, `Row`s and dataclasses of such become structs, lists and dicts of such lists and maps. A column that holds
+anything else holds pickled bytes. `arrow_type` of a column may be said instead of inferred.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import typing
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.typeinfo import TupleTypeInfo, TypeInformation
+from penstock.common.types import Row
+from penstock.formats import arrow_types
+from penstock.state.errors import StateError
+from penstock.state.pickling import dumps
+
+#: Say this as a column's type to have its values as pickled bytes.
+PICKLED: Final = "pickled"
+
+_TIMESTAMP: Final = pa.timestamp("us")
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
+_SIMPLE: Final[dict[type, Any]] = {
+    type(None): pa.null(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime.date: pa.date32(),
+    datetime.timedelta: pa.duration("us"),
+}
+_LONG_MAX: Final = 2**63 - 1
+#: Stands for a map of which nothing is known: Arrow has no map of nothing.
+_EMPTY_MAP: Final = pa.struct([])
+
+
+class _NotSimpleError(Exception):
+    """A value, or a mix of values, has no Arrow type here."""
+
+
+def arrow_type(column_type: Any) -> Any:
+    """Arrow's type for a Python type, a `TypeInformation` or an Arrow type; None for `PICKLED`.
+
+    Raises:
+        ConfigurationError: if Arrow has none.
+    """
+    if isinstance(column_type, str) and column_type == PICKLED:
+        return None
+    if column_type is datetime.timedelta:
+        return _SIMPLE[column_type]
+    if isinstance(column_type, TupleTypeInfo):
+        return pa.struct([(f"f{i}", arrow_type(t)) for i, t in enumerate(column_type.get_field_types())])
+    if isinstance(column_type, type) and dataclasses.is_dataclass(column_type):
+        hints = _hints(column_type)
+        return pa.struct([(f.name, arrow_type(hints.get(f.name))) for f in dataclasses.fields(column_type)])
+    return arrow_types.arrow_type(column_type)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The annotated types of a dataclass's fields; `int | None` is an int, for every column may hold nulls."""
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception:  # noqa: BLE001 - annotations are code, and need not mean anything here
+        return {}
+    for name, hint in hints.items():
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        if len(choices) == 1 and type(None) in typing.get_args(hint):
+            hints[name] = choices[0]
+    return hints
+
+
+@functools.cache
+def _annotated_types(kind: type) -> dict[str, Any]:
+    """The Arrow types of a dataclass's fields, as far as their annotations are simple."""
+    return {name: _SIMPLE[hint] for name, hint in _hints(kind).items() if hint in _SIMPLE}
+
+
+def declared_type(type_info: TypeInformation | None) -> Any:
+    """The Arrow type of a state that declared its type, or None when it did not or Arrow has none."""
+    if type_info is None:
+        return None
+    try:
+        return arrow_type(type_info)
+    except ConfigurationError:
+        return None
+
+
+def infer_type(values: Iterable[Any]) -> Any:
+    """The Arrow type into which all these values fit, or None when there is none: then they are pickled."""
+    found = pa.null()
+    try:
+        for value in values:
+            found = _common(found, _type_of(value))
+    except _NotSimpleError:
+        return None
+    return found if _is_whole(found) else None
+
+
+def _type_of(value: Any) -> Any:
+    kind = type(value)
+    simple = _SIMPLE.get(kind)
+    if simple is not None:
+        if kind is int and not -_LONG_MAX <= value <= _LONG_MAX:
+            raise _NotSimpleError
+        return simple
+    if kind is datetime.datetime:
+        return _TIMESTAMP if value.tzinfo is None else _INSTANT
+    if kind is list:
+        return pa.list_(_all(value))
+    if kind is dict and not value:
+        return _EMPTY_MAP
+    if kind is dict:
+        return pa.map_(_all(value), _all(value.values()))
+    names = field_names(value)
+    if not names or len(set(names)) != len(names):
+        raise _NotSimpleError
+    annotated = _annotated_types(kind) if dataclasses.is_dataclass(kind) else {}
+    fields = [
+        (name, annotated.get(name, pa.null()) if field is None else _type_of(field))
+        for name, field in zip(names, _fields(value, names), strict=True)
+    ]
+    return pa.struct(fields)
+
+
+def _all(values: Iterable[Any]) -> Any:
+    found = pa.null()
+    for value in values:
+        found = _common(found, _type_of(value))
+    return found
+
+
+def _common(one: Any, other: Any) -> Any:
+    """The type that holds values of both."""
+    types = pa.types
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if _EMPTY_MAP in (one, other) and (types.is_map(one) or types.is_map(other)):
+        return other if one == _EMPTY_MAP else one
+    if {one, other} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if types.is_list(one) and types.is_list(other):
+        return pa.list_(_common(one.value_type, other.value_type))
+    if types.is_map(one) and types.is_map(other):
+        return pa.map_(_common(one.key_type, other.key_type), _common(one.item_type, other.item_type))
+    if types.is_struct(one) and types.is_struct(other) and [f.name for f in one] == [f.name for f in other]:
+        return pa.struct([(a.name, _common(a.type, b.type)) for a, b in zip(one, other, strict=True)])
+    raise _NotSimpleError
+
+
+def _is_whole(kind: Any) -> bool:
+    """Whether nothing of the type is unknown."""
+    if pa.types.is_struct(kind):
+        return kind != _EMPTY_MAP and all(_is_whole(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _is_whole(kind.key_type) and _is_whole(kind.item_type)
+    if pa.types.is_list(kind):
+        return _is_whole(kind.value_type)
+    return not pa.types.is_null(kind)
+
+
+def field_names(value: Any) -> list[str]:
+    """The names of the fields of a tuple, named tuple, Row or dataclass; of anything else, none."""
+    if isinstance(value, Row):
+        named = value._fields
+        return [f"f{i}" for i in range(len(value))] if named is None else [str(name) for name in named]
+    if type(value) is tuple:
+        return [f"f{i}" for i in range(len(value))]
+    if isinstance(value, tuple):
+        return list(getattr(value, "_fields", ()))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [field.name for field in dataclasses.fields(value)]
+    return []
+
+
+def _fields(value: Any, names: Sequence[str]) -> Sequence[Any]:
+    if isinstance(value, tuple | Row):
+        fields = tuple(value)
+        if len(fields) != len(names):
+            raise TypeError(f"{value!r} has {len(fields)} fields, not the {len(names)} of {', '.join(names)}")
+        return fields
+    if isinstance(value, dict):
+        return [value.get(name) for name in names]
+    return [getattr(value, name) for name in names]
+
+
+def to_array(values: Sequence[Any], kind: Any, what: str) -> Any:
+    """An Arrow array of the values; `kind` None pickles them. `what` names the column in errors.
+
+    Raises:
+        StateError: if a value does not fit.
+    """
+    if kind is None:
+        return pa.array(list(map(dumps, values)), pa.binary())
+    try:
+        return _array(values, kind)
+    except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
+        raise StateError(
+            f"a value of {what} does not fit the column's type {kind}: {error}; say the type of the column when you "
+            f"read it, or {PICKLED!r} to have pickled bytes"
+        ) from error
+
+
+def _array(values: Sequence[Any], kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        nothing = (None,) * len(names)
+        rows = [nothing if value is None else _fields(value, names) for value in values]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        children = [_array(column, field.type) for column, field in zip(columns, kind, strict=True)]
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+    if pa.types.is_list(kind):
+        flat = list(chain.from_iterable(value for value in values if value is not None))
+        return pa.ListArray.from_arrays(_offsets(values), _array(flat, kind.value_type), type=kind)
+    if pa.types.is_map(kind):
+        keys = list(chain.from_iterable(value for value in values if value is not None))
+        items = list(chain.from_iterable(value.values() for value in values if value is not None))
+        return pa.MapArray.from_arrays(_offsets(values), _array(keys, kind.key_type), _array(items, kind.item_type))
+    return pa.array(values, kind)
+
+
+def _offsets(values: Sequence[Any]) -> Any:
+    """Where each value's elements begin among those of all; null for a value that is None."""
+    ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
+    begins = [None if value is None else begin for value, begin in zip(values, ends[:-1], strict=True)]
+    return pa.array([*begins, ends[-1]], pa.int32())
+
+
+_DDL: Final = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    _TIMESTAMP: "TIMESTAMP_NTZ",
+    _INSTANT: "TIMESTAMP",
+    pa.duration("us"): "INTERVAL DAY TO SECOND",
+}
+
+
+def spark_type(kind: Any) -> str:
+    """Spark's name of an Arrow type; raises `ConfigurationError` when Spark has none."""
+    if pa.types.is_struct(kind):
+        return "STRUCT<" + ", ".join(f"{quoted(field.name)}: {spark_type(field.type)}" for field in kind) + ">"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{spark_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if kind not in _DDL:
+        raise ConfigurationError(f"Spark has no type for Arrow's {kind}: say another type of the column")
+    return _DDL[kind]
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

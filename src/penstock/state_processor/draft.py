@@ -1,0 +1,161 @@
+"""A savepoint in the making: operators with the states they keep, get, or have changed (H5). No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.plan.stream_graph import operator_id_of_uid
+from penstock.state.errors import StateError
+from penstock.state_processor.listing import find_operator, no_such_state, operator_name
+from penstock.state_processor.shapes import Shape
+from penstock.storage.metadata import KeyedStateHandle, NativeStateHandle, OperatorState, OperatorStateHandle
+
+#: (key, namespace, value) -> value, or None to drop the entry.
+Transform: TypeAlias = Callable[[Any, Any, Any], Any]
+
+
+@dataclass
+class KeptKeyed:
+    """A keyed state of the savepoint that this one is made from, by subtask; each value goes through `functions`."""
+
+    handles: dict[int, tuple[KeyedStateHandle, ...]]
+    functions: tuple[Transform, ...] = ()
+
+
+@dataclass
+class NewKeyed:
+    """A keyed state that rows make; `partitions` says into how many files of key groups Spark cuts it."""
+
+    shape: Shape
+    source: Any
+    partitions: int | None = None
+
+
+@dataclass
+class KeptItems:
+    """An operator state of the savepoint that this one is made from, by subtask."""
+
+    handles: dict[int, tuple[OperatorStateHandle, ...]]
+
+
+@dataclass
+class NewItems:
+    """An operator state of these items."""
+
+    mode: str
+    items: list[Any]
+
+
+@dataclass
+class OperatorDraft:
+    """An operator; `head` has everything but its states."""
+
+    head: OperatorState
+    keyed: dict[str, KeptKeyed | NewKeyed] = field(default_factory=dict)
+    items: dict[str, KeptItems | NewItems] = field(default_factory=dict)
+    native: dict[int, tuple[NativeStateHandle, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, operator: OperatorState) -> OperatorDraft:
+        """An operator as it is."""
+        draft = cls(msgspec.structs.replace(operator, subtasks={}))
+        for index, subtask in operator.subtasks.items():
+            for name, keyed in subtask.keyed.items():
+                kept = draft.keyed.setdefault(name, KeptKeyed({}))
+                assert isinstance(kept, KeptKeyed)
+                kept.handles[index] = keyed
+            for name, lists in subtask.operator.items():
+                items = draft.items.setdefault(name, KeptItems({}))
+                assert isinstance(items, KeptItems)
+                items.handles[index] = lists
+            if subtask.native:
+                draft.native[index] = subtask.native
+        return draft
+
+    @property
+    def title(self) -> str:
+        """How errors call the operator."""
+        return operator_name(self.head)
+
+    def add_keyed(self, name: str, state: NewKeyed) -> None:
+        """Give it a keyed state that it does not have."""
+        self._check_new(name)
+        if self.native:
+            raise StateError(
+                f"the keyed state of {self.title} lies in the own files of its state backend: make the new savepoint "
+                "from a savepoint rather than from a checkpoint"
+            )
+        self.keyed[name] = state
+
+    def add_items(self, name: str, state: NewItems) -> None:
+        """Give it an operator state that it does not have."""
+        self._check_new(name)
+        self.items[name] = state
+
+    def remove(self, name: str) -> None:
+        """Forget a state, keyed or not; raises `StateError` when there is none of that name."""
+        if self.keyed.pop(name, None) is None and self.items.pop(name, None) is None:
+            raise self._no_such_state(name)
+
+    def transform(self, name: str, function: Transform) -> None:
+        """Change each value of a keyed state."""
+        state = self.keyed.get(name)
+        if isinstance(state, NewKeyed):
+            raise StateError(f"state {name!r} of {self.title} is new here: change its rows before you hand them over")
+        if state is None and name in self.items:
+            raise StateError(
+                f"{name!r} of {self.title} is operator state: read its items, remove_state, with_operator_state"
+            )
+        if state is None:
+            raise self._no_such_state(name)
+        state.functions += (function,)
+
+    def _check_new(self, name: str) -> None:
+        if name in self.keyed or name in self.items:
+            raise StateError(f"{self.title} has a state {name!r} already: remove_state or transform_state it instead")
+
+    def _no_such_state(self, name: str) -> StateError:
+        known = ", ".join(repr(n) for n in [*self.keyed, *self.items])
+        if not known:
+            return no_such_state(self.head, name, "keyed or operator")
+        return StateError(f"operator {self.title} has no state {name!r}; there are: {known}")
+
+
+class SavepointDraft:
+    """The operators of a savepoint in the making."""
+
+    def __init__(self, operators: Iterable[OperatorState], max_parallelism: int, parallelism: int) -> None:
+        self.operators = [OperatorDraft.of(operator) for operator in operators]
+        self._max_parallelism = max_parallelism
+        self._parallelism = parallelism
+
+    def find(self, uid: str) -> OperatorDraft:
+        """The operator with this uid or operator id; raises `StateError` that names those that exist."""
+        found = find_operator((draft.head for draft in self.operators), uid)
+        return next(draft for draft in self.operators if draft.head is found)
+
+    def find_or_add(self, uid: str) -> OperatorDraft:
+        """The operator with this uid or operator id, made when there is none."""
+        for draft in self.operators:
+            if uid in (draft.head.uid, draft.head.operator_id):
+                return draft
+        head = OperatorState(
+            operator_id_of_uid(uid), uid, uid, min(self._parallelism, self._max_parallelism), self._max_parallelism, {}
+        )
+        self.operators.append(OperatorDraft(head))
+        return self.operators[-1]
+
+    def remove(self, uid: str) -> None:
+        """Forget an operator with all its state."""
+        self.operators.remove(self.find(uid))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give an operator another uid."""
+        draft, operator_id = self.find(old), operator_id_of_uid(new)
+        if any(operator_id == other.head.operator_id for other in self.operators):
+            raise StateError(f"there is an operator with uid {new!r} already: a uid is unique within a job")
+        draft.head = msgspec.structs.replace(draft.head, operator_id=operator_id, uid=new)

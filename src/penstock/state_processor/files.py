@@ -1,0 +1,99 @@
+"""State files of a savepoint in the making (H5). Runs in this process, and within Spark's tasks.
+
+A file is closed when it has grown to `CHUNK_BYTES`, and the next one goes on: a history that only puts entries. So no
+writer holds more than that, whatever the size of the state.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.pickling import dumps
+from penstock.state.snapshot import PUT, KeyedRows
+from penstock.state_processor.history import live_rows
+from penstock.state_processor.layouts import NO_NAMESPACE
+from penstock.state_processor.rows import RowBlock
+from penstock.state_processor.shapes import NOTHING, Shape
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import KeyedStateHandle, StateFile
+
+CHUNK_BYTES: Final = 32 << 20
+Entry = tuple[int, bytes, bytes, bytes]  # key group, key, namespace, value, pickled
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the files of one savepoint go; travels to Spark."""
+
+    path: str
+    checkpoint_id: int
+    storage: FileCheckpointStore
+
+    def write(self, name: str, data: bytes) -> StateFile:
+        """Write one file, or keep it inline when it is small."""
+        return self.storage.write(self.checkpoint_id, name, data, self.path)
+
+    def write_entries(self, name: str, entries: Iterable[Entry]) -> tuple[StateFile, ...]:
+        """Write the entries of some key groups as a history; no entry may come twice."""
+        files, rows, size = [], KeyedRows(), 0
+        for group, key, namespace, value in entries:
+            rows.add(group, PUT, key, namespace, value)
+            size += len(key) + len(namespace) + len(value)
+            if size >= CHUNK_BYTES:
+                files.append(self.write(name, rows.to_bytes()))
+                rows, size = KeyedRows(), 0
+        if size:
+            files.append(self.write(name, rows.to_bytes()))
+        return tuple(files)
+
+
+def keyed_rows(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> Iterator[Any]:
+    """(key group, canonical bytes of key and namespace, key, namespace, item) of each row."""
+    for block in blocks:
+        for key, namespace, item in shape.rows(block):
+            data = key_bytes(key)
+            place = data if namespace is None else b"%d:" % len(data) + data + key_bytes(namespace)
+            yield key_group_of_bytes(data, max_parallelism), place, key, namespace, item
+
+
+def entries_in_memory(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> list[list[Entry]]:
+    """The entries that rows make, by key group; all of them in memory."""
+    numbers: dict[bytes, int] = {}
+    first: list[tuple[int, Any, Any, Any]] = []
+    others: dict[int, list[Any]] = {}  # a list an entry only where an entry has several rows
+    for group, place, key, namespace, item in keyed_rows(shape, blocks, max_parallelism):
+        number = numbers.setdefault(place, len(first))
+        if number == len(first):
+            first.append((group, key, namespace, item))
+        else:
+            others.setdefault(number, []).append(item)
+    entries: list[list[Entry]] = [[] for _ in range(max_parallelism)]
+    for number, (group, key, namespace, item) in enumerate(first):
+        value = shape.combine(key, namespace, [item, *others.get(number, ())])
+        if value is not NOTHING:
+            namespace_data = NO_NAMESPACE if namespace is None else dumps(namespace)
+            entries[group].append((group, dumps(key), namespace_data, dumps(value)))
+    return entries
+
+
+def transformed(
+    storage: FileCheckpointStore,
+    handle: KeyedStateHandle,
+    key_groups: tuple[int, int],
+    functions: tuple[Callable[[Any, Any, Any], Any], ...],
+) -> Iterator[Entry]:
+    """The entries of some key groups, each value put through functions of (key, namespace, value); None drops one."""
+    loads = pickle.loads
+    for rows in live_rows(storage, handle.files, *key_groups):
+        for group, key_data, namespace_data, value_data in zip(*rows, strict=True):
+            key, namespace, value = loads(key_data), loads(namespace_data), loads(value_data)
+            for function in functions:
+                value = function(key, namespace, value)
+                if value is None:
+                    break
+            else:
+                yield group, key_data, namespace_data, dumps(value)

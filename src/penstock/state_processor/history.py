@@ -1,0 +1,87 @@
+"""What a history of files leaves: the entries of a keyed state, in pieces, still pickled (H5).
+
+A single file never names an entry twice, so its rows are streamed. Of a longer history the keys are looked up first (a
+later file may replace or remove what an earlier one put), then what is left is streamed: only keys are ever held as
+Python objects, never the values. Equality of keys is Python's own, as in a running job.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.state.snapshot import DROP_NAMESPACE, PUT
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import StateFile
+
+#: How many rows are Python objects at a time.
+ROWS_MAX: Final = 4096
+
+
+class EntryRows(NamedTuple):
+    """Some entries, by column: key groups, and pickled keys, namespaces and values."""
+
+    groups: list[int]
+    keys: list[bytes]
+    namespaces: list[bytes]
+    values: list[bytes]
+
+
+def live_rows(storage: FileCheckpointStore, files: Sequence[StateFile], first: int, last: int) -> Iterator[EntryRows]:
+    """The entries of key groups `first` to `last`, both included, in the order in which they were first put.
+
+    Raises:
+        CheckpointError: if a file is missing or damaged.
+    """
+    tables = [_table(storage.read(file)) for file in files]
+    if len(tables) == 1:
+        yield from _pieces(_select(tables[0], first, last))
+    elif tables:
+        selected = pa.concat_tables([_with_drops(table, first, last) for table in tables])
+        yield from _pieces(selected.take(pa.array(_left(selected), pa.int64())))
+
+
+def _table(data: bytes) -> Any:
+    return pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+
+
+def _in_range(table: Any, first: int, last: int) -> Any:
+    groups = table["key_group"]
+    return pc.and_(pc.greater_equal(groups, first), pc.less_equal(groups, last))
+
+
+def _select(table: Any, first: int, last: int) -> Any:
+    """The rows of a single file that put an entry."""
+    return table.filter(pc.and_(pc.equal(table["operation"], PUT), _in_range(table, first, last)))
+
+
+def _with_drops(table: Any, first: int, last: int) -> Any:
+    return table.filter(pc.or_(pc.equal(table["operation"], DROP_NAMESPACE), _in_range(table, first, last)))
+
+
+def _left(table: Any) -> list[int]:
+    """The numbers of the rows whose entries are left at the end."""
+    loads = pickle.loads
+    left: dict[Any, dict[Any, int]] = {}
+    operations = table["operation"].to_pylist()
+    namespaces = table["namespace"].to_pylist()
+    keys = table["key"].to_pylist()
+    for number, (operation, namespace_data, key) in enumerate(zip(operations, namespaces, keys, strict=True)):
+        namespace = loads(namespace_data)
+        if operation == DROP_NAMESPACE:
+            left.pop(namespace, None)
+        elif operation == PUT:
+            left.setdefault(namespace, {})[loads(key)] = number
+        else:
+            left.get(namespace, {}).pop(loads(key), None)
+    return [number for entries in left.values() for number in entries.values()]
+
+
+def _pieces(table: Any) -> Iterator[EntryRows]:
+    columns = [table[name].combine_chunks() for name in ("key_group", "key", "namespace", "value")]
+    for begin in range(0, table.num_rows, ROWS_MAX):
+        yield EntryRows(*(column.slice(begin, ROWS_MAX).to_pylist() for column in columns))

@@ -1,0 +1,183 @@
+"""How the entries of each kind of state become rows of a table (H5).
+
+A part is what one Spark task reads: a keyed state's history, cut to some key groups, or one list of an operator state.
+A layout turns a part into pieces: for each column a list of Python values, at most a few thousand at a time. Layouts
+are plain functions and partials of them, so they travel to Spark. `raw` asks for pickled values as they are, without
+the way through Python; only the last column of a layout may ever come so.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from penstock.state.errors import StateError
+from penstock.state.pickling import dumps
+from penstock.state.snapshot import read_operator
+from penstock.state_processor.history import ROWS_MAX, EntryRows, live_rows
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import StateFile
+
+NO_NAMESPACE: Final = dumps(None)
+
+
+@dataclass(frozen=True)
+class KeyedPart:
+    """Key groups `first` to `last` of a history."""
+
+    what: str
+    files: tuple[StateFile, ...]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ListPart:
+    """The items that one subtask had in an operator state."""
+
+    what: str
+    subtask: int
+    file: StateFile
+
+
+Part: TypeAlias = Any
+Piece: TypeAlias = "list[Iterable[Any]]"
+Layout: TypeAlias = Callable[[FileCheckpointStore, Part, bool], Iterator[Piece]]
+
+
+def _loaded(items: Iterable[bytes]) -> list[Any]:
+    return list(map(pickle.loads, items))
+
+
+def _entries(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]:
+    return live_rows(storage, part.files, part.first, part.last)
+
+
+def _plain(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]:
+    for rows in _entries(storage, part):
+        if set(rows.namespaces) - {NO_NAMESPACE}:
+            raise StateError(f"{part.what} has entries by window or time as well: read it with read_keyed_state")
+        yield rows
+
+
+def value_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
+    """key, value."""
+    for rows in _plain(storage, part):
+        yield [_loaded(rows.keys), rows.values if raw else _loaded(rows.values)]
+
+
+def entry_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
+    """key, namespace, value: any keyed state as it is stored."""
+    for rows in _entries(storage, part):
+        yield [_loaded(rows.keys), _loaded(rows.namespaces), rows.values if raw else _loaded(rows.values)]
+
+
+def result_layout(
+    storage: FileCheckpointStore, part: KeyedPart, raw: bool, get_result: Callable[[Any], Any]
+) -> Iterator[Piece]:
+    """key, the result that an aggregate function gives for the accumulator."""
+    for rows in _plain(storage, part):
+        results = list(map(get_result, _loaded(rows.values)))
+        yield [_loaded(rows.keys), list(map(dumps, results)) if raw else results]
+
+
+def list_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
+    """key, index, value: a row an item."""
+
+    def expand(key: Any, items: Any) -> Iterator[Any]:
+        if not isinstance(items, list):
+            raise StateError(_other_kind(part.what, "list", items))
+        return ((key, index, item) for index, item in enumerate(items))
+
+    return _expanded(storage, part, raw, 3, expand)
+
+
+def map_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
+    """key, map_key, value: a row an entry of the map."""
+
+    def expand(key: Any, entries: Any) -> Iterator[Any]:
+        if not isinstance(entries, dict):
+            raise StateError(_other_kind(part.what, "map", entries))
+        return ((key, map_key, value) for map_key, value in entries.items())
+
+    return _expanded(storage, part, raw, 3, expand)
+
+
+def session_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
+    """key, window_start, window_end, fired, value: a row a session; times in ms."""
+
+    def expand(key: Any, sessions: Any) -> Iterator[Any]:
+        return ((key, start, end, fired, contents) for start, end, contents, fired in sessions)
+
+    return _expanded(storage, part, raw, 5, expand)
+
+
+def _expanded(
+    storage: FileCheckpointStore,
+    part: KeyedPart,
+    raw: bool,
+    width: int,
+    expand: Callable[[Any, Any], Iterator[Any]],
+) -> Iterator[Piece]:
+    """Several rows an entry, cut into pieces anew: one list may be long."""
+    for rows in _plain(storage, part):
+        entries = zip(_loaded(rows.keys), map(pickle.loads, rows.values), strict=True)
+        yield from _cut(chain.from_iterable(expand(key, value) for key, value in entries), width, raw)
+
+
+def _cut(rows: Iterator[Any], width: int, raw: bool) -> Iterator[Piece]:
+    columns: list[list[Any]] = [[] for _ in range(width)]
+    appends = [column.append for column in columns]
+    for row in rows:
+        for append, cell in zip(appends, row, strict=True):
+            append(cell)
+        if len(columns[0]) == ROWS_MAX:
+            yield _finished(columns, raw)
+            columns = [[] for _ in range(width)]
+            appends = [column.append for column in columns]
+    if columns[0]:
+        yield _finished(columns, raw)
+
+
+def _finished(columns: list[list[Any]], raw: bool) -> Piece:
+    return [*columns[:-1], list(map(dumps, columns[-1])) if raw else columns[-1]]
+
+
+def window_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, fired: bool) -> Iterator[Piece]:
+    """key, window_start, window_end, fired, value: a row a key and window; times in ms."""
+    for rows in _entries(storage, part):
+        windows = _loaded(rows.namespaces)
+        starts, ends = [start for start, _ in windows], [end for _, end in windows]
+        values = rows.values if raw else _loaded(rows.values)
+        yield [_loaded(rows.keys), starts, ends, [fired] * len(windows), values]
+
+
+def timer_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, domain: str) -> Iterator[Piece]:
+    """time_domain, timestamp_ms, key."""
+    for rows in _entries(storage, part):
+        yield [[domain] * len(rows.keys), _loaded(rows.namespaces), rows.keys if raw else _loaded(rows.keys)]
+
+
+def item_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:
+    """subtask, index, value: a row an item."""
+    items = read_operator(storage.read(part.file))
+    return _cut(((part.subtask, index, item) for index, item in enumerate(items)), 3, raw)
+
+
+def pair_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:
+    """map_key, value: a row an entry of a broadcast map."""
+    items = read_operator(storage.read(part.file))
+    if not all(isinstance(item, tuple) and len(item) == 2 for item in items):
+        raise StateError(f"{part.what} is no map: read it with read_operator_state")
+    return _cut(iter(items), 2, raw)
+
+
+def _other_kind(what: str, wanted: str, value: Any) -> str:
+    kinds: dict[type, str] = {list: "read_list_state", dict: "read_map_state"}
+    return (
+        f"{what} is no {wanted} state, it holds a {type(value).__qualname__}: read it with "
+        f"{kinds.get(type(value), 'read_value_state')}"
+    )

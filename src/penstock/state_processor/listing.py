@@ -1,0 +1,141 @@
+"""What is in a savepoint: its operators and their states, without reading any state (H5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.state.errors import StateError
+from penstock.state_processor.names import KINDS
+from penstock.storage.metadata import OperatorState
+
+
+@dataclass(frozen=True)
+class StateListing:
+    """A state of an operator.
+
+    Attributes:
+        name: the state's name; those that begin with `_penstock` belong to the operator itself.
+        mode: `keyed`, or how an operator state is redistributed: split, union, broadcast, committable, channel.
+        kind: what is known of it: value, list, map, reducing, aggregating, timers, window ...; None when nothing is.
+        subtasks: how many subtasks have some of it.
+        files: how many files or inline pieces it consists of.
+        size_bytes: how many bytes these have.
+        items: how many items an operator state has; None for keyed state, which would have to be read.
+    """
+
+    name: str
+    mode: str
+    kind: str | None
+    subtasks: int
+    files: int
+    size_bytes: int
+    items: int | None
+
+
+@dataclass(frozen=True)
+class OperatorListing:
+    """An operator of a savepoint.
+
+    Attributes:
+        uid: as the program gave it, or None.
+        operator_id: 32 hexadecimal digits.
+        name: as plans show it.
+        parallelism: how many subtasks it had.
+        max_parallelism: how many key groups its keyed state has.
+        finished: the subtasks that had finished for good.
+        enumerator_bytes: the size of its split enumerator's state, when it is a source; None otherwise.
+        native_bytes: the size of keyed state in a backend's own files, which only a job can read; 0 in savepoints.
+        states: its states, by name.
+    """
+
+    uid: str | None
+    operator_id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    finished: tuple[int, ...]
+    enumerator_bytes: int | None
+    native_bytes: int
+    states: tuple[StateListing, ...]
+
+
+def list_operator(operator: OperatorState) -> OperatorListing:
+    """What the metadata says of an operator."""
+    keyed = {name for subtask in operator.subtasks.values() for name in subtask.keyed}
+    lists = {name for subtask in operator.subtasks.values() for name in subtask.operator}
+    states = [_keyed(operator, name) for name in sorted(keyed)] + [_list(operator, name) for name in sorted(lists)]
+    native = [h for subtask in operator.subtasks.values() for h in getattr(subtask, "native", ())]
+    return OperatorListing(
+        operator.uid,
+        operator.operator_id,
+        operator.name,
+        operator.parallelism,
+        operator.max_parallelism,
+        operator.finished,
+        None if operator.coordinator is None else operator.coordinator.length,
+        sum(file.length for handle in native for file in handle.files.values()),
+        tuple(states),
+    )
+
+
+def _keyed(operator: OperatorState, name: str) -> StateListing:
+    held = [subtask.keyed[name] for subtask in operator.subtasks.values() if name in subtask.keyed]
+    handles = [handle for some in held for handle in some]
+    kind = KINDS.get(name) or next(filter(None, map(declared_kind, handles)), None)
+    files = sum(len(handle.files) for handle in handles)
+    return StateListing(name, "keyed", kind, len(held), files, sum(handle.length for handle in handles), None)
+
+
+def _list(operator: OperatorState, name: str) -> StateListing:
+    held = [subtask.operator[name] for subtask in operator.subtasks.values() if name in subtask.operator]
+    handles = [handle for some in held for handle in some]
+    mode = handles[0].mode if handles else "split"
+    kind = KINDS.get(name) or {"broadcast": "map", "channel": "in flight"}.get(mode, "list")
+    size = sum(handle.file.length for handle in handles)
+    return StateListing(name, mode, kind, len(held), len(handles), size, sum(handle.items for handle in handles))
+
+
+def declared_kind(handle: Any) -> str | None:
+    """The kind of state that a handle's schema says, or None when it has none."""
+    schema = getattr(handle, "schema", "")
+    if not schema:
+        return None
+    try:
+        kind = json.loads(schema).get("kind")
+    except (ValueError, AttributeError):
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+def find_operator(operators: Iterable[OperatorState], uid: str) -> OperatorState:
+    """The operator with this uid, or with this operator id; raises `StateError` that names those that exist."""
+    known = list(operators)
+    for operator in known:
+        if uid in (operator.uid, operator.operator_id):
+            return operator
+    raise StateError(f"no operator with uid {uid!r}; there are: {', '.join(_named(o) for o in known) or 'none'}")
+
+
+def _named(operator: OperatorState) -> str:
+    if operator.uid is not None:
+        return repr(operator.uid)
+    return f"{operator.name!r} without uid (id {operator.operator_id})"
+
+
+def no_such_state(operator: OperatorState, name: str, mode: str) -> StateError:
+    """The error for a state that an operator does not have."""
+    names = ", ".join(_states_of(operator))
+    return StateError(f"operator {operator_name(operator)} has no {mode} state {name!r}; there are: {names or 'none'}")
+
+
+def _states_of(operator: OperatorState) -> Iterator[str]:
+    for state in list_operator(operator).states:
+        yield f"{state.name!r} ({state.mode})"
+
+
+def operator_name(operator: OperatorState) -> str:
+    """How errors call an operator."""
+    return repr(operator.uid) if operator.uid is not None else f"{operator.name!r} (id {operator.operator_id})"

@@ -1,0 +1,38 @@
+"""Under which names the built-in operators keep their state, and what kind of state each is (H5).
+
+The operators are the authority; the tests read savepoints of real jobs by these names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.operators.process import EVENT_TIMERS, PROCESSING_TIMERS
+from penstock.core.operators.sink import COMMITTABLES_STATE, WRITER_STATE
+from penstock.core.operators.source import SPLITS_STATE
+
+#: The value of each key of `KeyedStream.reduce`.
+REDUCE_STATE: Final = "_penstock_reduce"
+#: Tumbling and sliding windows: namespace (start, end), key, contents; those that have fired, under lateness.
+WINDOW_STATE: Final = "_penstock_window"
+FIRED_WINDOW_STATE: Final = "_penstock_window_fired"
+#: Session windows: key -> [[start, end, contents, fired], ...], and the timers at their ends.
+SESSION_STATE: Final = "_penstock_sessions"
+SESSION_ENDS: Final = "_penstock_session_ends"
+SESSION_CLEANUPS: Final = "_penstock_session_cleanups"
+
+TIMERS: Final = {"event": EVENT_TIMERS, "processing": PROCESSING_TIMERS}
+
+KINDS: Final = {
+    REDUCE_STATE: "reducing",
+    WINDOW_STATE: "window",
+    FIRED_WINDOW_STATE: "window",
+    SESSION_STATE: "window",
+    SESSION_ENDS: "timers",
+    SESSION_CLEANUPS: "timers",
+    EVENT_TIMERS: "timers",
+    PROCESSING_TIMERS: "timers",
+    SPLITS_STATE: "source splits",
+    WRITER_STATE: "sink writer",
+    COMMITTABLES_STATE: "sink committables",
+}

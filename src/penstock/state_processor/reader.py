@@ -1,0 +1,384 @@
+"""Savepoints and checkpoints opened for reading: every state as a table (H5)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.core.operators.sink import COMMITTABLES_STATE
+from penstock.core.operators.source import SPLITS_STATE
+from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
+from penstock.state.errors import StateError
+from penstock.state_processor.columns import declared_type
+from penstock.state_processor.layouts import (
+    KeyedPart,
+    Layout,
+    ListPart,
+    entry_layout,
+    item_layout,
+    list_layout,
+    map_layout,
+    pair_layout,
+    result_layout,
+    session_layout,
+    timer_layout,
+    value_layout,
+    window_layout,
+)
+from penstock.state_processor.listing import (
+    OperatorListing,
+    declared_kind,
+    find_operator,
+    list_operator,
+    no_such_state,
+    operator_name,
+)
+from penstock.state_processor.names import (
+    FIRED_WINDOW_STATE,
+    REDUCE_STATE,
+    SESSION_STATE,
+    TIMERS,
+    WINDOW_STATE,
+)
+from penstock.state_processor.table import Column, SavepointTable, decode
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import CheckpointMetadata, KeyedStateHandle, OperatorState, OperatorStateHandle
+
+#: A history longer than this (bytes) is read by several Spark tasks, each taking some of its key groups.
+SLICE_BYTES: Final = 128 << 20
+
+
+class SavepointReader:
+    """A savepoint, or a retained checkpoint, open for reading. Operators go by uid, or by operator id.
+
+    Types of columns are inferred from the first rows of a state. `key_type` and `value_type` say them instead: a Python
+    type, a dataclass, a `TypeInformation`, an Arrow type, or `PICKLED`.
+
+    Reading unpickles what the job pickled, which runs code that the savepoint names: read only what you trust.
+
+    Every `read_...` method raises `StateError` when there is no such operator or state, saying which there are.
+    """
+
+    def __init__(self, metadata: CheckpointMetadata) -> None:
+        self._metadata = metadata
+        self._storage = FileCheckpointStore(None, metadata.job_id, 0)
+
+    @classmethod
+    def read(cls, path: str) -> SavepointReader:
+        """Open the savepoint or checkpoint in a directory of any fsspec file system; reads its metadata only.
+
+        Raises:
+            CheckpointError: if there is none, or its metadata is damaged.
+        """
+        return cls(FileCheckpointStore(None, "", 0).load(str(path)))
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> CheckpointMetadata:
+        """The metadata, with the paths of all files."""
+        return self._metadata
+
+    @property
+    def job_name(self) -> str:
+        """The name of the job that took it."""
+        return self._metadata.job_name
+
+    @property
+    def checkpoint_id(self) -> int:
+        """Its number among the checkpoints of its job."""
+        return self._metadata.checkpoint_id
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether it is a savepoint rather than a checkpoint."""
+        return self._metadata.is_savepoint
+
+    @property
+    def taken_at(self) -> datetime.datetime:
+        """When it was begun, UTC."""
+        return datetime.datetime.fromtimestamp(self._metadata.timestamp_ms / 1000, datetime.UTC)
+
+    @property
+    def operators(self) -> list[OperatorListing]:
+        """All operators of the job, those without state too, upstream before downstream."""
+        return [list_operator(operator) for operator in self._metadata.operators]
+
+    def operator(self, uid: str) -> OperatorListing:
+        """The operator with this uid or operator id."""
+        return list_operator(self._find(uid))
+
+    def verify(self) -> None:
+        """Read every file once; raises `CheckpointError` for the first that is missing or damaged."""
+        for file in self._metadata.state_files():
+            self._storage.read(file)
+
+    # --- keyed state -------------------------------------------------------------------------------------------------
+
+    def read_value_state(
+        self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
+    ) -> SavepointTable:
+        """A value state: key, value."""
+        return self._keyed(uid, name, "value", value_layout, ("key", "value"), key_type, value_type)
+
+    def read_list_state(
+        self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
+    ) -> SavepointTable:
+        """A list state, of keys: key, index, value; or of the operator itself: subtask, index, value."""
+        operator = self._find(uid)
+        if _name(name) in _operator_names(operator) - _keyed_names(operator):
+            return self._items(operator, _name(name), ("split", "union", "broadcast"), value_type)
+        return self._keyed(uid, name, "list", list_layout, ("key", "index", "value"), key_type, value_type)
+
+    def read_map_state(
+        self,
+        uid: str,
+        name: str | StateDescriptor,
+        key_type: Any = None,
+        value_type: Any = None,
+        map_key_type: Any = None,
+    ) -> SavepointTable:
+        """A map state: key, map_key, value."""
+        if map_key_type is None and isinstance(name, MapStateDescriptor):
+            map_key_type = declared_type(name.key_type_info)
+        columns = ("key", "map_key", "value")
+        return self._keyed(uid, name, "map", map_layout, columns, key_type, value_type, map_key=map_key_type)
+
+    def read_reducing_state(
+        self, uid: str, name: str | StateDescriptor = REDUCE_STATE, key_type: Any = None, value_type: Any = None
+    ) -> SavepointTable:
+        """A reducing state: key, value. Without a name, that of a `reduce` on a keyed stream."""
+        return self._keyed(uid, name, "reducing", value_layout, ("key", "value"), key_type, value_type)
+
+    def read_aggregating_state(
+        self,
+        uid: str,
+        name: str | StateDescriptor,
+        agg_function: Any = None,
+        key_type: Any = None,
+        value_type: Any = None,
+    ) -> SavepointTable:
+        """An aggregating state: key, value. The value is the accumulator, or with `agg_function` its result."""
+        layout: Layout = value_layout
+        if agg_function is not None:
+            layout = partial(result_layout, get_result=agg_function.get_result)
+        return self._keyed(uid, name, "aggregating", layout, ("key", "value"), key_type, value_type)
+
+    def read_keyed_state(
+        self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
+    ) -> SavepointTable:
+        """Any keyed state as it is stored: key, namespace, value."""
+        return self._keyed(uid, name, None, entry_layout, ("key", "namespace", "value"), key_type, value_type)
+
+    def read_timers(self, uid: str, key_type: Any = None) -> SavepointTable:
+        """The timers of a process function: time_domain (event or processing), timestamp_ms, key."""
+        operator = self._find(uid)
+        self._check_native(operator)
+        reads = [
+            (partial(timer_layout, domain=domain), part)
+            for domain, name in TIMERS.items()
+            for part in self._keyed_parts(operator, name)
+        ]
+        columns = [Column("time_domain", str), Column("timestamp_ms", int), Column("key", key_type)]
+        return SavepointTable(f"the timers of {operator_name(operator)}", columns, reads, self._storage)
+
+    def read_window_state(self, uid: str, key_type: Any = None, value_type: Any = None) -> SavepointTable:
+        """The open windows: key, window_start, window_end (ms), fired, value.
+
+        The value is what the window holds: a reduced record, an accumulator, or the list of all records. Windows that
+        have `fired` are kept for late records.
+        """
+        operator = self._find(uid)
+        self._check_native(operator)
+        layouts: dict[str, Layout] = {
+            WINDOW_STATE: partial(window_layout, fired=False),
+            FIRED_WINDOW_STATE: partial(window_layout, fired=True),
+            SESSION_STATE: session_layout,
+        }
+        if not _keyed_names(operator) & layouts.keys():
+            raise no_such_state(operator, "windows", "window")
+        reads = [(layout, part) for name, layout in layouts.items() for part in self._keyed_parts(operator, name)]
+        columns = [
+            Column("key", key_type),
+            Column("window_start", int),
+            Column("window_end", int),
+            Column("fired", bool),
+            Column("value", value_type),
+        ]
+        return SavepointTable(f"the windows of {operator_name(operator)}", columns, reads, self._storage)
+
+    # --- operator state ----------------------------------------------------------------------------------------------
+
+    def read_operator_state(self, uid: str, name: str, value_type: Any = None) -> SavepointTable:
+        """Any operator state as it is stored: subtask, index, value."""
+        return self._items(self._find(uid), name, None, value_type)
+
+    def read_union_state(self, uid: str, name: str | StateDescriptor, value_type: Any = None) -> SavepointTable:
+        """A union list: subtask, index, value."""
+        return self._items(self._find(uid), _name(name), ("union",), value_type)
+
+    def read_broadcast_state(
+        self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
+    ) -> SavepointTable:
+        """A broadcast map: map_key, value, as one of the subtasks that go on has it; all have the same."""
+        operator = self._find(uid)
+        parts = self._list_parts(operator, _name(name), ("broadcast",))
+        kept = min(parts, key=lambda part: (part.subtask in operator.finished, part.subtask))
+        if isinstance(name, MapStateDescriptor):
+            key_type = key_type or declared_type(name.key_type_info)
+            value_type = value_type or declared_type(name.type_info)
+        columns = [Column("map_key", key_type), Column("value", value_type)]
+        return SavepointTable(kept.what, columns, [(pair_layout, kept)], self._storage)
+
+    def read_source_splits(self, uid: str) -> SavepointTable:
+        """The splits that a source's readers had, with their positions: subtask, index, value."""
+        return self._items(self._source(uid), SPLITS_STATE, None, None, may_be_empty=True)
+
+    def read_enumerator(self, uid: str) -> Any:
+        """The state of a source's split enumerator: a Python object of the connector."""
+        operator = self._source(uid)
+        assert operator.coordinator is not None
+        return decode(self._storage.read(operator.coordinator))
+
+    def read_sink_committables(self, uid: str) -> SavepointTable:
+        """What a sink had prepared and not committed: subtask, index, value."""
+        return self._items(self._find(uid), COMMITTABLES_STATE, None, None, may_be_empty=True)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _find(self, uid: str) -> OperatorState:
+        return find_operator(self._metadata.operators, uid)
+
+    def _source(self, uid: str) -> OperatorState:
+        operator = self._find(uid)
+        if operator.coordinator is None:
+            raise StateError(f"operator {operator_name(operator)} has no split enumerator: it is no source")
+        return operator
+
+    def _keyed(
+        self,
+        uid: str,
+        state: str | StateDescriptor,
+        kind: str | None,
+        layout: Layout,
+        columns: tuple[str, ...],
+        key_type: Any,
+        value_type: Any,
+        **types: Any,
+    ) -> SavepointTable:
+        operator, name = self._find(uid), _name(state)
+        self._check_native(operator)
+        parts = list(self._keyed_parts(operator, name))
+        if name not in _keyed_names(operator):
+            raise no_such_state(operator, name, "keyed")
+        _check_kind(operator, name, kind)
+        if value_type is None and isinstance(state, StateDescriptor):
+            value_type = declared_type(state.type_info)
+        known = {"key": key_type, "value": value_type, "index": pa.int64(), **types}
+        what = f"state {name!r} of {operator_name(operator)}"
+        reads = [(layout, part) for part in parts]
+        return SavepointTable(what, [Column(c, known.get(c)) for c in columns], reads, self._storage)
+
+    def _keyed_parts(self, operator: OperatorState, name: str) -> Iterator[KeyedPart]:
+        what = f"state {name!r} of {operator_name(operator)}"
+        for _, state in sorted(operator.subtasks.items()):
+            for handle in state.keyed.get(name, ()):
+                for first, last in slices(handle, SLICE_BYTES):
+                    yield KeyedPart(what, handle.files, first, last)
+
+    def _check_native(self, operator: OperatorState) -> None:
+        listing = list_operator(operator)
+        if listing.native_bytes:
+            raise StateError(
+                f"the keyed state of {operator_name(operator)} lies in the own files of its state backend, which "
+                "only a job can read: take a savepoint, which any backend writes in the same form"
+            )
+
+    def _items(
+        self,
+        operator: OperatorState,
+        name: str,
+        modes: tuple[str, ...] | None,
+        value_type: Any,
+        may_be_empty: bool = False,
+    ) -> SavepointTable:
+        is_there = name in _operator_names(operator) or not may_be_empty
+        parts = self._list_parts(operator, name, modes) if is_there else []
+        columns = [Column("subtask", pa.int32()), Column("index", pa.int64()), Column("value", value_type)]
+        what = f"operator state {name!r} of {operator_name(operator)}"
+        return SavepointTable(what, columns, [(item_layout, part) for part in parts], self._storage)
+
+    def _list_parts(self, operator: OperatorState, name: str, modes: tuple[str, ...] | None) -> list[ListPart]:
+        parts, found = [], set()
+        for subtask, state in sorted(operator.subtasks.items()):
+            handles: tuple[OperatorStateHandle, ...] = state.operator.get(name, ())
+            for handle in handles:
+                found.add(handle.mode)
+                what = f"operator state {name!r} of {operator_name(operator)}"
+                parts.append(ListPart(what, subtask, handle.file))
+        if not parts:
+            raise no_such_state(operator, name, "operator")
+        if modes is not None and not found <= set(modes):
+            raise StateError(
+                f"operator state {name!r} of {operator_name(operator)} is a {'/'.join(sorted(found))} state, not "
+                f"{' or '.join(modes)}: read it with "
+                + ("read_operator_state" if CHANNEL_MODE in found or "committable" in found else _READERS[found.pop()])
+            )
+        return parts
+
+
+_READERS: Final = {
+    "split": "read_list_state",
+    "union": "read_union_state",
+    "broadcast": "read_broadcast_state",
+}
+_METHODS: Final[dict[str, Callable[..., SavepointTable]]] = {
+    "value": SavepointReader.read_value_state,
+    "list": SavepointReader.read_list_state,
+    "map": SavepointReader.read_map_state,
+    "reducing": SavepointReader.read_reducing_state,
+    "aggregating": SavepointReader.read_aggregating_state,
+}
+
+
+def slices(handle: KeyedStateHandle, slice_bytes: int) -> list[tuple[int, int]]:
+    """The key groups of a handle in ranges, both ends included, of about `slice_bytes` each."""
+    count = handle.last_key_group - handle.first_key_group + 1
+    pieces = max(1, min(count, -(-handle.length // slice_bytes)))
+    return split_range(handle.first_key_group, handle.last_key_group, pieces)
+
+
+def split_range(first: int, last: int, pieces: int) -> list[tuple[int, int]]:
+    """Key groups `first` to `last` in so many ranges of about the same length, both ends included."""
+    count = last - first + 1
+    bounds = [first + i * count // pieces for i in range(pieces + 1)]
+    return [(a, b - 1) for a, b in pairwise(bounds) if a < b]
+
+
+def _name(state: str | StateDescriptor) -> str:
+    return state.name if isinstance(state, StateDescriptor) else state
+
+
+def _keyed_names(operator: OperatorState) -> set[str]:
+    return {name for state in operator.subtasks.values() for name in state.keyed}
+
+
+def _operator_names(operator: OperatorState) -> set[str]:
+    return {name for state in operator.subtasks.values() for name in state.operator}
+
+
+def _check_kind(operator: OperatorState, name: str, wanted: str | None) -> None:
+    for state in operator.subtasks.values():
+        for handle in state.keyed.get(name, ()):
+            kind = declared_kind(handle)
+            if wanted is not None and kind in _METHODS and kind != wanted:
+                raise StateError(
+                    f"state {name!r} of {operator_name(operator)} is a {kind} state: read it with "
+                    f"{_METHODS[kind].__name__}"
+                )

@@ -1,0 +1,149 @@
+"""Rows of whatever a user has, and what of each row goes into state (H5).
+
+A source is a pandas or Arrow table, an Arrow reader, a Spark data frame, or any iterable. A selector says what to take
+of a row: a column's name, a list of names (which gives a tuple), or a function of the row. Rows of tables reach
+functions as `Row`s with names, and so do structs within them; rows of an iterable are its elements, of which a name
+takes a field (of a dict, Row, named tuple or dataclass) and a number a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from penstock.common.errors import UnknownFieldError
+from penstock.common.types import Row
+from penstock.formats.arrow_types import column_values
+from penstock.state.errors import StateError
+
+Selector: TypeAlias = "str | int | Sequence[str | int] | Callable[[Any], Any]"
+
+#: How many rows are looked at together.
+ROWS_MAX: Final = 4096
+
+
+class RowBlock:
+    """Some rows of a source; `select` gives what a selector takes of each."""
+
+    def select(self, selector: Selector) -> list[Any]:
+        """What a selector takes of each row, in order; raises `StateError` when it fails."""
+        if callable(selector):
+            return self._call(selector)
+        if isinstance(selector, str | int):
+            return self._column(selector)
+        return list(zip(*(self._column(name) for name in selector), strict=True))
+
+    def _call(self, function: Callable[[Any], Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def _column(self, name: str | int) -> list[Any]:
+        raise NotImplementedError
+
+
+class ArrowBlock(RowBlock):
+    """Rows of an Arrow record batch."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._names: list[str] = list(batch.schema.names)
+        self._rows: list[Row] | None = None
+
+    def _call(self, function: Callable[[Any], Any]) -> list[Any]:
+        if self._rows is None:
+            # A struct's own rows are made new for each look, so that a function may keep what it was given.
+            columns = [_python_values(column) for column in self._batch.columns]
+            self._rows = list(map(Row(*self._names), *columns)) if columns else []
+        return list(map(function, self._rows))
+
+    def _column(self, name: str | int) -> list[Any]:
+        if isinstance(name, str) and name not in self._names:
+            raise StateError(f"there is no column {name!r}; there are: {', '.join(self._names)}")
+        return _python_values(self._batch.column(name))
+
+
+class ElementBlock(RowBlock):
+    """Elements of an iterable."""
+
+    def __init__(self, elements: list[Any]) -> None:
+        self._elements = elements
+
+    def _call(self, function: Callable[[Any], Any]) -> list[Any]:
+        return list(map(function, self._elements))
+
+    def _column(self, name: str | int) -> list[Any]:
+        element = None
+        try:
+            values = []
+            for element in self._elements:
+                if isinstance(name, int) or isinstance(element, Mapping | Row):
+                    values.append(element[name])
+                else:
+                    values.append(getattr(element, name))
+            return values
+        except (KeyError, IndexError, TypeError, AttributeError, UnknownFieldError) as error:
+            raise StateError(f"there is no {name!r} in {element!r}: {type(error).__name__}: {error}") from error
+
+
+def is_spark_frame(source: Any) -> bool:
+    """Whether a source is a Spark data frame, classic or over Spark Connect."""
+    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
+
+
+def blocks(source: Any) -> Iterator[RowBlock]:
+    """The rows of a source that lies in this process, some at a time."""
+    if type(source).__module__.startswith("pandas."):
+        source = pa.Table.from_pandas(source, preserve_index=False)
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.Table):
+        source = source.to_reader()
+    if isinstance(source, pa.RecordBatchReader):
+        yield from arrow_blocks(source)
+        return
+    if not isinstance(source, Iterable):
+        raise StateError(
+            f"rows come from a pandas, Arrow or Spark table or from an iterable, not from a {type(source).__qualname__}"
+        )
+    elements = iter(source)
+    while some := list(islice(elements, ROWS_MAX)):
+        yield ElementBlock(some)
+
+
+def arrow_blocks(batches: Iterable[Any]) -> Iterator[RowBlock]:
+    """The rows of Arrow record batches."""
+    for batch in batches:
+        for begin in range(0, batch.num_rows, ROWS_MAX):
+            yield ArrowBlock(batch.slice(begin, ROWS_MAX))
+
+
+def _python_values(array: Any) -> list[Any]:
+    """A column as Python values: structs as rows with names, timestamps in microseconds where nothing is lost."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        try:
+            array = array.cast(pa.timestamp("us", tz=kind.tz))
+        except pa.ArrowInvalid as error:
+            raise StateError(f"a timestamp has nanoseconds, which Python's datetime has not: {error}") from error
+    values = column_values(array)
+    return [_unstructured(value, kind) for value in values] if _has_struct(kind) else values
+
+
+def _has_struct(kind: Any) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _has_struct(kind.value_type))
+
+
+def _unstructured(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return Row(*(f.name for f in kind))(*(_unstructured(value[f.name], f.type) for f in kind))
+    if pa.types.is_map(kind):
+        return {_unstructured(k, kind.key_type): _unstructured(v, kind.item_type) for k, v in value}
+    if pa.types.is_list(kind):
+        return [_unstructured(item, kind.value_type) for item in value]
+    return value

@@ -1,0 +1,433 @@
+"""New savepoints: from nothing, from rows, or from a savepoint with some of its state changed (H5)."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import fsspec
+import msgspec
+
+from penstock.common.errors import CheckpointError
+from penstock.common.job_id import JobID
+from penstock.common.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
+from penstock.state.descriptors import StateDescriptor
+from penstock.state.errors import StateError
+from penstock.state.key_groups import key_group_range
+from penstock.state.pickling import dumps
+from penstock.state.snapshot import OperatorCapture
+from penstock.state_processor.draft import KeptItems, KeptKeyed, NewItems, NewKeyed, OperatorDraft, SavepointDraft
+from penstock.state_processor.files import Target, entries_in_memory, transformed
+from penstock.state_processor.names import (
+    FIRED_WINDOW_STATE,
+    REDUCE_STATE,
+    SESSION_STATE,
+    TIMERS,
+    WINDOW_STATE,
+)
+from penstock.state_processor.reader import SLICE_BYTES, slices, split_range
+from penstock.state_processor.rows import Selector, blocks, is_spark_frame
+from penstock.state_processor.shapes import Shape, TimerShape, WindowShape, shape_of
+from penstock.state_processor.spark_jobs import run_tasks, write_frame
+from penstock.storage.file_store import FileCheckpointStore, absolute_url
+from penstock.storage.metadata import (
+    METADATA_NAME,
+    CheckpointMetadata,
+    KeyedStateHandle,
+    OperatorState,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Into how many files of key groups a state from a Spark data frame is cut, unless said otherwise.
+PARTITIONS: Final = 32
+MODES: Final = ("split", "union", "broadcast")
+
+
+class SavepointWriter:
+    """A savepoint in the making. Methods note what to do and return the writer; `write` does it.
+
+    Where rows are asked for, a pandas, Arrow or Spark data frame serves, or any iterable. `key`, `value` and the like
+    say what to take of a row: the name of a column, a list of names (a tuple of their values), or a function of the
+    row. The key must be what the job's key selector gives: `"a"` and `("a",)` are two keys.
+
+    All methods but `write` raise `StateError` at once for an operator or state that is not there, or is there already.
+    """
+
+    def __init__(self, draft: SavepointDraft, base: CheckpointMetadata | None) -> None:
+        self._draft = draft
+        self._base = base
+
+    @classmethod
+    def new_savepoint(
+        cls, max_parallelism: int = MAX_PARALLELISM.default_value(), parallelism: int = 1
+    ) -> SavepointWriter:
+        """An empty savepoint.
+
+        Args:
+            max_parallelism: the job's `pipeline.max-parallelism`, into how many key groups keyed state is cut.
+            parallelism: for how many subtasks operators are written. A job may have any parallelism, but reads least
+                when it is the same.
+        """
+        if not 1 <= parallelism <= max_parallelism:
+            raise ValueError(f"parallelism must be from 1 to the max parallelism {max_parallelism}, not {parallelism}")
+        return cls(SavepointDraft((), max_parallelism, parallelism), None)
+
+    @classmethod
+    def from_existing_savepoint(
+        cls, path: str, max_parallelism: int | None = None, parallelism: int = 1
+    ) -> SavepointWriter:
+        """A copy of a savepoint or retained checkpoint, to be changed; its own files are never touched.
+
+        Args:
+            path: its directory.
+            max_parallelism: for operators that are added; by default that of the operators there are.
+            parallelism: for how many subtasks added operators are written.
+
+        Raises:
+            CheckpointError: if there is none, or its metadata is damaged.
+        """
+        base = FileCheckpointStore(None, "", 0).load(str(path))
+        known = {operator.max_parallelism for operator in base.operators} or {MAX_PARALLELISM.default_value()}
+        return cls(SavepointDraft(base.operators, max_parallelism or max(known), parallelism), base)
+
+    # --- adding ------------------------------------------------------------------------------------------------------
+
+    def with_keyed_state(
+        self,
+        uid: str,
+        descriptor: StateDescriptor,
+        source: Any,
+        key: Selector = "key",
+        value: Selector = "value",
+        map_key: Selector = "map_key",
+        partitions: int | None = None,
+    ) -> SavepointWriter:
+        """Give an operator a keyed state, made from rows.
+
+        Args:
+            uid: the operator's, which is added when there is none.
+            descriptor: as the job declares the state. A value state takes a row a key (a value None is no entry); a
+                list state a row an item, in the order of the rows; a map state a row an entry; rows of a reducing state
+                are folded by its function, those of an aggregating state added to an accumulator.
+            source: the rows.
+            key: selects the key, by which the job's stream is keyed.
+            value: selects the value, item, or what is folded or added.
+            map_key: selects the key within a map state.
+            partitions: into how many files of key groups a Spark data frame is written, each by a task of its own.
+        """
+        what = f"state {descriptor.name!r} of {uid!r}"
+        return self._add(uid, descriptor.name, shape_of(what, descriptor, key, value, map_key), source, partitions)
+
+    def with_reduce_state(
+        self, uid: str, source: Any, key: Selector = "key", value: Selector = "value", partitions: int | None = None
+    ) -> SavepointWriter:
+        """Give a `reduce` on a keyed stream its reduced record of each key; a row a key."""
+        return self._add(uid, REDUCE_STATE, Shape(f"the state of {uid!r}", key, value), source, partitions)
+
+    def with_window_state(
+        self,
+        uid: str,
+        source: Any,
+        key: Selector = "key",
+        window_start: Selector = "window_start",
+        window_end: Selector = "window_end",
+        value: Selector = "value",
+        partitions: int | None = None,
+    ) -> SavepointWriter:
+        """Give tumbling or sliding windows their contents, a row a key and window; bounds in ms or as datetimes.
+
+        The value is what the window holds: a reduced record, an accumulator, or the list of all records.
+        """
+        shape = WindowShape(f"the windows of {uid!r}", key, value, window_start, window_end)
+        return self._add(uid, WINDOW_STATE, shape, source, partitions)
+
+    def with_timers(
+        self,
+        uid: str,
+        source: Any,
+        key: Selector = "key",
+        timestamp: Selector = "timestamp_ms",
+        time_domain: str = "event",
+        partitions: int | None = None,
+    ) -> SavepointWriter:
+        """Give a process function timers, a row a timer; times in ms or as datetimes (without a zone: UTC)."""
+        name = _timers(time_domain)
+        return self._add(
+            uid, name, TimerShape(f"the {time_domain} timers of {uid!r}", key, timestamp), source, partitions
+        )
+
+    def with_operator_state(
+        self, uid: str, name: str | StateDescriptor, items: Iterable[Any], mode: str = "split"
+    ) -> SavepointWriter:
+        """Give an operator an operator state.
+
+        Args:
+            uid: the operator's, which is added when there is none.
+            name: the state's.
+            items: picklable items; for a broadcast map, a dict or pairs of key and value.
+            mode: `split` (dealt out over the subtasks), `union` (all to each) or `broadcast` (the same everywhere).
+        """
+        if mode not in MODES:
+            raise StateError(f"the mode of an operator state is one of {', '.join(MODES)}, not {mode!r}")
+        pairs = items.items() if isinstance(items, Mapping) else items
+        name = name.name if isinstance(name, StateDescriptor) else name
+        self._draft.find_or_add(uid).add_items(name, NewItems(mode, list(pairs)))
+        return self
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def remove_operator(self, uid: str) -> SavepointWriter:
+        """Leave out an operator with all its state."""
+        self._draft.remove(uid)
+        return self
+
+    def remove_state(self, uid: str, name: str) -> SavepointWriter:
+        """Leave out a state of an operator; its timers are states of their own, see `remove_timers`."""
+        self._draft.find(uid).remove(name)
+        return self
+
+    def remove_timers(self, uid: str, time_domain: str = "event") -> SavepointWriter:
+        """Leave out the timers of a process function in one time domain; none is no error."""
+        self._draft.find(uid).keyed.pop(_timers(time_domain), None)
+        return self
+
+    def change_operator_id(self, old: str, new: str) -> SavepointWriter:
+        """Give the state of operator `old` (a uid, or the id of one without a uid) to the operator with uid `new`."""
+        self._draft.rename(old, new)
+        return self
+
+    def transform_state(self, uid: str, name: str, function: Callable[[Any, Any], Any]) -> SavepointWriter:
+        """Put each entry of a keyed state through `function(key, value)`; None leaves the entry out.
+
+        The value is whole: the list of a list state, the dict of a map state, the accumulator of an aggregating state.
+        """
+        self._draft.find(uid).transform(name, partial(_of_key_and_value, function))
+        return self
+
+    def transform_window_state(self, uid: str, function: Callable[[Any, int, int, Any], Any]) -> SavepointWriter:
+        """Put the contents of each window through `function(key, start, end, contents)`; None leaves the window out."""
+        draft = self._draft.find(uid)
+        functions = {
+            WINDOW_STATE: partial(_of_window, function),
+            FIRED_WINDOW_STATE: partial(_of_window, function),
+            SESSION_STATE: partial(_of_sessions, function),
+        }
+        present = [name for name in functions if name in draft.keyed]
+        if not present:
+            raise StateError(f"operator {draft.title} has no windows")
+        for name in present:
+            draft.transform(name, functions[name])
+        return self
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, path: str, spark: SparkSession | None = None) -> str:
+        """Write the savepoint into a new directory of any fsspec file system, and return its path.
+
+        Nothing is there before all of it is: the metadata comes last. Files of states that stay as they were are copied
+        after a look at their checksums. The result shares no file with what it was made from and may be moved.
+
+        Args:
+            path: the directory, which must not hold anything yet.
+            spark: let Spark's tasks transform and copy; states from Spark data frames are always written by tasks.
+
+        Raises:
+            CheckpointError: if the directory is not empty, or a file to read is damaged.
+            StateError: if rows or values cannot be made into state; what was written by then is deleted.
+        """
+        where = absolute_url(str(path))
+        fs, directory = fsspec.core.url_to_fs(where)
+        if fs.exists(directory) and fs.ls(directory):
+            raise CheckpointError(f"{where} is there already and not empty: name a new directory")
+        store = FileCheckpointStore(None, "", CHECKPOINTING_INLINE_BYTES.default_value())
+        target = Target(where, self._base.checkpoint_id if self._base is not None else 1, store)
+        try:
+            metadata = self._metadata(target, spark)
+            if spark is not None:
+                metadata = _copied(metadata, target, spark)
+            store.complete(metadata, where)
+        except BaseException:
+            store.discard_savepoint(where)
+            raise
+        _sweep(fs, directory, store.load(where))
+        return where
+
+    def _add(self, uid: str, name: str, shape: Shape, source: Any, partitions: int | None) -> SavepointWriter:
+        self._draft.find_or_add(uid).add_keyed(name, NewKeyed(shape, source, partitions))
+        return self
+
+    def _metadata(self, target: Target, spark: SparkSession | None) -> CheckpointMetadata:
+        base = self._base
+        return CheckpointMetadata(
+            target.checkpoint_id,
+            str(JobID.generate()),
+            base.job_name if base is not None else "state processor",
+            int(time.time() * 1000),
+            True,
+            tuple(_OperatorWriter(draft, target, spark).write() for draft in self._draft.operators),
+            target.path,
+            edges=base.edges if base is not None else (),
+        )
+
+
+class _OperatorWriter:
+    """Writes the states of one operator."""
+
+    def __init__(self, draft: OperatorDraft, target: Target, spark: SparkSession | None) -> None:
+        self._draft = draft
+        self._head = draft.head
+        self._target = target
+        self._spark = spark
+
+    def write(self) -> OperatorState:
+        """Write what is new or changed; the rest keeps its files."""
+        if self._draft.native:
+            raise CheckpointError(
+                f"the keyed state of {self._draft.title} lies in the own files of its state backend: make the new "
+                "savepoint from a savepoint rather than from a checkpoint, or remove the operator"
+            )
+        keyed: dict[int, dict[str, tuple[KeyedStateHandle, ...]]] = {}
+        items: dict[int, dict[str, tuple[OperatorStateHandle, ...]]] = {}
+        for name, state in self._draft.keyed.items():
+            for subtask, handles in self._keyed(name, state).items():
+                keyed.setdefault(subtask, {})[name] = handles
+        for name, listed in self._draft.items.items():
+            for subtask, lists in self._items(name, listed).items():
+                items.setdefault(subtask, {})[name] = lists
+        subtasks = {
+            subtask: OperatorSubtaskState(keyed.get(subtask, {}), items.get(subtask, {}))
+            for subtask in sorted({*keyed, *items})
+        }
+        return msgspec.structs.replace(self._head, subtasks=subtasks)
+
+    def _keyed(self, name: str, state: KeptKeyed | NewKeyed) -> dict[int, tuple[KeyedStateHandle, ...]]:
+        if isinstance(state, NewKeyed):
+            return self._new_keyed(name, state)
+        if not state.functions:
+            return state.handles
+        return self._transformed(name, state)
+
+    def _new_keyed(self, name: str, state: NewKeyed) -> dict[int, tuple[KeyedStateHandle, ...]]:
+        """Each subtask's key groups, cut so that all together are about as many ranges as there are partitions."""
+        head = self._head
+        on_spark = is_spark_frame(state.source)
+        wanted = (state.partitions or PARTITIONS) if on_spark else head.parallelism
+        pieces = max(1, -(-min(wanted, head.max_parallelism) // head.parallelism))
+        ranges = [
+            (subtask, *part)
+            for subtask in range(head.parallelism)
+            for part in split_range(*key_group_range(subtask, head.max_parallelism, head.parallelism), pieces)
+        ]
+        parts = [(first, last) for _, first, last in ranges]
+        file_name = self._file_name(name)
+        if on_spark:
+            written = write_frame(state.source, state.shape, file_name, self._target, head.max_parallelism, parts)
+        else:
+            entries = entries_in_memory(state.shape, blocks(state.source), head.max_parallelism)
+            written = [
+                self._target.write_entries(
+                    f"{file_name}-{number}", (entry for group in entries[first : last + 1] for entry in group)
+                )
+                for number, (first, last) in enumerate(parts)
+            ]
+        handles: dict[int, tuple[KeyedStateHandle, ...]] = {}
+        for (subtask, first, last), files in zip(ranges, written, strict=True):
+            if files:
+                handles[subtask] = (*handles.get(subtask, ()), KeyedStateHandle(first, last, files))
+        return handles
+
+    def _transformed(self, name: str, state: KeptKeyed) -> dict[int, tuple[KeyedStateHandle, ...]]:
+        """Each handle cut into pieces that one task can hold; every piece is put through the functions."""
+        pieces = [
+            (subtask, handle, part)
+            for subtask, handles in sorted(state.handles.items())
+            for handle in handles
+            for part in slices(handle, SLICE_BYTES)
+        ]
+        tasks = [
+            partial(_transform, self._target, f"{self._file_name(name)}-{number}", handle, part, state.functions)
+            for number, (_, handle, part) in enumerate(pieces)
+        ]
+        what = f"state {name!r} of {self._draft.title}"
+        written = [task() for task in tasks] if self._spark is None else run_tasks(self._spark, tasks, what)
+        handles: dict[int, tuple[KeyedStateHandle, ...]] = {}
+        for (subtask, handle, (first, last)), files in zip(pieces, written, strict=True):
+            if files:
+                # Whatever else the handle says, such as its schema, stays as it was.
+                changed = msgspec.structs.replace(handle, first_key_group=first, last_key_group=last, files=files)
+                handles[subtask] = (*handles.get(subtask, ()), changed)
+        return handles
+
+    def _items(self, name: str, state: KeptItems | NewItems) -> dict[int, tuple[OperatorStateHandle, ...]]:
+        if isinstance(state, KeptItems):
+            return state.handles
+        parallelism = self._head.parallelism if state.mode == "split" else 1
+        handles: dict[int, tuple[OperatorStateHandle, ...]] = {}
+        for subtask in range(parallelism):
+            share = state.items[subtask::parallelism]
+            if share or state.mode == "broadcast":
+                data = OperatorCapture(name, state.mode, list(map(dumps, share))).to_bytes()
+                file = self._target.write(f"{self._file_name(name)}-{subtask}", data)
+                handles[subtask] = (OperatorStateHandle(state.mode, len(share), file),)
+        return handles
+
+    def _file_name(self, name: str) -> str:
+        return f"{self._head.operator_id}-{name}"
+
+
+def _transform(
+    target: Target, name: str, handle: KeyedStateHandle, key_groups: tuple[int, int], functions: tuple[Any, ...]
+) -> tuple[StateFile, ...]:
+    return target.write_entries(name, transformed(target.storage, handle, key_groups, functions))
+
+
+def _copied(metadata: CheckpointMetadata, target: Target, spark: SparkSession) -> CheckpointMetadata:
+    """The same with every file in the savepoint's directory; those that are not yet are copied by Spark's tasks."""
+    own = f"{target.path}/"
+    foreign = {f.path: f for f in metadata.state_files() if f.path is not None and not f.path.startswith(own)}
+    copies = run_tasks(spark, [partial(_copy, target, file) for file in foreign.values()], "copying the savepoint")
+    copied = dict(zip(foreign, copies, strict=True))
+    return metadata.with_files(lambda file: file if file.path is None else copied.get(file.path, file))
+
+
+def _copy(target: Target, file: StateFile) -> StateFile:
+    assert file.path is not None
+    return target.write(posixpath.basename(file.path), target.storage.read(file))
+
+
+def _sweep(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
+    """Delete files that the metadata does not name: those of tasks that Spark ran twice."""
+    named = {posixpath.basename(file.path) for file in metadata.state_files() if file.path is not None}
+    fs.invalidate_cache(directory)
+    for path in fs.ls(directory, detail=False):
+        if posixpath.basename(path) not in {*named, METADATA_NAME}:
+            fs.rm_file(path)
+
+
+def _of_key_and_value(function: Callable[[Any, Any], Any], key: Any, namespace: Any, value: Any) -> Any:
+    return function(key, value)
+
+
+def _of_window(function: Callable[[Any, int, int, Any], Any], key: Any, window: Any, contents: Any) -> Any:
+    start, end = window
+    return function(key, start, end, contents)
+
+
+def _of_sessions(function: Callable[[Any, int, int, Any], Any], key: Any, namespace: Any, sessions: Any) -> Any:
+    """A session that is left out leaves its timer behind, which then finds nothing to do."""
+    changed = [(s[0], s[1], function(key, s[0], s[1], s[2]), s[3]) for s in sessions]
+    return [list(session) for session in changed if session[2] is not None] or None
+
+
+def _timers(time_domain: str) -> str:
+    if time_domain not in TIMERS:
+        raise StateError(f"a time domain is one of {', '.join(TIMERS)}, not {time_domain!r}")
+    return TIMERS[time_domain]
