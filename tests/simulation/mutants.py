@@ -342,7 +342,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
         ),
         2,
     ),
-    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 127),
+    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 197),
     count_closed_channels_twice: (("output", "stalled"), 610),
     lose_records_in_flight_on_restore: (("output",), 35),
     lose_overtaken_output: (("output",), 84),
@@ -380,8 +380,8 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     commit_what_later_checkpoints_hold: (("outside",), 3),
     confirm_changes_when_captured: (("output",), 16),
     delete_shared_files_early: (("missing-file",), 15),
-    delete_nothing: (("leaked-file",), 60),
-    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 128),
+    delete_nothing: (("leaked-file",), 76),
+    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 168),
     begin_attempts_anew_in_a_new_job_master: (
         (
             "output",

@@ -177,10 +177,10 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     go_on_behind_the_savepoint: (("polled",), 2),
     commit_before_the_savepoint_is_visible: (("outside",), 6),
     commit_what_a_savepoint_beside_the_job_holds: (("outside",), 12),
-    go_on_after_the_last_savepoint: (("resumed", "stalled"), 9),
+    go_on_after_the_last_savepoint: (("resumed", "stalled"), 39),
     leave_files_with_the_checkpoints: (("savepoint",), 423),
     leave_what_was_given_up: (("leaked-savepoint",), 6),
     use_the_names_of_savepoints_again: (("storage", "savepoint"), 460),
     answer_before_the_job_has_ended: (("waiter",), 5),
-    skip_committing_what_had_finished: (("output", "waiter"), 3),
+    skip_committing_what_had_finished: (("lost", "output"), 3),
 }
