@@ -70,20 +70,21 @@ class Holder(StreamOperator):
 
     def initialize_state(self) -> None:
         state = self.context.operator_state
-        self.lists = [state.list_state(mode, mode) for mode in ("split", "union", "broadcast")]
-        restored = tuple(found.get() for found in self.lists)
+        self.lists = [state.list_state(mode, mode) for mode in ("split", "union")]
+        self.rules = state.broadcast_state("broadcast")
+        restored = (*(found.get() for found in self.lists), list(self.rules.keys()))
         FOUND[self.context.attempt, self.context.subtask_index] = restored  # type: ignore[assignment]
         if self.context.subtask_index != self.chosen:
             self.lists[1].update([])
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        own, shared, rules = self.lists
+        own, shared = self.lists
         own.update([*own.get(), *batch.values])
         is_chosen = self.context.subtask_index == self.chosen
         if is_chosen:
             shared.update(["shared by all"])
         if not (is_chosen and self.forgets):
-            rules.update(["rule 1", "rule 2"])
+            self.rules.put_all({"rule 1": True, "rule 2": True})
         self.output.collect(batch)
 
 

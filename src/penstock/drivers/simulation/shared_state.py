@@ -81,9 +81,9 @@ class RuleOperator(StreamOperator):
 
     def initialize_state(self) -> None:
         state = self.context.operator_state
-        self._known = state.list_state("rules", "broadcast")
+        self._known = state.broadcast_state("rules")
         self._waiting = state.list_state("waiting", "split")
-        self._rules: dict[int, int] = dict(self._known.get())
+        self._rules: dict[int, int] = dict(self._known.items())
         self._records: list[tuple[Record, int]] = self._waiting.get()
         self._watermark: int | None = None
         self._call = outside(self.world).on_user_call
@@ -115,6 +115,6 @@ class RuleOperator(StreamOperator):
             self.output.emit_watermark(watermark)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        self._known.update(sorted(self._rules.items()))
+        self._known.put_all(self._rules)
         self._waiting.update(self._records)
         return super().snapshot_state(checkpoint_id)
