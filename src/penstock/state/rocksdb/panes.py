@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
-from penstock.state.rocksdb.pane import NamespacePane
+from penstock.state.rocksdb.namespace_pane import NamespacePane
 from penstock.state.rocksdb.store import Batch
 
 _get = dict.get

@@ -72,7 +72,7 @@ def _merge(
             source = RowStore(other.directory, settings, read_only=True)
             try:
                 begin, end = max(first, other.first_key_group), min(last, other.last_key_group)
-                _copy(source.scan_range(_group(begin), _group(end + 1)), store, settings)
+                _copy(source.scan_once(_group(begin), _group(end + 1)), store, settings)
                 segments = max(segments, segments_of(source))
             finally:
                 source.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options
+from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
 _BLOOM_BITS = 10
+_METADATA_BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class RocksDBSettings:
         blocks.set_bloom_filter(_BLOOM_BITS, False)
         # Otherwise indexes and filters, which grow with the state, would be outside of any bound.
         blocks.set_cache_index_and_filter_blocks(True)
-        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        # And in parts: the index and filter of a file in one piece each would not fit beside others into a small cache,
+        # and reading one anew for every look-up is what takes longest then.
+        blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+        blocks.set_partition_filters(True)
+        blocks.set_metadata_block_size(_METADATA_BLOCK_BYTES)
+        blocks.set_pin_top_level_index_and_filter(True)
         options.set_block_based_table_factory(blocks)
         return options

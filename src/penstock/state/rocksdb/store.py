@@ -145,22 +145,22 @@ class RowStore:
 
     def scan(self, prefix: bytes) -> Iterator[Row]:
         """All rows that begin with `prefix`, in order, as they are now."""
-        return self.scan_range(prefix, after(prefix))
+        return self._scan(prefix, after(prefix), ReadOptions())
 
-    def scan_range(self, begin: bytes, end: bytes) -> Iterator[Row]:
-        """The rows from `begin` up to but not including `end`, as they are now."""
+    def scan_once(self, begin: bytes, end: bytes) -> Iterator[Row]:
+        """The rows from `begin` up to but not including `end`; they do not drive out what is looked up more often."""
         options = ReadOptions()
-        options.set_iterate_upper_bound(end)
-        # What is scanned is mostly read once: it should not drive out what is looked up.
         options.fill_cache(False)  # type: ignore[call-arg]  # its published type forgets the argument
+        return self._scan(begin, end, options)
+
+    def _scan(self, begin: bytes, end: bytes, options: ReadOptions) -> Iterator[Row]:
+        options.set_iterate_upper_bound(end)
         rows: Iterator[Any] = self._db.items(from_key=begin, read_opt=options)
         return _holding(rows, options)
 
     def view(self) -> View:
         """The rows as they are now."""
-        options = ReadOptions()
-        options.fill_cache(False)  # type: ignore[call-arg]  # as above
-        return View(self._db.iter(options))
+        return View(self._db.iter())
 
     def batch(self) -> Batch:
         """An empty batch."""

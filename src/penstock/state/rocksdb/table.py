@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.pane import NamespacePane
+from penstock.state.rocksdb.namespace_pane import NamespacePane
 from penstock.state.rocksdb.panes import Panes
 from penstock.state.rocksdb.rows import WHOLE
 from penstock.state.rocksdb.store import Batch

@@ -1,0 +1,72 @@
+"""The pane of a namespace of a table: a row an entry, in the key group of the entry's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.pane import Pane
+from penstock.state.rocksdb.rows import encode, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.store import Row
+
+
+class NamespacePane(Pane):
+    """The entries of one namespace, a row each, in the key groups of their keys."""
+
+    __slots__ = ("_head", "_key_at", "_max_parallelism", "groups")
+
+    def __init__(
+        self, cache: WriteCache, name: str, layout: bytes, namespace: Any, max_parallelism: int, groups: int = 0
+    ) -> None:
+        # Plain states have one pane, whose entries are counted when it matters.
+        super().__init__(cache, name, bool(groups), 0 if namespace is None else 1)
+        cache.grown += self._weight
+        #: the key groups that may have rows, as bits
+        self.groups = groups
+        self._head = namespace_head(name, layout, namespace)
+        self._key_at = 2 + len(self._head) + 4
+        self._max_parallelism = max_parallelism
+
+    def locate(self, key: Any) -> bytes:
+        data = key_bytes(key)
+        return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
+
+    def _key_of(self, row: bytes, raw: bytes) -> Any:
+        keys = pickled_keys(raw)
+        return plain_of(row[self._key_at :]) if keys is None else keys[0]
+
+    def _encode(self, key: Any, value: Any) -> bytes:
+        return encode(self._cache.pickle(self._name, value), key)
+
+    def _on_put(self, row: bytes) -> None:
+        group = 1 << int.from_bytes(row[:2], "big")
+        if not self.groups & group:
+            self.groups |= group
+            self.has_rows = True
+
+    def _rows(self) -> Iterator[Row]:
+        if not self.groups:
+            return iter(())
+        return chain.from_iterable(map(self._cache.store.view().scan, self.prefixes()))
+
+    def prefixes(self) -> Iterable[bytes]:
+        groups, group = self.groups, 0
+        while groups:
+            low = (groups & -groups).bit_length()
+            group += low
+            groups >>= low
+            yield (group - 1).to_bytes(2, "big") + self._head
+
+    def __bool__(self) -> bool:
+        if super().__bool__():
+            return True
+        if not any(self._gone.values()):
+            self.groups, self.has_rows = 0, False
+        return False
+
+    def clear(self) -> None:
+        super().clear()
+        self.groups = 0
