@@ -101,6 +101,8 @@ class NativeFiles:
     first_key_group: int
     last_key_group: int
     read: Mapping[str, Callable[[], bytes]]
+    #: the declared schemas of the states, by name
+    schemas: Mapping[str, str]
 
 
 class KeyedStateBackend(ABC):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+_MISSING: Any = object()
 
 
 class _NoKey:
@@ -207,7 +208,8 @@ class ReducingState(State, Generic[T]):
         """Fold a value in."""
         entries, key = self._entries, self._backend.current_key
         self._changed.add(key)
-        entries[key] = self._reduce(entries[key], value) if key in entries else value
+        folded = entries.get(key, _MISSING)
+        entries[key] = value if folded is _MISSING else self._reduce(folded, value)
 
 
 class AggregatingState(State, Generic[T, V]):
@@ -222,11 +224,14 @@ class AggregatingState(State, Generic[T, V]):
     def get(self) -> V | None:
         """The result for what was added, or None when nothing was."""
         key = self._backend.current_key
-        return self._function.get_result(self._entries[key]) if key in self._entries else None
+        accumulator = self._entries.get(key, _MISSING)
+        return None if accumulator is _MISSING else self._function.get_result(accumulator)
 
     def add(self, value: T) -> None:
         """Add a value."""
         entries, key = self._entries, self._backend.current_key
         self._changed.add(key)
-        accumulator = entries[key] if key in entries else self._function.create_accumulator()
+        accumulator = entries.get(key, _MISSING)
+        if accumulator is _MISSING:
+            accumulator = self._function.create_accumulator()
         entries[key] = self._function.add(value, accumulator)

@@ -67,6 +67,8 @@ class NativeStateHandle(msgspec.Struct, frozen=True):
     first_key_group: int
     last_key_group: int
     files: dict[str, StateFile]
+    #: the declared schemas of the states, by name
+    schemas: dict[str, str] = {}
 
 
 class OperatorSubtaskState(msgspec.Struct, frozen=True):

@@ -121,7 +121,7 @@ class SnapshotWriter:
                 }, ()
             known = {} if base is None else base.files
             files = capture.store(lambda name, data: self._write(operator_id, name, data), known)
-            return {}, (NativeStateHandle(capture.backend, *self._key_groups, files),)
+            return {}, (NativeStateHandle(capture.backend, *self._key_groups, files, dict(capture.schemas)),)
         finally:
             capture.discard()
 
@@ -193,4 +193,4 @@ def _is_whole(handles: Sequence[KeyedStateHandle | NativeStateHandle], key_group
 
 def _files_of(handle: NativeStateHandle, storage: StateStorage) -> NativeFiles:
     read = {name: partial(storage.read, file) for name, file in handle.files.items()}
-    return NativeFiles(handle.backend, handle.first_key_group, handle.last_key_group, read)
+    return NativeFiles(handle.backend, handle.first_key_group, handle.last_key_group, read, handle.schemas)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from penstock.state.errors import StateError
+from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
 from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
@@ -27,6 +27,7 @@ from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import RowStore
 from penstock.state.rocksdb.table import RocksTable
+from penstock.state.schema.evolution import Converter
 from penstock.state.snapshot import iterate_keyed
 from penstock.state.states import ListState, MapState
 
@@ -114,6 +115,15 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             lists = self._lists[name] = Lists(cache, name, self.max_parallelism)
         return RocksListState(self, lists)
 
+    def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
+        self._open()
+        if any(layout != WHOLE for layout in self._stored.get(descriptor.name, {})):
+            raise StateMigrationError(
+                f"{self.owner}: state {descriptor.name!r} was restored from RocksDB's own files, which cannot be "
+                "converted to what it is now declared as: begin from a savepoint, whose states can"
+            )
+        super().rewrite(descriptor, convert)
+
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
             return super().keys_of(descriptor)
@@ -174,6 +184,8 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             directory = self.directory / f"restored-{number}"
             fetch_files(one.read, lambda read: read(), directory)
             sources.append(SourceFiles(directory, one.first_key_group, one.last_key_group))
+            for name, schema in one.schemas.items():
+                self.note_schema(name, schema, has_entries=True)
         if sources:
             self.restore_files(sources)
 
