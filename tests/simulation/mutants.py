@@ -65,9 +65,9 @@ def acknowledge_without_keyed_state() -> Any:
 
 
 def lose_timers_on_restore() -> Any:
-    def restore(original: Any, backend: Any, name: str, entries: Any, is_written: bool) -> None:
+    def restore(original: Any, backend: Any, name: str, *more: Any) -> None:
         if name != EVENT_TIMERS:
-            original(backend, name, entries, is_written)
+            original(backend, name, *more)
 
     return around(HeapKeyedStateBackend, "restore", restore)
 

@@ -170,7 +170,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 1),
     close_before_the_savepoint_completes: (("waiter", "output", "lost"), 5),
     forget_union_state_of_finished_subtasks: (("output",), 530),
-    take_broadcast_state_of_the_first_subtask: (("output",), 344),
+    take_broadcast_state_of_the_first_subtask: (("output",), 330),
     end_partitions_before_the_data: (("stalled",), 5),
     drain_without_the_last_watermark: (("lost", "output"), 39),
     finish_what_is_only_suspended: (("output",), 5),

@@ -8,13 +8,39 @@ from pathlib import Path
 import pytest
 from tests.spec.stop_and_resume import Series, compare_with_plain
 
+from penstock.core.job.job_master import JobMaster
 from penstock.demo.data import Flights, prepare
+from penstock.drivers.running_job import RunningJob
 
 pytestmark = pytest.mark.spark
 
 FLIGHTS = 20_000
 #: So slow that no job comes to its end before it is stopped.
 PER_SECOND = 1_000
+
+
+#: For a job that has nothing to wait for; short of the suite's own limit, so that a job that hangs says where.
+PATIENCE_S = 120
+
+
+def finish(job: RunningJob) -> None:
+    """Wait for the job's end."""
+    try:
+        job.get_job_execution_result().result(PATIENCE_S)
+    except TimeoutError:
+        dump = job.ask(describe).result(PATIENCE_S)
+        job.end()
+        pytest.fail(f"the job does not end: {dump}")
+
+
+def describe(master: JobMaster) -> str:
+    """Where a job stands."""
+    checkpoints = master.checkpoints
+    states = ", ".join(
+        f"{e.id}={e.state.name}{' at its end' if e.end_of_data else ''}" for e in master._graph.executions()
+    )
+    pending = [(p.checkpoint_id, sorted(map(str, p.missing))) for p in checkpoints._pending.values()]
+    return f"{master.progress()}\ntasks {states}\ncheckpoints in the making {pending}, {checkpoints.statistics}"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +54,7 @@ def test_stopped_twice_and_resumed_the_output_is_that_of_one_run(flights: Flight
     for after in (500, 1_000):
         assert series.stop(series.start(PER_SECOND), after).differences == []
     assert 0 < series.left < FLIGHTS
-    series.start(per_second=None).wait()
+    finish(series.start(per_second=None))
     assert compare_with_plain(series.output, flights, drained=False) == []
 
 

@@ -84,8 +84,12 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return 0 if self._more_at_once else 10
 
     def add_splits(self, splits: Sequence[FileSplit]) -> None:
-        """Splits to read from now on, after those at hand."""
-        self._splits.extend(splits)
+        """Splits to read from now on, after those at hand, in the order in which an enumerator hands them out.
+
+        Splits that readers of another parallelism had begun come in no such order, and read like that the latest might
+        come first, and take the watermark with it.
+        """
+        self._splits.extend(sorted(splits, key=lambda split: split.order))
         self._requested = False
 
     def no_more_splits(self) -> None:

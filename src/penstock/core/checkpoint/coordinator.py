@@ -287,6 +287,7 @@ class CheckpointCoordinator:
             del self._writing[pending.checkpoint_id]
             if self._pending.get(pending.checkpoint_id) is not pending:
                 self._collect_garbage()  # the job is over
+                self._discard(pending)
             elif error is not None:
                 self._abort(pending.checkpoint_id, f"its metadata could not be written: {error}", self._running)
             else:
@@ -354,10 +355,8 @@ class CheckpointCoordinator:
 
     def _abort_savepoint(self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str) -> None:
         """Sources that have come to their end for it cannot go on: then the job restarts."""
-        path, store = pending.savepoint_path, self._store
-        assert path is not None
-        self.given_up.append(path)
-        self._background.submit(lambda: store.discard_savepoint(path), lambda result, error: None)
+        if pending.checkpoint_id not in self._writing:
+            self._discard(pending)  # else when it is known whether it became visible
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
         savepoint.done(None, reason)
@@ -365,6 +364,13 @@ class CheckpointCoordinator:
             self._fail_job(f"stopping with a savepoint failed: {reason}")
         else:
             self.serve_requests()
+
+    def _discard(self, pending: PendingCheckpoint) -> None:
+        """Delete what was written for a savepoint that was given up, unless it is complete."""
+        path, store = pending.savepoint_path, self._store
+        if path is not None:
+            self.given_up.append(path)
+            self._background.submit(lambda: store.discard_savepoint(path), lambda result, error: None)
 
     def _count_failure(self, reason: str) -> None:
         self.statistics.failed += 1
