@@ -5,6 +5,8 @@ random moment and starts another one from the savepoint, which goes on writing i
 last stop is the end of all: every window and timer must have fired for the flights that were read, and for no others.
 With `--kill` each stop loses a worker to SIGKILL a moment before or after it is asked for; a stop that fails is asked
 for again. The seed makes the moments the same again, in flights and seconds (the rest is the machine's).
+With `--parallelisms 1,4,2,3,1` each job of the row has the next parallelism, and with `--backend` keyed state lives in
+memory, in RocksDB, or in each by turns, for a savepoint can be read by both. The uninterrupted run has 2 and the heap.
 
 One job holds the demo's program twice, each time with a source of its own. *Punctual* is as the demo has it: flights
 later than six hours may miss their window and go to side outputs, and which ones do is the readers' race, so windows
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import itertools
 import logging
 import os
 import pickle
@@ -27,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import nullcontext, suppress
@@ -70,10 +73,32 @@ PATIENCE_S: Final = 120.0
 #: A worker is killed so many seconds before a stop is asked for, at most, or so many after; a stop takes about 0.1 s.
 KILL_BEFORE_S: Final = 0.5
 KILL_AFTER_S: Final = 0.1
+#: The same for all jobs, for it says how keyed state is cut.
+MAX_PARALLELISM: Final = 128
 #: The share of stops that are asked for as soon as the job is submitted.
 AT_ONCE: Final = 0.2
 
 Row = tuple[str, ...]
+
+#: What `--backend` may be, and the state backends that the jobs of a row have by turns.
+BACKENDS: Final = {"hashmap": ("hashmap",), "rocksdb": ("rocksdb",), "alternate": ("hashmap", "rocksdb")}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What may be another from one job of a row to the next."""
+
+    parallelism: int = 2
+    backend: str = "hashmap"
+
+    def __str__(self) -> str:
+        return f"{self.parallelism} {self.backend}"
+
+
+def shapes_of(jobs: int, parallelisms: Sequence[int], backend: str) -> list[Shape]:
+    """The shapes of so many jobs, the parallelisms from the first again when there are more jobs than that."""
+    chain = zip(itertools.cycle(parallelisms), itertools.cycle(BACKENDS[backend]), strict=False)
+    return [Shape(*both) for both in itertools.islice(chain, jobs)]
 
 
 # --- the job --------------------------------------------------------------------------------------------------------
@@ -234,6 +259,7 @@ class Stop:
 
     wanted_after: int
     drain: bool
+    shape: Shape
     asked: int = 0
     kills: int = 0
     restarts: int = 0
@@ -263,7 +289,7 @@ class Series:
         self._savepoints = folder / "savepoints"
         self._everything = all_flights(flights.original)
         defaults = {
-            "parallelism.default": 2,
+            "pipeline.max-parallelism": MAX_PARALLELISM,
             "execution.checkpointing.interval": 500,
             "execution.checkpointing.dir": str(folder / "checkpoints"),
             "restart-strategy.type": "fixed-delay",
@@ -273,11 +299,23 @@ class Series:
         self._settings = {k: v for k, v in {**defaults, **(settings or {})}.items() if v is not None}
         self._chance = chance
         self._path: str | None = None
+        self._shape = Shape()
+        self._local = folder / "rocksdb"
+        self._jobs = 0
 
-    def start(self, per_second: float | None) -> RunningJob:
+    def start(self, per_second: float | None, shape: Shape | None = None) -> RunningJob:
         """Start the next job, from the last savepoint if there is one."""
-        recovery = {} if self._path is None else {"execution.state-recovery.path": self._path}
-        env = TappedEnvironment(Configuration.from_dict({**self._settings, **recovery}), self.output)
+        self._shape = shape or Shape()
+        self._jobs += 1
+        settings = {
+            **self._settings,
+            "parallelism.default": self._shape.parallelism,
+            "state.backend.type": self._shape.backend,
+            "state.backend.rocksdb.localdir": str(self._files_of_rocksdb()),
+        }
+        if self._path is not None:
+            settings["execution.state-recovery.path"] = self._path
+        env = TappedEnvironment(Configuration.from_dict(settings), self.output)
         build(env, self.flights.departures, self.output, per_second)
         return env.execute_async("stop and resume")
 
@@ -288,7 +326,7 @@ class Series:
             JobExecutionError: if the job failed.
             TimeoutError: if it neither stopped nor said why not.
         """
-        stop = Stop(after, drain)
+        stop = Stop(after, drain, self._shape)
         if after:
             _wait_for(job, lambda progress: progress.source_records >= after * len(WAITS))
         begun = time.monotonic()
@@ -333,9 +371,22 @@ class Series:
             os.kill(self._chance.choice(workers)[2], signal.SIGKILL)
             stop.kills += 1
 
+    def _files_of_rocksdb(self) -> Path:
+        """The directory that the last job's workers make if their keyed state lives in RocksDB."""
+        return self._local / str(self._jobs)
+
+    def backend_differences(self) -> list[str]:
+        """A line when the last job, which has ended, had another backend than it was to have."""
+        found = "rocksdb" if self._files_of_rocksdb().exists() else "hashmap"
+        return [] if found == self._shape.backend else [f"the backend was {found}, not {self._shape.backend}"]
+
     def _check(self, stop: Stop) -> None:
-        """All that the savepoint covers is committed, and nothing else."""
-        stop.differences += half_written(self.output)
+        """All that the savepoint covers is committed, and nothing else; the job had the shape that it was to have."""
+        stop.differences += half_written(self.output) + self.backend_differences()
+        operators = FileCheckpointStore(None, "", 0).load(stop.path).operators
+        found = {(operator.parallelism, operator.max_parallelism) for operator in operators}
+        if found != (wanted := {(self._shape.parallelism, MAX_PARALLELISM)}):
+            stop.differences.append(f"parallelism and its maximum were {found}, not {wanted}")
         for name in WAITS:
             tap = self.output / name / CONSUMED
             left = left_over(stop.path, self.flights.departures, source_name_of(tap))
@@ -361,12 +412,13 @@ def _wait_for(job: RunningJob, condition: Callable[[JobProgress], bool]) -> None
 
 def _table(stops: Iterable[Stop]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headers = ("stop", "after flights", "committed in all", "kills", "asked", "restarts", "s", "output")
+    headers = ("stop", "job", "after flights", "committed in all", "kills", "asked", "restarts", "s", "output")
     for header in headers:
         table.add_column(header, justify="right")
     for number, stop in enumerate(stops, 1):
         table.add_row(
             f"{number}{', drained' if stop.drain else ''}",
+            str(stop.shape),
             f"{stop.wanted_after:,}" if stop.wanted_after else "at once",
             f"{stop.committed:,}",
             str(stop.kills),
@@ -379,9 +431,16 @@ def _table(stops: Iterable[Stop]) -> Table:
 
 
 def run(
-    console: Console, folder: Path, rounds: int, per_second: float, chance: random.Random, drain: bool, kills: bool
+    console: Console,
+    folder: Path,
+    shapes: Sequence[Shape],
+    per_second: float,
+    chance: random.Random,
+    drain: bool,
+    kills: bool,
 ) -> bool:
-    """Do it all; True when the output was equal every time."""
+    """Do it all, with jobs of these shapes; True when the output was equal every time."""
+    rounds = len(shapes) if drain else len(shapes) - 1
 
     def busy(what: str) -> Any:
         if console.is_terminal:
@@ -401,19 +460,22 @@ def run(
     stops: list[Stop] = []
     for number in range(1, rounds + 1):
         fair = series.left // (rounds + 2 - number)  # what is left for this job, so that the others get as much
-        after = 0 if chance.random() < AT_ONCE else int(chance.uniform(0.2, 0.9) * fair)
-        with busy(f"stop {number} of {rounds}, after {after:,} flights"):
-            stop = series.stop(series.start(per_second), after, drain and number == rounds, kills)
+        shape = shapes[number - 1]
+        at_once = chance.random() < AT_ONCE and (number > 1 or len(set(shapes)) == 1)  # or nothing is there to rescale
+        after = 0 if at_once else int(chance.uniform(0.2, 0.9) * fair)
+        with busy(f"stop {number} of {rounds}, after {after:,} flights ({shape})"):
+            stop = series.stop(series.start(per_second, shape), after, drain and number == rounds, kills)
         stops.append(stop)
         for line in stop.refused:
             console.print(f"  asked again: {line}", markup=False, highlight=False, soft_wrap=True)
     if not drain:
-        with busy("the last job, to the end"):
-            series.start(per_second).wait()
+        with busy(f"the last job, to the end ({shapes[-1]})"):
+            series.start(per_second, shapes[-1]).wait()
     with busy("comparing"):
         found = [f"stop {number}: {line}" for number, stop in enumerate(stops, 1) for line in stop.differences]
         found += [f"plain Python: {line}" for line in compare_with_plain(series.output, flights, drain)]
         if not drain:
+            found += [f"the last job: {line}" for line in series.backend_differences()]
             found += [f"uninterrupted run: {line}" for line in compare_with_run(series.output, whole.output)]
     console.print(_table(stops))
     for line in found:
@@ -425,15 +487,43 @@ def run(
     return not found
 
 
+def _numbers(context: click.Context, parameter: click.Parameter, value: str | None) -> list[int]:
+    """What `--parallelisms` says."""
+    try:
+        numbers = [int(number) for number in value.split(",")] if value is not None else []
+    except ValueError:
+        numbers = [0]
+    if any(not 1 <= number <= MAX_PARALLELISM for number in numbers):
+        raise click.BadParameter(f"numbers from 1 to {MAX_PARALLELISM} with commas between them are wanted")
+    return numbers
+
+
 @click.command()
-@click.option("--rounds", default=5, show_default=True, help="How often the job is stopped.")
+@click.option("--rounds", type=click.IntRange(1), help="How often the job is stopped; 5 where nothing else says it.")
+@click.option(
+    "--parallelisms", callback=_numbers, help="Of the jobs one after another, as 1,4,2,3,1; 2 for all if not given."
+)
+@click.option(
+    "--backend", type=click.Choice([*BACKENDS]), default="hashmap", show_default=True, help="Where keyed state lives."
+)
 @click.option("--rate", default=8_000.0, show_default=True, help="Flights a second that each source hands out.")
 @click.option("--seed", default=None, type=int, help="Makes the moments of stops and kills the same again.")
 @click.option("--drain", is_flag=True, help="Stop the last time with drain, instead of going on to the end.")
 @click.option("--kill", is_flag=True, help="Kill a worker around each stop.")
-def main(rounds: int, rate: float, seed: int | None, drain: bool, kill: bool) -> None:
+def main(
+    rounds: int | None,
+    parallelisms: list[int],
+    backend: str,
+    rate: float,
+    seed: int | None,
+    drain: bool,
+    kill: bool,
+) -> None:
     """Stop and resume, and compare the output."""
     begun = time.monotonic()
+    last = 0 if drain else 1  # a job that is not stopped
+    jobs = rounds + last if rounds is not None else max(len(parallelisms), 1 + last) if parallelisms else 5 + last
+    shapes = shapes_of(jobs, parallelisms or [Shape.parallelism], backend)
     seed = int(time.time()) if seed is None else seed
     console = Console(width=None if sys.stdout.isatty() else 120)
     logging.basicConfig(level=logging.WARNING, format="  %(message)s")  # failures and restarts
@@ -441,7 +531,7 @@ def main(rounds: int, rate: float, seed: int | None, drain: bool, kill: bool) ->
     folder = Path(tempfile.mkdtemp(prefix="penstock-stops-"))
     is_equal = False
     try:
-        is_equal = run(console, folder, rounds, rate, random.Random(seed), drain, kill)
+        is_equal = run(console, folder, shapes, rate, random.Random(seed), drain, kill)
     finally:
         if is_equal:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,264 @@
+"""Whole programs whose parallelism changes from one job to the next, with both state backends (D4, G5, H2, H4).
+
+Each test is a row of jobs: all but the last are ended in the middle, and each begins, at another parallelism, from what
+the one before left: a savepoint, or a checkpoint that outlived a cancelled job. What all of them committed together is
+the output of one job that nobody ended. Everything runs in virtual time, so a row is the same at every run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs import BUCKETS, JOBS, Count, Job
+from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
+from tests.state.rocks import MEMORY
+
+from penstock.common.job_status import JobStatus
+from penstock.common.output_tag import OutputTag
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.file.source import FileSource
+from penstock.core.connector import Source
+from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.datastream import DataStream, StreamExecutionEnvironment
+from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.formats.text import TextLineFormat
+from penstock.state.snapshot import read_operator
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.metadata import CheckpointMetadata
+
+CHAINS = [(1, 4, 2, 3, 1), (4, 3, 1, 2)]
+BACKENDS = {"heap": ("hashmap",), "rocksdb": ("rocksdb",), "by turns": ("rocksdb", "hashmap")}
+SMALL_STEPS: Any = {"penstock.source.batch-records": 2, "penstock.network.buffer-records": 3}
+#: The test itself says when a checkpoint is taken; state of more than a few bytes lies in files.
+RETAINED: Any = {
+    "execution.checkpointing.interval": "1 h",
+    "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    "execution.checkpointing.data-inline-threshold": "100 b",
+}
+#: A task takes one buffer a turn, and the source fills sixteen: consumers fall behind as far as their credit goes.
+SLOW_CONSUMERS: Any = {
+    "execution.checkpointing.unaligned.enabled": "true",
+    "penstock.source.batch-records": 16,
+    "penstock.network.buffer-records": 1,
+}
+#: How long a job runs that is ended: long enough for a part of the records.
+TURNS = 26
+
+
+@pytest.fixture(autouse=True)
+def nothing_committed() -> None:
+    clear_ledger()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where there is such a place: RocksDB waits for its disk."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        yield Path(name)
+
+
+def shapes(chain: Sequence[int], backends: Sequence[str]) -> list[tuple[int, str]]:
+    """Parallelism and backend of each job."""
+    return list(zip(chain, itertools.cycle(backends), strict=False))
+
+
+def begin(job: Job, shape: tuple[int, str], folder: Path, path: str | None, options: Any) -> VirtualJob:
+    """The next job of a row, from what the one before left."""
+    parallelism, backend = shape
+    settings = {
+        "state.backend.type": backend,
+        "state.backend.rocksdb.localdir": folder / "rocksdb",
+        "execution.state-recovery.path": path,
+        **options,
+    }
+    env = environment(parallelism, **settings)
+    job.build(env).sink_to(LedgerSink("out")).uid("sink")
+    return VirtualJob(env)
+
+
+def stop(job: VirtualJob, folder: Path) -> str:
+    """Stop it in the middle; the savepoint's path."""
+    asked: list[Any] = []
+    job.when(lambda: job.turns >= TURNS, lambda: asked.append(job.stop_with_savepoint(False, str(folder / "s"))))
+    assert job.run() is JobStatus.FINISHED, job.failure()
+    path: str = asked[0].result(0)
+    return path
+
+
+def cancel(job: VirtualJob, folder: Path) -> tuple[str, CheckpointMetadata]:
+    """Cancel it in the middle, as soon as its second checkpoint is there; where that lies, and what it says."""
+    job.when(lambda: job.turns >= TURNS // 2, job.trigger_checkpoint)
+    job.when(lambda: job.turns >= TURNS and job.checkpoints, job.trigger_checkpoint)
+    job.when(lambda: len(job.checkpoints) == 2, job.cancel)
+    assert job.run() is JobStatus.CANCELED, job.failure()
+    kept = job.checkpoints[-1]
+    return str(folder / "c" / kept.job_id / f"chk-{kept.checkpoint_id}"), kept
+
+
+def finish(job: VirtualJob, folder: Path) -> None:
+    """Let the last one of a row come to its end; none has left files of RocksDB's behind."""
+    assert job.run() is JobStatus.FINISHED, job.failure()
+    assert list(folder.glob("rocksdb/*")) == []
+
+
+def in_flight(metadata: CheckpointMetadata) -> int:
+    """How many records a checkpoint holds that were between two tasks."""
+    store = FileCheckpointStore(None, "", 0)
+    return sum(
+        len(item[0])
+        for operator in metadata.operators
+        for subtask in operator.subtasks.values()
+        for handles in subtask.operator.values()
+        for handle in handles
+        if handle.mode == CHANNEL_MODE
+        for item in read_operator(store.read(handle.file))
+        if isinstance(item, tuple)
+    )
+
+
+def native_files(metadata: CheckpointMetadata) -> int:
+    """How many of RocksDB's own files a checkpoint has."""
+    return sum(
+        len(handle.files)
+        for operator in metadata.operators
+        for subtask in operator.subtasks.values()
+        for handle in subtask.native
+    )
+
+
+# --- savepoints -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backends", BACKENDS.values(), ids=BACKENDS)
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_stopped_and_resumed(job: Job, chain: tuple[int, ...], backends: tuple[str, ...], folder: Path) -> None:
+    """H2, D4: from savepoints, at any parallelism, and in either backend whichever one wrote them."""
+    *ended, last = shapes(chain, backends)
+    options = {**SMALL_STEPS, "execution.checkpointing.interval": None}
+    path: str | None = None
+    for shape in ended:
+        path = stop(begin(job, shape, folder, path, options), folder)
+    assert len(LEDGER.get("out", ())) < len(job.expected())
+    finish(begin(job, last, folder, path, options), folder)
+    assert sorted(LEDGER["out"]) == job.expected()
+
+
+# --- retained checkpoints -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+def test_cancelled_and_begun_from_its_checkpoint(
+    mode: str, job: Job, chain: tuple[int, ...], backend: str, folder: Path
+) -> None:
+    """H4, D4, G5: from checkpoints that outlived their jobs. Records in flight are partitioned anew, and RocksDB's own
+    files are cut by key groups."""
+    *ended, last = shapes(chain, (backend,))
+    options = {**RETAINED, **(SLOW_CONSUMERS if mode == "unaligned" else SMALL_STEPS)}
+    options["execution.checkpointing.dir"] = folder / "c"
+    path: str | None = None
+    for shape in ended:
+        path, kept = cancel(begin(job, shape, folder, path, options), folder)
+        assert (in_flight(kept) > 0) == (mode == "unaligned")
+        assert (native_files(kept) > 0) == (backend == "rocksdb")
+    assert len(LEDGER.get("out", ())) < len(job.expected())
+    finish(begin(job, last, folder, path, options), folder)
+    assert sorted(LEDGER["out"]) == job.expected()
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_a_checkpoint_of_the_heap_goes_on_in_rocksdb(chain: tuple[int, ...], folder: Path) -> None:
+    """D4, G5, H4: the heap's checkpoints have files that both backends read, with records in flight beside them."""
+    *ended, last = shapes(chain, ("hashmap",))
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    path: str | None = None
+    for shape in ended:
+        path, kept = cancel(begin(BUCKETS, shape, folder, path, options), folder)
+        assert in_flight(kept) > 0
+    finish(begin(BUCKETS, (last[0], "rocksdb"), folder, path, options), folder)
+    assert sorted(LEDGER["out"]) == BUCKETS.expected()
+
+
+# --- order ----------------------------------------------------------------------------------------------------------
+
+
+KEYS, RECORDS = 7, 600
+SENT = [(f"key-{n % KEYS}", n) for n in range(RECORDS)]
+
+
+class InOrder(KeyedProcessFunction):
+    """Passes records on with the number of the one before of the same key."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.before = runtime_context.get_state(ValueStateDescriptor("before"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        yield (*value, self.before.value())
+        self.before.update(value[1])
+
+
+def build_in_order(env: StreamExecutionEnvironment) -> DataStream:
+    return env.from_collection(SENT).key_by(lambda record: record[0]).process(InOrder()).uid("in order")
+
+
+def expected_in_order() -> list[Any]:
+    return sorted((key, n, n - KEYS if n >= KEYS else None) for key, n in SENT)
+
+
+IN_ORDER = Job("in order", build_in_order, expected_in_order)
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_records_in_flight_keep_their_order(chain: tuple[int, ...], folder: Path) -> None:
+    """D4, G5, B3: those that were in flight come first, and those of one producer and key in the order in which they
+    were sent."""
+    *ended, last = shapes(chain, ("hashmap",))
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    path: str | None = None
+    for shape in ended:
+        path, kept = cancel(begin(IN_ORDER, shape, folder, path, options), folder)
+        assert in_flight(kept) > 0
+    finish(begin(IN_ORDER, last, folder, path, options), folder)
+    assert sorted(LEDGER["out"], key=lambda r: r[:2]) == expected_in_order()
+
+
+FILES, LINES = 24, 30
+
+
+def build_tens(env: StreamExecutionEnvironment, path: Path) -> DataStream:
+    """How many lines each ten seconds have, with a watermark that waits for none; a late line is one that is late."""
+    lines: Source[str, Any] = FileSource.for_record_stream_format(TextLineFormat(), path).build()
+    in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(int)
+    late = OutputTag("late")
+    windows = env.from_source(lines, in_order, "lines").key_by(len).window(TumblingEventTimeWindows.of(10_000))
+    counts = windows.side_output_late_data(late).aggregate(Count()).name("counts")
+    return counts.map(str).union(counts.get_side_output(late).map(lambda line: f"{line} is late"))
+
+
+@pytest.mark.parametrize("chain", [(4, 2, 3, 1), (4, 3, 2), (3, 1)], ids=str)
+def test_readers_go_on_in_the_order_of_the_files(chain: tuple[int, ...], folder: Path) -> None:
+    """D4, C2: readers that take over files that others had begun read the earlier first, so that the watermark leaves
+    none behind."""
+    files = folder / "files"
+    files.mkdir()
+    for number in range(FILES):
+        seconds = range(10_000 + number * LINES, 10_000 + (number + 1) * LINES)
+        (files / f"{number:02}").write_text("".join(f"{second}000\n" for second in seconds))
+    job = Job("files", partial(build_tens, path=files), list)
+    *ended, last = shapes(chain, ("hashmap",))
+    path: str | None = None
+    for shape in ended:
+        path = stop(begin(job, shape, folder, path, SMALL_STEPS), folder)
+    finish(begin(job, last, folder, path, SMALL_STEPS), folder)
+    assert LEDGER["out"] == ["10"] * (FILES * LINES // 10)
