@@ -68,6 +68,10 @@ def take_broadcast_state_of_the_first_subtask() -> Iterator[None]:
         yield
 
 
+def wait_for_what_has_finished() -> Any:
+    return mock.patch.object(CheckpointCoordinator, "on_finished", return_value=None)
+
+
 def end_partitions_before_the_data() -> Any:
     def broadcast(original: Any, partition: Any, event: Any, flush: bool = False) -> None:
         if isinstance(event, EndOfPartition):
@@ -183,4 +187,5 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     use_the_names_of_savepoints_again: (("storage", "savepoint"), 460),
     answer_before_the_job_has_ended: (("waiter",), 5),
     skip_committing_what_had_finished: (("lost", "output"), 3),
+    wait_for_what_has_finished: (("owed",), 1),
 }

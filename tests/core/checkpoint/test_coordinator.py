@@ -529,3 +529,20 @@ def test_the_promise_follows_the_mode() -> None:
     assert "state is exactly once" in rig_with().logs[0]
     assert "state is at least once: after a failure records may count twice" in rig_with(mode="AT_LEAST_ONCE").logs[0]
     assert "state is exactly once" in rig_with(unaligned__enabled="true").logs[0]
+
+
+def test_a_task_that_finishes_owes_nothing() -> None:
+    """G6, G10: a checkpoint does not wait for the part of a task that has finished meanwhile: it counts as finished,
+    with the state that it had in the checkpoint that it waited for."""
+    rig = rig_with()
+    rig.advance(1000)
+    rig.acknowledge(1, finished=True)
+    rig.advance(1000)
+    rig.acknowledge(2, *rig.executions[1:])
+    assert completed(rig) == [1]
+    rig.say("FINISHED", rig.executions[0])
+    assert completed(rig) == [1, 2]
+    source = rig.master.checkpoints.completed[-1].operators[0]
+    assert 0 in source.finished
+    assert [file.path for file in source.subtasks[0].keyed["count"][0].files] == [state_path(1, rig.executions[0])]
+    assert rig.status == "RUNNING"

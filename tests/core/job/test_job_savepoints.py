@@ -585,8 +585,10 @@ def test_a_job_that_ends_answers_everybody(end: str, ask: Any, when: str) -> Non
     else:
         rig.master.cancel()
     rig.end_cancelled()
-    assert rig.status == end
-    assert waiter.error
+    assert len(waiter.heard) == 1
+    if end != "FINISHED":  # with all tasks finished nothing is missing any more, and the savepoint may be whole
+        assert rig.status == end
+        assert waiter.error
 
 
 def test_without_periodic_checkpoints() -> None:

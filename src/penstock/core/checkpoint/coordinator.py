@@ -193,6 +193,12 @@ class CheckpointCoordinator:
             reason = f"declined by task {decline.execution}: {decline.reason}"
             self._abort(decline.checkpoint_id, reason, counts=decline.is_failure)
 
+    def on_finished(self, execution: Execution) -> None:
+        """A task has ended well: what it has not acknowledged by now it never will, and need not, for it has finished."""
+        for pending in list(self._pending.values()):
+            if not pending.is_completing and pending.finish(execution.id):
+                self._complete(pending)
+
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
         """Go on where another job master was: with its checkpoints, oldest first, and ids above all of its."""
         self.completed = list(completed)

@@ -29,8 +29,6 @@ class PendingCheckpoint:
         self.savepoint_path = savepoint_path
         #: Whether sources came to their end for it, and so cannot go on when it fails.
         self.ends_sources = False
-        # Of what the job began from nothing is carried: a finished subtask of that needs no state any more.
-        self._before = {o.operator_id: o for o in bases[-1].operators} if bases else {}
         #: The checkpoints whose files this one may build on: they must not go while it is in the making.
         self.bases = bases
         self.alignment_ms_max = 0
@@ -57,6 +55,18 @@ class PendingCheckpoint:
         self.async_ms_max = max(self.async_ms_max, ack.async_ms)
         if ack.finished:
             self._finished.add(ack.execution)
+        return not self.missing
+
+    def finish(self, execution: ExecutionId) -> bool:
+        """A task has finished without a part of its own: True when it was the last one missing.
+
+        Its state is what the checkpoint has that it waited for; behind its last records its channels have ended, which
+        counts as the barrier.
+        """
+        if execution not in self.missing:
+            return False
+        self.missing.remove(execution)
+        self._finished.add(execution)
         return not self.missing
 
     def metadata(self, job_id: str) -> CheckpointMetadata:
@@ -103,8 +113,9 @@ class PendingCheckpoint:
 
         What it had prepared for commit is not part of that: it was committed before the subtask was FINISHED.
         """
-        operator = self._before.get(operator_id)
-        state = None if operator is None else operator.subtasks.get(subtask)
+        # Of what the job began from nothing is carried: a finished subtask of that needs no state any more.
+        operators = self.bases[-1].operators if self.bases else ()
+        state = next((o.subtasks.get(subtask) for o in operators if o.operator_id == operator_id), None)
         if state is None:
             return None
         lists = {

@@ -425,7 +425,8 @@ class JobMaster:
             return
         if state is ExecutionState.FINISHED and execution.state is not ExecutionState.CANCELING:
             execution.move(ExecutionState.FINISHED)
-            if self._graph.all_finished:
+            self.checkpoints.on_finished(execution)
+            if self.status is _S.RUNNING and self._graph.all_finished:
                 self._end(_S.FINISHED)
             return
         if state not in EXECUTION_MOVES[execution.state]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.job.states import ExecutionState
 from penstock.core.protocol import DeclineCheckpoint, StopMode, TaskStateChanged, ToMaster
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
@@ -57,9 +58,18 @@ class Invariants:
             self._found.append(f"task-failed: {failure.operator_name}: {failure.traceback or failure.reason}")
 
     def after_master(self) -> None:
-        """The job master had its turn: completed checkpoints have growing ids, and all their files."""
+        """The job master had its turn: completed checkpoints have growing ids, and all their files.
+
+        And no checkpoint waits for a task that has finished, which would only end with its time-out.
+        """
         simulation = self._simulation
         checkpoints = simulation.master.checkpoints
+        for pending in checkpoints._pending.values():
+            for missing in () if pending.is_completing else pending.missing:
+                execution = simulation.master._graph.find(missing)
+                is_owed = execution is not None and execution.state is ExecutionState.FINISHED
+                if is_owed and len(self._found) < FOUND_MAX:
+                    self._found.append(f"owed: checkpoint {pending.checkpoint_id} waits for {missing}, which finished")
         if checkpoints is not self._coordinator:
             self._coordinator, self._completed = checkpoints, 0
         # A savepoint that ends the job counts among its checkpoints; others do not.
