@@ -194,7 +194,7 @@ class CheckpointCoordinator:
             self._abort(decline.checkpoint_id, reason, counts=decline.is_failure)
 
     def on_finished(self, execution: Execution) -> None:
-        """A task has ended well: what it has not acknowledged by now it never will, and need not, for it has finished."""
+        """A task has ended well: what it has not acknowledged by now it never will, and need not."""
         for pending in list(self._pending.values()):
             if not pending.is_completing and pending.finish(execution.id):
                 self._complete(pending)
