@@ -213,7 +213,7 @@ class KeyedCoProcessFunction(Function, ABC):
 class BaseBroadcastProcessFunction(Function, ABC):
     """What both broadcast process functions share: the contexts of the two sides."""
 
-    BaseContext: TypeAlias = BroadcastBaseContext
+    BaseContext: TypeAlias = BroadcastBaseContext[Any]
     Context: TypeAlias = BroadcastContext
     ReadOnlyContext: TypeAlias = ReadOnlyContext
 

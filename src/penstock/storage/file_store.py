@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import fsspec
-import msgspec
+from msgspec.structs import replace
 
 from penstock.common.errors import CheckpointError
 from penstock.storage.metadata import (
@@ -48,6 +48,14 @@ def file_name(name: str, digest: int) -> str:
     return f"{quote(name, safe='')[:NAME_CHARACTERS_MAX]}-{digest:016x}"
 
 
+def _write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
+    digest = checksum(data)
+    path = posixpath.join(directory, file_name(name, digest))
+    fs.makedirs(directory, exist_ok=True)
+    fs.pipe_file(path, data)
+    return StateFile(len(data), digest, path=path)
+
+
 def _write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
     fs.makedirs(directory, exist_ok=True)
     partial = posixpath.join(directory, f".{METADATA_NAME}.part")
@@ -61,7 +69,6 @@ class FileCheckpointStore:
     def __init__(self, directory: str | None, job_id: str, inline_bytes_max: int) -> None:
         self._inline_bytes_max = inline_bytes_max
         self._fs: Any = None
-        self._protocol = ""
         if directory is not None:
             self._directory = absolute_url(directory)
             self._job_id = job_id
@@ -87,23 +94,17 @@ class FileCheckpointStore:
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
         """Store bytes: inline when small, or when there is no directory."""
-        digest = checksum(data)
-        if savepoint_path is not None and len(data) > self._inline_bytes_max:
-            return self._write_into(savepoint_path, name, data)
         if self._fs is None and savepoint_path is None:
             if len(data) > JOB_MASTER_STATE_BYTES_MAX:
                 raise CheckpointError(
                     f"state {name} has {len(data)} bytes, and without execution.checkpointing.dir state is kept in the "
                     f"job master, which takes at most {JOB_MASTER_STATE_BYTES_MAX}: set a directory"
                 )
-            return StateFile(len(data), digest, data=data)
-        if len(data) <= self._inline_bytes_max:
-            return StateFile(len(data), digest, data=data)
-        directory = self._checkpoint_directory(checkpoint_id)
-        path = posixpath.join(directory, file_name(name, digest))
-        self._fs.makedirs(directory, exist_ok=True)
-        self._fs.pipe_file(path, data)
-        return StateFile(len(data), digest, path=path)
+        elif len(data) > self._inline_bytes_max:
+            if savepoint_path is not None:
+                return self._write_into(savepoint_path, name, data)
+            return _write_file(self._fs, self._checkpoint_directory(checkpoint_id), name, data)
+        return StateFile(len(data), checksum(data), data=data)
 
     def read(self, file: StateFile) -> bytes:
         """The bytes of a state file, checked; an `OSError` of a file system that fails just now is passed on."""
@@ -126,12 +127,9 @@ class FileCheckpointStore:
         return fs, path
 
     def _write_into(self, savepoint_path: str, name: str, data: bytes) -> StateFile:
-        digest = checksum(data)
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        file = file_name(name, digest)
-        fs.makedirs(directory, exist_ok=True)
-        fs.pipe_file(posixpath.join(directory, file), data)
-        return StateFile(len(data), digest, path=posixpath.join(savepoint_path, file))
+        file = _write_file(fs, directory, name, data)
+        return replace(file, path=posixpath.join(savepoint_path, posixpath.basename(file.path or "")))
 
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 
@@ -155,11 +153,8 @@ class FileCheckpointStore:
             if file.path is None:
                 return file
             if not file.path.startswith(own):
-                copied = self._write_into(savepoint_path, posixpath.basename(file.path), self.read(file))
-                assert copied.path is not None
-                file = StateFile(file.length, file.checksum, path=copied.path)
-            assert file.path is not None
-            return StateFile(file.length, file.checksum, path=file.path.removeprefix(own))
+                file = self._write_into(savepoint_path, posixpath.basename(file.path), self.read(file))
+            return replace(file, path=posixpath.basename(file.path or ""))
 
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         _write_metadata(fs, directory, metadata.with_files(contained))
@@ -226,10 +221,10 @@ class FileCheckpointStore:
                 return file
             name = file.path if "/" in file.path else posixpath.join(directory, file.path)
             url = name if "://" in name else fs.unstrip_protocol(name)
-            return StateFile(file.length, file.checksum, path=url)
+            return replace(file, path=url)
 
         metadata = self._load(fs, directory).with_files(located)
-        return msgspec.structs.replace(metadata, external_path=fs.unstrip_protocol(directory))
+        return replace(metadata, external_path=fs.unstrip_protocol(directory))
 
     def _load(self, fs: Any, directory: str) -> CheckpointMetadata:
         where = posixpath.join(directory, METADATA_NAME)

@@ -273,8 +273,9 @@ class CheckpointCoordinator:
         self.statistics.triggered += 1
         completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         stop = None if request is None else request.stop
-        sources = {v.index for v in self._graph.job_graph.vertices if v.sources}
-        pending.ends_sources = stop is not None and any(e.id.vertex in sources and not e.end_of_data for e in points)
+        if stop is not None:
+            vertices = self._graph.job_graph.vertices
+            pending.ends_sources = any(vertices[e.id.vertex].sources and not e.end_of_data for e in points)
         for execution in points:
             self._send(
                 execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)

@@ -133,14 +133,8 @@ class PendingCheckpoint:
         """
         finished = set[ExecutionId]()
         for job_vertex in self._graph.vertices:
-            edges = self._graph.job_graph.inputs_of(job_vertex.vertex.index)
             for subtask in job_vertex.subtasks:
-                upstream = (
-                    producer.current.id
-                    for edge in edges
-                    for producer in self._graph.vertices[edge.source].subtasks
-                    if not edge.is_pointwise or producer.subtask == subtask.subtask
-                )
+                upstream = (producer.id for producer in self._graph.producers_of(subtask))
                 if subtask.current.id in self._finished and finished.issuperset(upstream):
                     finished.add(subtask.current.id)
         return finished

@@ -109,21 +109,23 @@ class ExecutionGraph:
             if not edge.is_pointwise or subtask.subtask == execution.id.subtask
         )
 
+    def producers_of(self, consumer: ExecutionVertex) -> list[Execution]:
+        """The current executions of all subtasks whose output a subtask reads."""
+        return [
+            producer.current
+            for edge in self.job_graph.inputs_of(consumer.vertex.index)
+            for producer in self.vertices[edge.source].subtasks
+            if not edge.is_pointwise or producer.subtask == consumer.subtask
+        ]
+
     def injection_points(self) -> list[Execution]:
         """Where a checkpoint's barriers begin: unfinished subtasks all of whose predecessors have finished (G10)."""
         finished = ExecutionState.FINISHED
         points = []
         for job_vertex in self.vertices:
-            edges = self.job_graph.inputs_of(job_vertex.vertex.index)
             for subtask in job_vertex.subtasks:
                 if subtask.current.state is finished:
                     continue
-                upstream = [
-                    producer.current
-                    for edge in edges
-                    for producer in self.vertices[edge.source].subtasks
-                    if not edge.is_pointwise or producer.subtask == subtask.subtask
-                ]
-                if all(e.state is finished for e in upstream):
+                if all(e.state is finished for e in self.producers_of(subtask)):
                     points.append(subtask.current)
         return points

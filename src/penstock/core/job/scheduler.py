@@ -39,12 +39,13 @@ def deployments(
 ) -> list[tuple[str, DeployTask]]:
     """(worker id, message) for every subtask; `commits_only` lets each commit what the checkpoint holds, and end."""
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
+    rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
     if commits_only:
         settings = msgspec.structs.replace(settings, checkpointing=False)
     return [
         (
             slots[(v.vertex.index, v.subtask)],
-            _deployment(graph, v, job_id, slots, addresses, settings, restored, states, commits_only),
+            _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
         )
         for v in graph
     ]
@@ -59,6 +60,7 @@ def _deployment(
     settings: TaskSettings,
     restored: CheckpointMetadata | None,
     states: Mapping[str, OperatorState],
+    rescaled: Collection[int],
     commits_only: bool,
 ) -> DeployTask:
     vertex, job = subtask.vertex, graph.job_graph
@@ -76,7 +78,6 @@ def _deployment(
     peers = {worker for group in (*inputs,) for _, worker in group.producers}
     peers |= {worker for out in outputs for _, worker in out.consumers}
     operators = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
-    rescaled = {e.index for e in job.edges if is_rescaled(e, job, states)}
     return DeployTask(
         execution=subtask.current.id,
         job_id=job_id,

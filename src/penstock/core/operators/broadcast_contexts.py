@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock.core.operators.process import TimeDomain, TimerService
 from penstock.core.operators.stateless import method
@@ -26,6 +26,8 @@ from penstock.state.ttl.states import (
     open_value_state,
 )
 
+StateT = TypeVar("StateT")
+
 _OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
     ValueStateDescriptor: open_value_state,
     ListStateDescriptor: open_list_state,
@@ -45,14 +47,22 @@ def undeclared(states: Mapping[str, Any], descriptor: Any) -> Exception:
     )
 
 
-class BroadcastBaseContext:
-    """Times; all in ms since the epoch."""
+class BroadcastBaseContext(Generic[StateT]):
+    """Times, all in ms since the epoch, and broadcast states."""
 
-    __slots__ = ("_timers", "element_timestamp")
+    __slots__ = ("_states", "_timers", "element_timestamp")
 
-    def __init__(self, timers: TimerService) -> None:
+    def __init__(self, timers: TimerService, states: Mapping[str, StateT]) -> None:
         self._timers = timers
+        self._states = states
         self.element_timestamp: int | None = None
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> StateT:
+        """The broadcast state that the descriptor names; raises `StateError` when `broadcast()` was not given it."""
+        try:
+            return self._states[state_descriptor.name]
+        except (KeyError, AttributeError):
+            raise undeclared(self._states, state_descriptor) from None
 
     def timestamp(self) -> int | None:
         """The record's (or the timer's) event time in ms; None when the record carries none."""
@@ -67,38 +77,16 @@ class BroadcastBaseContext:
         return self._timers.current_watermark()
 
 
-class BroadcastContext(BroadcastBaseContext):
+class BroadcastContext(BroadcastBaseContext[BroadcastState[Any, Any]]):
     """For a record of the broadcast stream: broadcast states may be written."""
 
-    __slots__ = ("_states",)
-
-    def __init__(self, timers: TimerService, states: Mapping[str, BroadcastState[Any, Any]]) -> None:
-        super().__init__(timers)
-        self._states = states
-
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """The broadcast state that the descriptor names; raises `StateError` when `broadcast()` was not given it."""
-        try:
-            return self._states[state_descriptor.name]
-        except (KeyError, AttributeError):
-            raise undeclared(self._states, state_descriptor) from None
+    __slots__ = ()
 
 
-class ReadOnlyContext(BroadcastBaseContext):
+class ReadOnlyContext(BroadcastBaseContext[ReadOnlyBroadcastState[Any, Any]]):
     """For a record of the other stream: broadcast states may be read."""
 
-    __slots__ = ("_states",)
-
-    def __init__(self, timers: TimerService, states: Mapping[str, ReadOnlyBroadcastState[Any, Any]]) -> None:
-        super().__init__(timers)
-        self._states = states
-
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        """The broadcast state that the descriptor names; raises `StateError` when `broadcast()` was not given it."""
-        try:
-            return self._states[state_descriptor.name]
-        except (KeyError, AttributeError):
-            raise undeclared(self._states, state_descriptor) from None
+    __slots__ = ()
 
 
 class KeyedBroadcastContext(BroadcastContext):

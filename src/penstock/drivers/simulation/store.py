@@ -135,24 +135,10 @@ class MemoryStore:
     def discard_savepoint(self, savepoint_path: str) -> None:
         if f"{savepoint_path}/{METADATA}" in self._disk.files:
             return
-        fault = self._faults.storage_fault(("discard-refused", "discard-torn", "discard-done-but-error"))
-        if fault == "discard-refused":
-            raise OSError("planned: the deletion was refused")
-        paths = self._disk.below(savepoint_path)
-        for path in paths[: len(paths) // 2] if fault == "discard-torn" else paths:
-            self.delete_file(path)
-        if fault is not None:
-            raise OSError("planned: the connection broke")
+        self._delete_all(lambda: self._disk.below(savepoint_path), "discard")
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        fault = self._faults.storage_fault(("delete-refused", "delete-torn", "delete-done-but-error"))
-        if fault == "delete-refused":
-            raise OSError("planned: the deletion was refused")
-        paths = self._disk.claim_savepoint(savepoint_path)
-        for path in paths[: len(paths) // 2] if fault == "delete-torn" else paths:
-            self.delete_file(path)
-        if fault is not None:
-            raise OSError("planned: the connection broke")
+        self._delete_all(lambda: self._disk.claim_savepoint(savepoint_path))
 
     def listing(self) -> list[str]:
         if self._faults.storage_fault(("listing-refused",)):
@@ -163,12 +149,16 @@ class MemoryStore:
         return [path for path in self._disk.files if path.startswith(self._root)]
 
     def delete(self, paths: list[str]) -> None:
-        if not paths:
-            return
-        fault = self._faults.storage_fault(("delete-refused", "delete-torn", "delete-done-but-error"))
-        if fault == "delete-refused":
+        if paths:
+            self._delete_all(lambda: paths)
+
+    def _delete_all(self, find: Callable[[], list[str]], verb: str = "delete") -> None:
+        """Delete what `find` finds, unless a fault refuses it or stops it half-way."""
+        fault = self._faults.storage_fault((f"{verb}-refused", f"{verb}-torn", f"{verb}-done-but-error"))
+        if fault == f"{verb}-refused":
             raise OSError("planned: the deletion was refused")
-        for path in paths[: len(paths) // 2] if fault == "delete-torn" else paths:
+        paths = find()
+        for path in paths[: len(paths) // 2] if fault == f"{verb}-torn" else paths:
             self.delete_file(path)
         if fault is not None:
             raise OSError("planned: the connection broke")
