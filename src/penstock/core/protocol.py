@@ -86,7 +86,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
 
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
     may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
-    to be partitioned anew ahead of everything else.
+    to be partitioned anew ahead of everything else. `awaits_start`: once open, the task waits for `StartTask`.
     """
 
     execution: ExecutionId
@@ -104,6 +104,13 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     finished_on_restore: bool = False
     builds_on_restored: bool = True
     taken_over: tuple[tuple[int, tuple[StateFile, ...]], ...] = ()
+    awaits_start: bool = False
+
+
+class StartTask(msgspec.Struct, frozen=True, tag=True):
+    """Every task of the job is open: begin to process. For one whose deployment says that it waits for this."""
+
+    execution: ExecutionId
 
 
 class CancelTask(msgspec.Struct, frozen=True, tag=True):
@@ -256,6 +263,7 @@ class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
 
 ToWorker: TypeAlias = (
     DeployTask
+    | StartTask
     | CancelTask
     | TriggerCheckpoint
     | NotifyCheckpointComplete

@@ -17,6 +17,7 @@ from penstock.core.protocol import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     RequestSplit,
+    StartTask,
     StopMode,
     TriggerCheckpoint,
 )
@@ -679,6 +680,30 @@ def test_a_failure_before_and_after_the_first_own_checkpoint() -> None:
     restart(rig)
     assert {(t.restored_checkpoint_id, t.builds_on_restored) for t in rig.deployed} == {(4, True)}
     assert path_of(3) in rig.store.savepoints
+
+
+def test_no_task_starts_before_all_are_open() -> None:
+    """H4: what does not fit is found when operators open, and by then nothing may have run; so all tasks are started
+    together, in every attempt from the savepoint, and in none from a checkpoint of the job's own."""
+    rig = begun(with_savepoint())
+    for attempt in range(2):
+        assert all(task.awaits_start for task in rig.deployed)
+        *others, last = rig.executions
+        for execution in others:
+            rig.say("INITIALIZING", execution)
+            rig.say("RUNNING", execution)
+        rig.say("INITIALIZING", last)
+        assert not [m for m in rig.of(StartTask) if m.execution.attempt == attempt]
+        rig.say("RUNNING", last)
+        assert [m.execution for m in rig.of(StartTask) if m.execution.attempt == attempt] == rig.executions
+        if attempt == 0:
+            rig.fail()
+            restart(rig)
+    rig.advance(1000)
+    rig.acknowledge(4)
+    rig.fail()
+    restart(rig)
+    assert not any(task.awaits_start for task in rig.deployed)
 
 
 def test_a_savepoint_that_is_not_there() -> None:

@@ -96,6 +96,10 @@ class ExecutionGraph:
         return all(e.state is ExecutionState.FINISHED for e in self.executions())
 
     @property
+    def all_open(self) -> bool:
+        return all(e.state in (ExecutionState.RUNNING, ExecutionState.FINISHED) for e in self.executions())
+
+    @property
     def is_at_its_end(self) -> bool:
         """Whether all data was processed: what is missing is the last checkpoint."""
         return all(e.end_of_data or e.state is ExecutionState.FINISHED for e in self.executions())

@@ -54,6 +54,7 @@ from penstock.core.protocol import (
     Heartbeat,
     RegisterWorker,
     RequestSplit,
+    StartTask,
     TaskMetrics,
     TaskStateChanged,
     ToMaster,
@@ -108,6 +109,7 @@ class JobMaster:
         self._heartbeat_timeout_ms = configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None
         self._restart = make_restart_strategy(configuration)
         self._suppresses_restart = False
+        self._awaits_start = False
         self._settings = task_settings(configuration)
         self._savepoint_to_begin_from = configuration.read(RECOVERY_PATH)
         self._workers: dict[str, _Worker] = {}
@@ -387,8 +389,10 @@ class JobMaster:
         slots = assign_slots(self._graph, list(self._workers))
         # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
         commits_only = self.checkpoints.last is not None
+        # State that does not fit is found when operators open; by then nothing may have been processed (H4).
+        self._awaits_start = restored is not None and restored is self.checkpoints.initial
         for worker_id, message in deployments(
-            self._graph, self.job_id, slots, addresses, self._settings, restored, commits_only
+            self._graph, self.job_id, slots, addresses, self._settings, restored, commits_only, self._awaits_start
         ):
             execution = self._graph.find(message.execution)
             assert execution is not None
@@ -440,7 +444,14 @@ class JobMaster:
         elif state.is_terminal:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
+            self._start_when_open()
             self.checkpoints.serve_requests()
+
+    def _start_when_open(self) -> None:
+        if self._awaits_start and self._graph.all_open:
+            self._awaits_start = False
+            for execution in self._graph.executions():
+                self._send_to(execution, StartTask(execution.id))
 
     def _on_end_of_data(self, message: EndOfDataReached) -> None:
         execution = self._graph.find(message.execution)

@@ -36,8 +36,13 @@ def deployments(
     settings: TaskSettings,
     restored: CheckpointMetadata | None,
     commits_only: bool = False,
+    awaits_start: bool = False,
 ) -> list[tuple[str, DeployTask]]:
-    """(worker id, message) for every subtask; `commits_only` lets each commit what the checkpoint holds, and end."""
+    """(worker id, message) for every subtask.
+
+    `commits_only` lets each commit what the checkpoint holds, and end; with `awaits_start` none begins before all are
+    open.
+    """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
     rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
     if commits_only:
@@ -45,7 +50,10 @@ def deployments(
     return [
         (
             slots[(v.vertex.index, v.subtask)],
-            _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
+            msgspec.structs.replace(
+                _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
+                awaits_start=awaits_start,
+            ),
         )
         for v in graph
     ]

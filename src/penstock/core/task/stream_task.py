@@ -11,6 +11,9 @@ EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` at on
 Stop-with-savepoint. A source comes to its end when it is asked for the savepoint, and sends the barrier behind its
 EndOfData. With drain that end is the one above. Without, operators are neither ended nor finished, EndOfData tells of
 that, and what the operators hold is what the savepoint holds. Either way the task waits for the savepoint's completion.
+
+The start. Of a job that begins from somebody else's state every task opens first, which is when operators declare their
+state and what does not fit is found; none processes anything before all are open.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from penstock.core.protocol import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     RequestSplit,
+    StartTask,
     StopMode,
     TaskMetrics,
     TaskStateChanged,
@@ -92,6 +96,7 @@ class Phase(enum.Enum):
     """Where a task is in its life; see the module's text."""
 
     CREATED = "CREATED"
+    OPEN = "OPEN"
     PROCESSING = "PROCESSING"
     DATA_FINISHED = "DATA_FINISHED"
     CLOSING = "CLOSING"
@@ -189,6 +194,8 @@ class StreamTask:
         if self.phase is Phase.CREATED:
             self._initialize()
             return Step.WORKED
+        if self.phase is Phase.OPEN:
+            return Step.IDLE
         if self.gate.overtaking:
             self._on_overtaking_barrier()
             return Step.WORKED
@@ -343,7 +350,7 @@ class StreamTask:
             self._skip_finished(chain)
             return
         chain.initialize_and_open()
-        self.phase = Phase.PROCESSING
+        self.phase = Phase.OPEN if self.deployment.awaits_start else Phase.PROCESSING
         self._tell(TaskStateChanged(self.execution, "RUNNING"))
 
     def _make_barrier_handler(self) -> BarrierHandler:
@@ -462,6 +469,9 @@ class StreamTask:
             # Nothing else can be done before the operators are there; cancelling can.
             self._initialize()
             self.mail.appendleft(message)
+        elif isinstance(message, StartTask):
+            if self.phase is Phase.OPEN:
+                self.phase = Phase.PROCESSING
         elif isinstance(message, TriggerCheckpoint):
             self._on_trigger(message)
         elif isinstance(message, AssignSplits):
