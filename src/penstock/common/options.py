@@ -183,6 +183,23 @@ ALIGNMENT_HELD_BACK_BYTES_MAX = _unset(
     _SIZE_BYTES,
     "How much an alignment may hold back, about, before the checkpoint is declined; unset for no bound.",
 )
+LOCAL_BACKUP_ENABLED = _unset(
+    "execution.checkpointing.local-backup.enabled",
+    BOOLEAN,
+    "Whether a worker keeps copies of its state files on its disk; unset for what execution.state-recovery.from-local "
+    "says.",
+)
+LOCAL_BACKUP_DIR = _unset(
+    "execution.checkpointing.local-backup.dirs",
+    STRING,
+    "The directory on each worker's machine for those copies; unset for the machine's directory of temporary files.",
+)
+RECOVERY_FROM_LOCAL = _option(
+    "execution.state-recovery.from-local",
+    BOOLEAN,
+    False,
+    "Whether a task that restarts in the same worker reads its own copies of state files instead of the checkpoint's.",
+)
 RECOVERY_PATH = _unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint the job starts from.")
 RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     "execution.state-recovery.ignore-unclaimed-state",

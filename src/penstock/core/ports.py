@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.core.records import Buffer
@@ -78,6 +78,18 @@ class StateStorage(Protocol):
 
     def read(self, file: StateFile) -> bytes:
         """The bytes of a state file; raises `CheckpointError` when length or checksum do not hold."""
+        ...
+
+    def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """A task's part of a checkpoint of the job consists of these files, some of them of earlier checkpoints."""
+        ...
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint completed; called in a task's turn, so nothing is read or written here."""
+        ...
+
+    def close(self) -> None:
+        """The worker ends."""
         ...
 
 

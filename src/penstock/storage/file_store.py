@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -130,6 +131,15 @@ class FileCheckpointStore:
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         file = _write_file(fs, directory, name, data)
         return replace(file, path=posixpath.join(savepoint_path, posixpath.basename(file.path or "")))
+
+    def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """Nothing is kept in the worker."""
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """Nothing is kept in the worker."""
+
+    def close(self) -> None:
+        """Nothing is kept in the worker."""
 
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 

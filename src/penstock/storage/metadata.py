@@ -81,6 +81,12 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.keyed or self.operator or self.native)
 
+    def state_files(self) -> list[StateFile]:
+        """Every state file, inline ones included."""
+        files = [f for handles in self.keyed.values() for h in handles for f in h.files]
+        files += [h.file for handles in self.operator.values() for h in handles]
+        return files + [file for handle in self.native for file in handle.files.values()]
+
 
 class OperatorState(msgspec.Struct, frozen=True):
     """One operator in a checkpoint. `finished` lists the subtasks that had finished for good (G10)."""
@@ -120,12 +126,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     def state_files(self) -> list[StateFile]:
         """Every state file, inline ones included."""
         files = [op.coordinator for op in self.operators if op.coordinator is not None]
-        for op in self.operators:
-            for subtask in op.subtasks.values():
-                files += [f for handles in subtask.keyed.values() for h in handles for f in h.files]
-                files += [h.file for handles in subtask.operator.values() for h in handles]
-                files += [file for handle in subtask.native for file in handle.files.values()]
-        return files
+        return files + [f for op in self.operators for state in op.subtasks.values() for f in state.state_files()]
 
     @property
     def state_bytes(self) -> int:

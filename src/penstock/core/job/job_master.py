@@ -114,6 +114,8 @@ class JobMaster:
         self._savepoint_to_begin_from = configuration.read(RECOVERY_PATH)
         self._workers: dict[str, _Worker] = {}
         self._lost: set[str] = set()
+        #: the worker of each slot, since the last deployment
+        self._slots: list[str] = []
         self._requested = 0
         self._waiting_for_slots = False
         self._slots_deadline_ms: int | None = None
@@ -386,13 +388,13 @@ class JobMaster:
             return
         self._metrics.clear()
         addresses = {w: worker.registration.data_address for w, worker in self._workers.items()}
-        slots = assign_slots(self._graph, list(self._workers))
+        self._slots = assign_slots(self.job_graph.slots_required, self._workers, self._slots)
         # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
         commits_only = self.checkpoints.last is not None
         # State that does not fit is found when operators open; by then nothing may have been processed (H4).
         self._awaits_start = restored is not None and restored is self.checkpoints.initial
         for worker_id, message in deployments(
-            self._graph, self.job_id, slots, addresses, self._settings, restored, commits_only, self._awaits_start
+            self._graph, self.job_id, self._slots, addresses, self._settings, restored, commits_only, self._awaits_start
         ):
             execution = self._graph.find(message.execution)
             assert execution is not None

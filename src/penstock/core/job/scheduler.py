@@ -23,22 +23,24 @@ from penstock.storage.metadata import (
 )
 
 
-def assign_slots(graph: ExecutionGraph, worker_ids: Sequence[str]) -> dict[tuple[int, int], str]:
-    """(vertex, subtask) to worker: subtask i of every vertex shares slot i, so forward edges stay within a worker."""
-    return {(v.vertex.index, v.subtask): worker_ids[v.subtask] for v in graph}
+def assign_slots(slots: int, worker_ids: Collection[str], former: Sequence[str] = ()) -> list[str]:
+    """The worker of each slot: that of the former attempt, which may have copies of its state, or else a free one."""
+    kept = [worker if worker in worker_ids else None for worker in former[:slots]]
+    free = iter([worker for worker in worker_ids if worker not in kept])
+    return [worker or next(free) for worker in (*kept, *[None] * (slots - len(kept)))]
 
 
 def deployments(
     graph: ExecutionGraph,
     job_id: str,
-    slots: Mapping[tuple[int, int], str],
+    slots: Sequence[str],
     addresses: Mapping[str, str],
     settings: TaskSettings,
     restored: CheckpointMetadata | None,
     commits_only: bool = False,
     awaits_start: bool = False,
 ) -> list[tuple[str, DeployTask]]:
-    """(worker id, message) for every subtask.
+    """(worker id, message) for every subtask; subtask i of every vertex is in slot i: forward edges stay in a worker.
 
     `commits_only` lets each commit what the checkpoint holds, and end; with `awaits_start` none begins before all are
     open.
@@ -49,7 +51,7 @@ def deployments(
         settings = msgspec.structs.replace(settings, checkpointing=False)
     return [
         (
-            slots[(v.vertex.index, v.subtask)],
+            slots[v.subtask],
             msgspec.structs.replace(
                 _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
                 awaits_start=awaits_start,
@@ -63,7 +65,7 @@ def _deployment(
     graph: ExecutionGraph,
     subtask: ExecutionVertex,
     job_id: str,
-    slots: Mapping[tuple[int, int], str],
+    slots: Sequence[str],
     addresses: Mapping[str, str],
     settings: TaskSettings,
     restored: CheckpointMetadata | None,
@@ -76,12 +78,12 @@ def _deployment(
     for edge in job.inputs_of(vertex.index):
         source = job.vertices[edge.source]
         producers = [subtask.subtask] if edge.is_pointwise else range(source.parallelism)
-        channels = tuple((p, slots[(source.index, p)]) for p in producers)
+        channels = tuple((p, slots[p]) for p in producers)
         inputs.append(InputChannels(edge.index, edge.input_index, channels))
     for edge in job.outputs_of(vertex.index):
         target = job.vertices[edge.target]
         consumers = [subtask.subtask] if edge.is_pointwise else range(target.parallelism)
-        channels = tuple((c, slots[(target.index, c)]) for c in consumers)
+        channels = tuple((c, slots[c]) for c in consumers)
         outputs.append(OutputChannels(edge.index, channels, target.max_parallelism))
     peers = {worker for group in (*inputs,) for _, worker in group.producers}
     peers |= {worker for out in outputs for _, worker in out.consumers}

@@ -119,6 +119,7 @@ class TaskExecutor:
             task.dispose()
             task.phase = Phase.TERMINAL
         self._forget_ended()
+        self._storage.close()
         self.shut_down = True
 
     @property

@@ -104,6 +104,9 @@ class SnapshotWriter:
                     keyed_of_it, native = self._native(operator_id, capture, confirmed.native.get(operator_id))
                     keyed.update(keyed_of_it)
             operators[operator_id] = OperatorSubtaskState(keyed, lists, native)
+        if self._savepoint_path is None:
+            files = (file for state in operators.values() for file in state.state_files())
+            self._storage.on_stored(self._checkpoint_id, files)
         return operators
 
     def _native(

@@ -508,6 +508,7 @@ class StreamTask:
         """A checkpoint completed: incremental state builds on it from now on."""
         assert self._chain is not None
         self._snapshots.histories.on_complete(checkpoint_id)
+        self._storage.on_complete(checkpoint_id)
         for context in self._chain.contexts:
             context.keyed.confirm(checkpoint_id)
 

@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from penstock.core.ports import Clock, KeyedBackends
+from penstock.core.ports import Clock, KeyedBackends, StateStorage
 from penstock.core.protocol import ChannelId, RegisterWorker, ToMaster, ToWorker
 from penstock.core.records import Buffer
 from penstock.core.task.executor import TaskExecutor
-from penstock.storage.file_store import FileCheckpointStore
 
 T = TypeVar("T")
 
@@ -43,11 +42,13 @@ class InlineBackground:
 class LocalCluster:
     """Implements the ports Cluster, Network and MasterGateway for executors in this thread."""
 
-    def __init__(self, clock: Clock, storage: FileCheckpointStore, process_id: int, backends: KeyedBackends) -> None:
+    def __init__(
+        self, clock: Clock, make_storage: Callable[[], StateStorage], process_id: int, backends: KeyedBackends
+    ) -> None:
         self.inbox: deque[ToMaster] = deque()
         self.background = InlineBackground()
         self._clock = clock
-        self._storage = storage
+        self._make_storage = make_storage
         self._process_id = process_id
         self._backends = backends
         self._executors: dict[str, TaskExecutor] = {}
@@ -66,7 +67,7 @@ class LocalCluster:
                 network=self,
                 master=_Gateway(self.inbox),
                 background=self.background,
-                storage=self._storage,
+                storage=self._make_storage(),
                 backends=self._backends,
             )
             self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))

@@ -24,7 +24,7 @@ from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.local.cluster import LocalCluster
 from penstock.drivers.running_job import RunningJob, completed, settle
-from penstock.storage.file_store import FileCheckpointStore
+from penstock.drivers.worker_storage import StorageSettings
 
 T = TypeVar("T")
 
@@ -39,13 +39,9 @@ class LocalJob(RunningJob):
         self._name = job_graph.name
         self._clock = SystemClock()
         self._started_ms = self._clock.now_ms()
-        store = FileCheckpointStore(
-            configuration.read(options.CHECKPOINTING_DIR),
-            job_id,
-            configuration.read(options.CHECKPOINTING_INLINE_BYTES),
-        )
+        storage = StorageSettings.of(configuration, job_id)
         backends = BackendSettings.of(configuration, job_id).backends()
-        self._cluster = LocalCluster(self._clock, store, os.getpid(), backends)
+        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends)
         self._master = JobMaster(
             job_graph,
             job_id,
@@ -53,7 +49,7 @@ class LocalJob(RunningJob):
             clock=self._clock,
             cluster=self._cluster,
             background=self._cluster.background,
-            store=store,
+            store=storage.store(),
             listener=listener,
             watches_heartbeats=False,  # workers share this thread: while one is silent, so is the job master
         )

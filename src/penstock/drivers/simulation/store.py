@@ -6,7 +6,7 @@ operation does to the file system in several steps are methods of their own, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from penstock.common.errors import CheckpointError
 from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
@@ -30,7 +30,7 @@ class MemoryStore:
         #: the highest checkpoint that has ever been visible among the job's own
         self.visible_id_max = 0
         self._disk = disk
-        self._job_id = job_id
+        self.job_id = job_id
         self._root = f"{job_id}/"
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
@@ -80,6 +80,15 @@ class MemoryStore:
                 self._disk.violations.append(f"state file {file.path} is missing")
             raise CheckpointError(f"{file.path} is missing")
         return check_file(file, data)
+
+    def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """Nothing is kept in the worker."""
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """Nothing is kept in the worker."""
+
+    def close(self) -> None:
+        """Nothing is kept in the worker."""
 
     # --- whole checkpoints (job master) ----------------------------------------------------------------------------
 
@@ -189,7 +198,7 @@ class MemoryStore:
         return self._disk.load_savepoint(path)
 
     def verify(self, metadata: CheckpointMetadata) -> None:
-        if metadata.job_id == self._job_id and self.load_checkpoint(metadata.checkpoint_id) != metadata:
+        if metadata.job_id == self.job_id and self.load_checkpoint(metadata.checkpoint_id) != metadata:
             raise CheckpointError(f"checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():
             self.read(file)

@@ -9,6 +9,7 @@ from penstock.core.protocol import ChannelId, Heartbeat, ToMaster
 from penstock.core.records import Buffer
 from penstock.core.task.executor import METRICS_INTERVAL_MS, TaskExecutor
 from penstock.drivers.simulation.connections import PeerFailures
+from penstock.drivers.simulation.copies import storage_of
 from penstock.drivers.simulation.engine import SLOW_SPEED, SimulatedBackground
 from penstock.drivers.simulation.faults import WorkerKilled
 from penstock.drivers.simulation.ready import Action
@@ -47,7 +48,7 @@ class Worker(Action):
             network=self,
             master=self,
             background=self.background,
-            storage=cluster.store,
+            storage=storage_of(worker_id, cluster.store, faults.seen),
             metrics_interval_ms=METRICS_INTERVAL_MS if reports_metrics else None,
         )
 

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from penstock.core.task.executor import TaskExecutor
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.spark.entry import WorkerServices
-from penstock.storage.file_store import FileCheckpointStore
+from penstock.drivers.worker_storage import StorageSettings
 
 
 @dataclass(frozen=True)
 class TaskExecutorFactory:
     """Builds a worker's `TaskExecutor`; travels to the worker."""
 
-    checkpoint_directory: str | None
-    job_id: str
-    inline_bytes: int
+    storage: StorageSettings
     backends: BackendSettings
 
     def __call__(self, services: WorkerServices) -> TaskExecutor:
@@ -26,6 +24,6 @@ class TaskExecutorFactory:
             network=services.network,
             master=services.master,
             background=services.background,
-            storage=FileCheckpointStore(self.checkpoint_directory, self.job_id, self.inline_bytes),
+            storage=self.storage.storage(),
             backends=self.backends.backends(),
         )

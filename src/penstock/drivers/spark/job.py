@@ -22,7 +22,7 @@ from penstock.drivers.spark.executor_factory import TaskExecutorFactory
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.drivers.spark.job_thread import JobThread, MasterServices
 from penstock.drivers.spark.session import hand_back, obtain_spark
-from penstock.storage.file_store import FileCheckpointStore, absolute_url
+from penstock.drivers.worker_storage import StorageSettings
 
 if TYPE_CHECKING:
     from penstock.core.job.job_graph import JobGraph
@@ -69,6 +69,7 @@ class _SparkJob:
         self._configuration = configuration
         self._listener = listener
         self._job_id = job_id
+        self._storage = StorageSettings.of(configuration, str(job_id))
         self._master: JobMaster | None = None
         self._clock = SystemClock()
         self._started_ms = self._clock.now_ms()
@@ -76,34 +77,27 @@ class _SparkJob:
 
     def start(self) -> SparkJobClient:
         """Takes a session and starts the job's thread."""
-        slots = self._job_graph.slots_required
-        spark = obtain_spark(self._configuration.to_dict(), slots)
+        slots, configuration = self._job_graph.slots_required, self._configuration
+        spark = obtain_spark(configuration.to_dict(), slots)
         give_back = functools.partial(hand_back, spark, slots)
         try:
             thread = JobThread(
                 spark,
                 str(self._job_id),
                 self._job_graph.name,
-                self._configuration,
+                configuration,
                 self._make_master,
-                TaskExecutorFactory(*self._storage(), BackendSettings.of(self._configuration, str(self._job_id))),
+                TaskExecutorFactory(self._storage, BackendSettings.of(configuration, str(self._job_id))),
                 functools.partial(self._on_end, give_back),
             )
         except BaseException:
             give_back()
             raise
         client = SparkJobClient(
-            self._job_id, thread, self._status, self._result, self._configuration.read(options.SAVEPOINT_DIR)
+            self._job_id, thread, self._status, self._result, configuration.read(options.SAVEPOINT_DIR)
         )
         thread.start()
         return client
-
-    def _storage(self) -> tuple[str | None, str, int]:
-        read = self._configuration.read
-        directory = read(options.CHECKPOINTING_DIR)
-        # Workers have another working directory.
-        directory = None if directory is None else absolute_url(directory)
-        return directory, str(self._job_id), read(options.CHECKPOINTING_INLINE_BYTES)
 
     def _make_master(self, services: MasterServices) -> JobMaster:
         self._master = JobMaster(
@@ -113,7 +107,7 @@ class _SparkJob:
             clock=services.clock,
             cluster=services.cluster,
             background=services.background,
-            store=FileCheckpointStore(*self._storage()),
+            store=self._storage.store(),
             listener=self._listener,
         )
         return self._master

@@ -1,0 +1,31 @@
+"""RocksDB backends of a worker: each has a directory, which goes when the backend is closed."""
+
+from __future__ import annotations
+
+import shutil
+
+from penstock.core.protocol import ExecutionId
+from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.settings import RocksDBSettings
+
+
+class RocksDBBackends:
+    """Implements the port `KeyedBackends`."""
+
+    def __init__(self, directories: WorkerDirectories, settings: RocksDBSettings) -> None:
+        self._directories = directories
+        self._settings = settings
+
+    def make(
+        self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
+    ) -> KeyedStateBackend:
+        """A backend over RocksDB."""
+        return _OwnDirectory(max_parallelism, self._directories.make(), owner, key_groups, self._settings)
+
+
+class _OwnDirectory(RocksDBKeyedStateBackend):
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self.directory, ignore_errors=True)

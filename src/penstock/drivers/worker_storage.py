@@ -1,0 +1,100 @@
+"""The state storage of a worker: the job's checkpoints, behind copies on the worker's own disk if so configured."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.core.ports import StateStorage
+from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.storage.file_store import FileCheckpointStore, absolute_url
+from penstock.storage.local_copies import LocalCopies
+
+
+@dataclass(frozen=True)
+class StorageSettings:
+    """The options of checkpoint storage; travels to the workers, whose working directory is another one."""
+
+    directory: str | None
+    job_id: str
+    inline_bytes: int
+    keeps_copies: bool
+    reads_copies: bool
+    copies_directory: str | None
+
+    @classmethod
+    def of(cls, configuration: Configuration, job_id: str) -> StorageSettings:
+        """Read the options."""
+        read = configuration.read
+        directory = read(options.CHECKPOINTING_DIR)
+        reads = read(options.RECOVERY_FROM_LOCAL)
+        keeps = read(options.LOCAL_BACKUP_ENABLED)
+        return cls(
+            None if directory is None else absolute_url(directory),
+            job_id,
+            read(options.CHECKPOINTING_INLINE_BYTES),
+            reads if keeps is None else keeps,
+            reads,
+            read(options.LOCAL_BACKUP_DIR),
+        )
+
+    def store(self) -> FileCheckpointStore:
+        """The job's checkpoints."""
+        return FileCheckpointStore(self.directory, self.job_id, self.inline_bytes)
+
+    def storage(self) -> StateStorage:
+        """That of one worker; called in the worker, which closes it."""
+        store = self.store()
+        if not self.keeps_copies or self.directory is None:
+            return store
+        directories = WorkerDirectories(self.copies_directory, self.job_id)
+        return LocalCopies(store, FilesByPath(directories), self.reads_copies)
+
+
+class FilesByPath(MutableMapping[str, bytes]):
+    """Bytes by the paths that they have elsewhere, each in a file of a directory that `clear` removes."""
+
+    def __init__(self, directories: WorkerDirectories) -> None:
+        self._directories = directories
+        self._directory: Path | None = None
+        self._lock = threading.Lock()
+        self._paths: set[str] = set()
+
+    def _file(self, path: str) -> Path:
+        with self._lock:
+            if self._directory is None:
+                self._directory = self._directories.make()
+            return self._directory / xxhash.xxh3_128_hexdigest(path.encode())
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        self._paths.add(path)
+        self._file(path).write_bytes(data)
+
+    def __getitem__(self, path: str) -> bytes:
+        if path not in self._paths:
+            raise KeyError(path)
+        return self._file(path).read_bytes()
+
+    def __delitem__(self, path: str) -> None:
+        self._paths.remove(path)
+        self._file(path).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        self._paths.clear()
+        with self._lock:
+            directory, self._directory = self._directory, None
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._paths))
+
+    def __len__(self) -> int:
+        return len(self._paths)

@@ -1,0 +1,106 @@
+"""Copies of state files near the tasks that wrote them: a task that comes back reads its own instead of the store's.
+
+A copy is never more than a shortcut. The checkpoint is what lies in the store; a copy that is missing, that could not
+be written or that does not have the checksum of the checkpoint's metadata is passed over. Copies that the newest
+completed checkpoint does not need go with the next write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, MutableMapping
+from typing import Protocol
+
+from penstock.common.errors import CheckpointError
+from penstock.storage.metadata import StateFile, check_file
+
+_log = logging.getLogger("penstock.storage")
+
+
+class Storage(Protocol):
+    """What the copies stand in front of."""
+
+    def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile: ...
+
+    def read(self, file: StateFile) -> bytes: ...
+
+
+class LocalCopies:
+    """State storage of one worker; `copies` holds bytes by path. Without `reads` copies are written only.
+
+    Tasks write in the background, several at a time.
+    """
+
+    def __init__(self, storage: Storage, copies: MutableMapping[str, bytes], reads: bool = True) -> None:
+        #: how many files, and how many bytes, came from copies and from the store
+        self.read_locally = self.read_remotely = self.bytes_locally = self.bytes_remotely = 0
+        self._storage = storage
+        self._copies = copies
+        self._reads = reads
+        #: the last checkpoint that is known to need a copy
+        self._needed_by: dict[str, int] = {}
+        self._completed_id = 0
+        self._lock = threading.Lock()
+        self._has_failed = False
+
+    def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
+        """Store bytes, and keep a copy of those that are no savepoint's and have a file of their own."""
+        file = self._storage.write(checkpoint_id, name, data, savepoint_path)
+        if file.path is not None and savepoint_path is None:
+            self._drop_unneeded()
+            try:
+                self._copies[file.path] = data
+            except OSError as error:
+                self._on_failure(error)
+            else:
+                with self._lock:
+                    self._needed_by[file.path] = checkpoint_id
+        return file
+
+    def read(self, file: StateFile) -> bytes:
+        """The copy, if it is whole, or else the file itself."""
+        if self._reads and file.path is not None:
+            try:
+                data = check_file(file, self._copies[file.path])
+            except (KeyError, OSError, CheckpointError):
+                pass
+            else:
+                self.read_locally += 1
+                self.bytes_locally += file.length
+                return data
+        data = self._storage.read(file)
+        if file.path is not None:
+            self.read_remotely += 1
+            self.bytes_remotely += file.length
+        return data
+
+    def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """A task's part of a checkpoint consists of these files, some of them of earlier checkpoints."""
+        with self._lock:
+            for file in files:
+                if file.path in self._needed_by:
+                    self._needed_by[file.path] = max(self._needed_by[file.path], checkpoint_id)
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint completed: what only earlier ones need goes with the next write."""
+        self._completed_id = max(self._completed_id, checkpoint_id)
+
+    def close(self) -> None:
+        """The worker ends: nobody needs its copies."""
+        with self._lock:
+            self._needed_by.clear()
+        self._copies.clear()
+
+    def _drop_unneeded(self) -> None:
+        with self._lock:
+            unneeded = [path for path, needed_by in self._needed_by.items() if needed_by < self._completed_id]
+            for path in unneeded:
+                del self._needed_by[path]
+        for path in unneeded:
+            self._copies.pop(path, None)
+
+    def _on_failure(self, error: OSError) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            _log.warning("state is not copied to this worker's disk, and will be read from the store: %s", error)
