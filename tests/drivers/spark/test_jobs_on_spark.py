@@ -41,8 +41,14 @@ def settings(directory: Path) -> Configuration:
 
 def test_output_is_exactly_once_through_the_death_of_a_worker(spark: SparkHandle, tmp_path: Path) -> None:
     listener, count = CollectingListener(), 5_000
-    client = submit(counting_job(count, 1_000, 2), settings(tmp_path), listener)
+    copies = tmp_path / "copies"
+    configuration = settings(tmp_path / "checkpoints")
+    configuration.set_string("execution.checkpointing.data-inline-threshold", "0 bytes")
+    configuration.set_string("execution.state-recovery.from-local", "true")
+    configuration.set_string("execution.checkpointing.local-backup.dirs", str(copies))
+    client = submit(counting_job(count, 1_000, 2), configuration, listener)
     wait_for_checkpoint(client, 2)
+    assert len(list(copies.iterdir())) == 2, "each worker keeps copies of its state"
     _, _, process_id = client.get_progress().result(PATIENCE_S).workers[0]
     os.kill(process_id, signal.SIGKILL)
     result = client.wait()
@@ -50,6 +56,8 @@ def test_output_is_exactly_once_through_the_death_of_a_worker(spark: SparkHandle
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert listener.counts == expected_counts(count)
     assert any("its Python process died" in (reason or "") for reason in listener.reasons)
+    # The dead worker's as well, by the one that took its place.
+    wait_until(lambda: not list(copies.iterdir()), "the copies are gone")
 
 
 def test_a_users_error_comes_with_its_place_and_without_java(spark: SparkHandle) -> None:
