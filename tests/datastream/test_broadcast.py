@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.failing import FailsOnce
 
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
 from penstock.common.serialization import Encoder
@@ -132,23 +133,6 @@ def test_the_broadcast_side_reaches_every_subtask(parallelism: int) -> None:
     both = stream.union(stream.get_side_output(UNKNOWN).map(lambda n: (-1, n)))
     counts = [(subtask, n) for subtask in range(parallelism) for n in (1, 2, 3, 4)]
     assert sorted(both.execute_and_collect()) == [*((-1, n) for n in range(20)), *counts]
-
-
-class FailsOnce(MapFunction):
-    """Raises once, when enough records have come."""
-
-    def __init__(self, marker: Path, after: int) -> None:
-        self.marker, self.after = marker, after
-
-    def open(self, runtime_context: Any) -> None:
-        self.seen = 0
-
-    def map(self, value: Any) -> Any:
-        self.seen += 1
-        if self.seen > self.after and not self.marker.exists():
-            self.marker.write_text("failed")
-            raise RuntimeError("once")
-        return value
 
 
 @pytest.mark.parametrize("unaligned", ["false", "true"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from tests.failing import FailsOnce
 from tests.jobs import JOBS, Job
 
 from penstock.common.configuration import Configuration
@@ -83,23 +84,6 @@ def test_jobs_without_chaining(job: Job) -> None:
     """B4: without chaining, and in tiny network buffers, the answers are the same."""
     env = environment(2, **{"penstock.network.buffer-records": 7, "penstock.source.batch-records": 11})
     assert collect(job.build(env.disable_operator_chaining())) == job.expected()
-
-
-class FailsOnce(MapFunction):
-    """Raises at the n-th record of its subtask, once in the life of a marker file."""
-
-    def __init__(self, marker: Path, after: int) -> None:
-        self.marker, self.after = marker, after
-
-    def open(self, runtime_context: Any) -> None:
-        self.seen = 0
-
-    def map(self, value: Any) -> Any:
-        self.seen += 1
-        if self.seen > self.after and not self.marker.exists():
-            self.marker.write_text("failed")
-            raise RuntimeError("once")
-        return value
 
 
 @pytest.mark.parametrize("after", [1, 100])

@@ -123,9 +123,10 @@ class OneInputOperatorHarness:
             restore_operator(mine, context, self._storage, self._key_groups, self._histories, _no_channels)
 
     def end(self) -> None:
-        """All input was read: MAX_WATERMARK, end of input, finish (F3)."""
+        """All input was read: MAX_WATERMARK, end of input, timers quiesced, finish (F3, F5)."""
         self.operator.process_watermark(MAX_WATERMARK)
         self.operator.end_input()
+        self.operator.quiesce_timers()
         self.operator.finish()
 
     def close(self) -> None:

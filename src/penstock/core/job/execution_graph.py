@@ -77,6 +77,10 @@ class ExecutionGraph:
         current = subtasks[execution_id.subtask].current
         return current if current.id == execution_id else None
 
+    def name_of(self, execution: Execution) -> str:
+        """What the user knows its subtask by."""
+        return self.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
+
     def executions(self) -> list[Execution]:
         """The current execution of every subtask."""
         return [v.current for v in self]

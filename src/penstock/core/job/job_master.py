@@ -19,7 +19,6 @@ from penstock.common.errors import (
     JobExecutionError,
     PenstockError,
     SlotsUnavailableError,
-    UserFunctionError,
 )
 from penstock.common.job_status import JobStatus
 from penstock.common.options import (
@@ -34,6 +33,7 @@ from penstock.core.checkpoint.recovery import Recovery, read_recovery
 from penstock.core.checkpoint.restore import check_restorable
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_savepoints import JobSavepoints
@@ -424,7 +424,9 @@ class JobMaster:
         if execution is None or execution.state.is_terminal:
             return
         if message.state not in ExecutionState.__members__:
-            self._fail(Failure(f"task {self._name_of(execution)} said that it is {message.state[:40]!r}"), execution)
+            self._fail(
+                Failure(f"task {self._graph.name_of(execution)} said that it is {message.state[:40]!r}"), execution
+            )
             return
         state = ExecutionState(message.state)
         if execution.state is ExecutionState.CANCELING and not state.is_terminal:
@@ -436,7 +438,7 @@ class JobMaster:
                 self._end(_S.FINISHED)
             return
         if state not in EXECUTION_MOVES[execution.state]:
-            reason = f"task {self._name_of(execution)} cannot become {state.value} from {execution.state.value}"
+            reason = f"task {self._graph.name_of(execution)} cannot become {state.value} from {execution.state.value}"
             self._fail(Failure(reason), execution)
             return
         execution.move(state)
@@ -535,7 +537,7 @@ class JobMaster:
     def _fail(self, failure: Failure, execution: Execution | None = None) -> None:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
-            self.failure = self._error_of(failure, execution)
+            self.failure = error_of(failure, self._graph, execution)
             self._suppresses_restart = failure.suppresses_restart
             self._waiting_for_slots = False
             self._slots_deadline_ms = None
@@ -543,25 +545,6 @@ class JobMaster:
             self._move(_S.FAILING, failure.reason)
             self._cancel_tasks()
         self._after_tasks_ended()
-
-    def _error_of(self, failure: Failure, execution: Execution | None) -> PenstockError:
-        name = self.job_graph.name
-        if failure.user_code and execution is not None and failure.operator_name is not None:
-            vertex = self.job_graph.vertices[execution.id.vertex]
-            return UserFunctionError(
-                name,
-                failure.operator_name,
-                execution.id.subtask,
-                vertex.parallelism,
-                failure.record or "",
-                failure.traceback or failure.reason,
-            )
-        where = "" if execution is None else f"task {self._name_of(execution)}: "
-        details = f"\n{failure.traceback}" if failure.traceback else ""
-        return JobExecutionError(name, f"{where}{failure.reason}{details}")
-
-    def _name_of(self, execution: Execution) -> str:
-        return self._graph.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
 
     def _after_tasks_ended(self) -> None:
         """All tasks of this attempt have ended: what comes next?"""
