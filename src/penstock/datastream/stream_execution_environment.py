@@ -184,8 +184,6 @@ class StreamExecutionEnvironment:
         """What would run; raises `ConfigurationError` where the program contradicts itself."""
         if not self._transformations:
             raise ValueError("there is nothing to execute: the program has no sources and no transformations")
-        if self._configuration.read(RUNTIME_MODE) != "STREAMING":
-            raise NotImplementedError("execution.runtime-mode: only STREAMING is available yet")
         name = job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
         return build_job_graph(self._transformations, self._configuration, name)
 

@@ -12,7 +12,16 @@ from penstock.drivers.running_job import RunningJob
 def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
     """Begin to run a job. PySpark is imported only when the target is Spark."""
     listener = ClientListener(job_graph)
-    if configuration.read(EXECUTION_TARGET) == "local":
+    is_local = configuration.read(EXECUTION_TARGET) == "local"
+    if job_graph.is_batch:
+        if is_local:
+            from penstock.drivers.local.batch_job import submit_local_batch
+
+            return submit_local_batch(job_graph, configuration, listener)
+        from penstock.drivers.spark.batch_job import submit_batch
+
+        return submit_batch(job_graph, configuration, listener)
+    if is_local:
         from penstock.drivers.local.job import submit_local
 
         return submit_local(job_graph, configuration, listener)

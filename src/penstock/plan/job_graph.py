@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
-from penstock.common.options import MAX_PARALLELISM, OPERATOR_CHAINING_ENABLED, PARALLELISM
-from penstock.core.connector import Source
+from penstock.common.options import MAX_PARALLELISM, OPERATOR_CHAINING_ENABLED, PARALLELISM, RUNTIME_MODE
+from penstock.core.connector import Boundedness, Source
 from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
@@ -22,8 +22,26 @@ from penstock.state.migrations import registered
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
     """The job graph of a program; functions are serialised here, so what cannot be is found before anything runs."""
+    transformations = list(transformations)
+    is_batch = _is_batch(transformations, configuration.read(RUNTIME_MODE))
     graph = build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
-    return _JobGraphBuilder(graph, configuration.read(OPERATOR_CHAINING_ENABLED)).build(job_name)
+    built = _JobGraphBuilder(graph, configuration.read(OPERATOR_CHAINING_ENABLED)).build(job_name)
+    return replace(built, is_batch=is_batch)
+
+
+def _is_batch(transformations: Iterable[Transformation], mode: str) -> bool:
+    """Whether the job runs in batch execution: as told, or in automatic mode when all sources are bounded."""
+    unbounded = [
+        t.display_name
+        for t in transformations
+        if t.source is not None and t.source.boundedness is not Boundedness.BOUNDED
+    ]
+    if mode == "BATCH" and unbounded:
+        raise ConfigurationError(
+            f"execution.runtime-mode is BATCH, but the source {unbounded[0]!r} is unbounded; set it to STREAMING or "
+            "AUTOMATIC, or bound the source"
+        )
+    return mode != "STREAMING" and not unbounded
 
 
 @dataclass

@@ -27,6 +27,11 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             table = self._tables[name] = StateTable(name)
         return table
 
+    def clear(self) -> None:
+        """Forget all entries, between two keys of a batch job."""
+        for table in self._tables.values():
+            table.clear()
+
     def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
         self.note_schema(name, schema, any(entries.values()))
         table = self.table(name)

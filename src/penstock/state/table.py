@@ -60,6 +60,17 @@ class StateTable:
         self._dropped[namespace] = None
         return self.panes.pop(namespace, {})
 
+    def clear(self) -> None:
+        """Forget all entries and marks; what holds the entries or the marks under None goes on with them."""
+        for namespace in list(self.panes):
+            self.panes[namespace].clear()
+            if namespace is not None:
+                del self.panes[namespace]
+        for keys in self._changed.values():
+            keys.clear()
+        self._changed = {None: self._changed[None]} if None in self._changed else {}
+        self._dropped.clear()
+
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
         """Put back one entry of a snapshot, which need not be written again."""
         self.entries(namespace)[key] = value

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from penstock.common.errors import JobExecutionError, PenstockError, UserFunctionError
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.job_graph import JobGraph
 from penstock.core.protocol import Failure
 
 
 def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | None) -> PenstockError:
     """The error with which the job fails; `execution` is the task that failed, if it was one."""
-    name = graph.job_graph.name
-    if failure.user_code and execution is not None and failure.operator_name is not None:
-        vertex = graph.job_graph.vertices[execution.id.vertex]
-        return UserFunctionError(
-            name,
-            failure.operator_name,
-            execution.id.subtask,
-            vertex.parallelism,
-            failure.record or "",
-            failure.traceback or failure.reason,
-        )
-    where = "" if execution is None else f"task {graph.name_of(execution)}: "
+    if execution is None:
+        return _other_error(failure, graph.job_graph, "")
+    if failure.user_code and failure.operator_name is not None:
+        return _user_error(failure, graph.job_graph, execution.id.vertex, execution.id.subtask)
+    return _other_error(failure, graph.job_graph, f"task {graph.name_of(execution)}: ")
+
+
+def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:
+    """The same for a task of a batch job."""
+    if failure.user_code and failure.operator_name is not None:
+        return _user_error(failure, job_graph, vertex, subtask)
+    at = job_graph.vertices[vertex]
+    return _other_error(failure, job_graph, f"task {at.name} ({subtask + 1}/{at.parallelism}): ")
+
+
+def _user_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:
+    assert failure.operator_name is not None
+    return UserFunctionError(
+        job_graph.name,
+        failure.operator_name,
+        subtask,
+        job_graph.vertices[vertex].parallelism,
+        failure.record or "",
+        failure.traceback or failure.reason,
+    )
+
+
+def _other_error(failure: Failure, job_graph: JobGraph, where: str) -> PenstockError:
     details = f"\n{failure.traceback}" if failure.traceback else ""
-    return JobExecutionError(name, f"{where}{failure.reason}{details}")
+    return JobExecutionError(job_graph.name, f"{where}{failure.reason}{details}")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.ports import Clock
-from penstock.core.records import Batch
+from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
@@ -78,6 +78,8 @@ class OperatorContext:
     request_split: Callable[[], None]
     counters: dict[str, int] = field(default_factory=dict)
     migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: Whether the operator sees its keys one after another, each to its end (`core.batch`).
+    is_batch: bool = False
 
     def __post_init__(self) -> None:
         self.keyed.now_ms = self.clock.now_ms
@@ -97,6 +99,8 @@ class StreamOperator:
 
     context: OperatorContext
     output: Output
+    #: Whether it holds something for each key, so that in batch execution its input has to come key by key.
+    is_keyed: ClassVar[bool] = False
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Take the context and the output; nothing else is ready yet."""
@@ -149,6 +153,13 @@ class StreamOperator:
 
     def end_input(self, input_index: int = 0) -> None:
         """No record will ever follow on that input; the others may go on. Called again after a recovery."""
+
+    def end_keys(self) -> None:
+        """Batch execution: no record will follow for the keys so far. Fire all that waits for time to pass.
+
+        Then event time begins anew for the keys to come. The caller forgets the state; watermarks go nowhere meanwhile.
+        """
+        self.process_watermark(MAX_WATERMARK)
 
     def quiesce_timers(self) -> None:
         """Ahead of `finish`: take no more processing-time timers, and drop those that have not fired (F5)."""

@@ -1,4 +1,4 @@
-"""Running reduce on a keyed stream: every record gives the new reduced value of its key."""
+"""Running reduce on a keyed stream: every record gives its key's new value; in batch execution a key's last one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.stateless import method
-from penstock.core.records import Batch
+from penstock.core.records import MAX_TIMESTAMP, Batch
 
 _MISSING = object()
 
 
 class KeyedReduceOperator(FunctionOperator):
     """Folds each record into its key's value and emits the result (A2)."""
+
+    is_keyed = True
 
     def __init__(self, function: Any, key_selector: Callable[[Any], Any]) -> None:
         super().__init__(function)
@@ -33,6 +35,7 @@ class KeyedReduceOperator(FunctionOperator):
         results: list[Any] = []
         append = results.append
         keys = self.keys_of(batch.values, self._key_selector)
+        self._has_timestamps = batch.timestamps is not None
         try:
             for key, value in zip(keys, batch.values, strict=True):
                 reduced = get(key, _MISSING)
@@ -42,5 +45,12 @@ class KeyedReduceOperator(FunctionOperator):
                 append(value)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
-        self._changed.update(keys)
-        self.output.collect(Batch(results, batch.timestamps))
+        if not self.context.is_batch:
+            self._changed.update(keys)
+            self.output.collect(Batch(results, batch.timestamps))
+
+    def end_keys(self) -> None:
+        """Emit what each key has come to, at the end of time as in Flink."""
+        values = list(self._entries.values())
+        if values:
+            self.output.collect(Batch(values, [MAX_TIMESTAMP] * len(values) if self._has_timestamps else None))

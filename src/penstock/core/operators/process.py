@@ -166,6 +166,8 @@ class ProcessOperator(FunctionOperator):
 class KeyedProcessOperator(FunctionOperator):
     """A `KeyedProcessFunction`: keyed state, timers of both kinds."""
 
+    is_keyed = True
+
     def __init__(self, function: Any, key_selector: Callable[[Any], Any]) -> None:
         super().__init__(function)
         self._key_selector = key_selector
@@ -239,6 +241,12 @@ class KeyedProcessOperator(FunctionOperator):
         if getattr(self.function, "drain_processing_time_timers", False):
             self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
         self._timers.processing_timers.clear()
+
+    def end_keys(self) -> None:
+        """Fire all timers of both kinds, as Flink does in batch execution."""
+        super().end_keys()
+        self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
+        self._timers.watermark = MIN_TIMESTAMP
 
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
         results: list[Any] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.core.connector import Committer, Sink, SinkWriter
+from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.records import Batch
 from penstock.state.operator_state import COMMITTABLE_MODE
@@ -92,6 +92,14 @@ class SinkOperator(StreamOperator):
             self._pending.clear()
             if prepared and self._committer is not None:
                 self._committer.commit(prepared)
+
+    def make_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
+        """A committer for what `prepare_last` gave, wherever it runs."""
+        return self._sink.create_committer(context)
+
+    def prepare_last(self) -> list[Any]:
+        """What must be committed once the whole job has ended: for batch execution, after `finish`."""
+        return list(self.writer.prepare_commit())
 
     def close(self) -> None:
         """Close writer and committer."""

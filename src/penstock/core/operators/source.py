@@ -97,10 +97,11 @@ class SourceOperator(StreamOperator):
         assert isinstance(result, Batch)
         self._retry_at_ms = None
         if len(result):
-            self._emit(result)
+            self.emit(result)
         return Emitted.RECORDS
 
-    def _emit(self, polled: Batch) -> None:
+    def emit(self, polled: Batch) -> None:
+        """Emit records with their timestamps, then the watermark that follows."""
         watermarks = self.watermarks
         if watermarks.tracks_idleness and watermarks.saw_records(self.context.now_ms()):
             self.output.emit_status(False)

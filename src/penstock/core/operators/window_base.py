@@ -18,6 +18,8 @@ LATE_RECORDS = "late_records_dropped"
 class WindowOperatorBase(FunctionOperator):
     """Common part of aligned and session windows; fires by event time only."""
 
+    is_keyed = True
+
     def __init__(
         self,
         key_selector: Callable[[Any], Any],
@@ -56,6 +58,11 @@ class WindowOperatorBase(FunctionOperator):
         closer = getattr(self._result and self._result.function, "close", None)
         if closer is not None and opened:
             self.call_user(closer, what="close()")
+
+    def end_keys(self) -> None:
+        """Fire all windows."""
+        super().end_keys()
+        self._watermark = MIN_TIMESTAMP
 
     def require_timestamps(self, batch: Batch) -> list[int]:
         """The batch's timestamps; raises when its records carry none."""

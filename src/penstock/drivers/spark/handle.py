@@ -69,12 +69,16 @@ class SparkHandle:
         Raises:
             Exception: whatever Spark raises; `short_reason` has words for it.
         """
+        self.begin(tag, description)
+        frame = self.session.range(0, 1, 1, 1)
+        return [(row[0], row[1]) for row in frame.mapInArrow(entry, OUTCOME_SCHEMA).collect()]
+
+    def begin(self, tag: str, description: str) -> None:
+        """Let `interrupt` find the Spark jobs that this thread runs from now on."""
         if self._connect:
             self.session.addTag(tag)
         else:
             self.session.sparkContext.setJobGroup(tag, description, interruptOnCancel=True)
-        frame = self.session.range(0, 1, 1, 1)
-        return [(row[0], row[1]) for row in frame.mapInArrow(entry, OUTCOME_SCHEMA).collect()]
 
     def interrupt(self, tag: str) -> None:
         """Ends the Spark job with this tag, its process included; nothing happens when there is none."""

@@ -1,0 +1,128 @@
+"""What a batch task writes its output into: records become rows with a place to go to."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import count, repeat
+from typing import Any
+
+import xxhash
+
+from penstock.core.batch.rows import Rows
+from penstock.core.operators.base import UserCodeError, call_all
+from penstock.core.records import Batch
+from penstock.core.task.partitioners import ROUTES_MAX, HashPartitioner, Partitioner
+from penstock.state.key_groups import key_bytes, subtask_of_key_group
+
+_PLACE_MASK = 2**63 - 1
+#: Rows of one producer are numbered from its subtask times this on, so that numbers never meet.
+SEQUENCES_PER_SUBTASK = 1 << 40
+
+
+def sequences_of(subtask: int) -> count[int]:
+    """The numbers of a producer's rows."""
+    return count(subtask * SEQUENCES_PER_SUBTASK)
+
+
+class Exchange:
+    """The rows of one edge; takes the place of a result partition. Control elements have no meaning here."""
+
+    def __init__(self, edge: int, rows: Rows, sequences: count[int]) -> None:
+        self._edge = edge
+        self._rows = rows
+        self._sequences = sequences
+
+    def collect(self, batch: Batch) -> None:
+        """Add the records of a batch."""
+        raise NotImplementedError
+
+    def broadcast(self, element: Any, flush: bool = False) -> None:
+        """Watermarks and the like are not sent: each task knows by itself when its input has ended."""
+
+
+class BatchExchange(Exchange):
+    """Whole batches, dealt out by a partitioner."""
+
+    def __init__(
+        self, edge: int, rows: Rows, sequences: count[int], partitioner: Partitioner, subtask: int, consumers: int
+    ) -> None:
+        super().__init__(edge, rows, sequences)
+        self._partitioner = partitioner
+        self._subtask = subtask
+        self._consumers = consumers
+
+    def collect(self, batch: Batch) -> None:
+        """A row for each consumer that gets any of it."""
+        if self._partitioner.is_broadcast:
+            payload = _dumps(batch)
+            for consumer in range(self._consumers):
+                self._rows.append(self._edge, consumer, next(self._sequences), payload)
+            return
+        if self._partitioner.is_pointwise and self._partitioner.name == "FORWARD":
+            self._rows.append(self._edge, self._subtask, next(self._sequences), _dumps(batch))
+            return
+        for consumer, part in self._partitioner.split(batch):
+            self._rows.append(self._edge, consumer, next(self._sequences), _dumps(part))
+
+
+class KeyedExchange(Exchange):
+    """A row for each record, at the place of its key."""
+
+    def __init__(
+        self,
+        edge: int,
+        rows: Rows,
+        sequences: count[int],
+        partitioner: HashPartitioner,
+        consumers: int,
+        max_parallelism: int,
+        consumer_name: str,
+    ) -> None:
+        super().__init__(edge, rows, sequences)
+        self._key_selector = partitioner.key_selector
+        self._consumers = consumers
+        self._max_parallelism = max_parallelism
+        self._consumer_name = consumer_name
+        self._routes: dict[Any, tuple[int, int]] = {}
+
+    def collect(self, batch: Batch) -> None:
+        """Route each record by its key group, as in streaming."""
+        values, rows = batch.values, self._rows
+        keys: list[Any] = []
+        try:
+            call_all(self._key_selector, values, keys)
+        except Exception as error:
+            raise UserCodeError(self._consumer_name, values[len(keys)], "the key selector") from error
+        routes = self._routes
+        get = routes.get
+        found = [get(key) or self._route(key) for key in keys]
+        size = len(values)
+        rows.edges.extend(repeat(self._edge, size))
+        rows.targets.extend([target for target, _ in found])
+        rows.places.extend([place for _, place in found])
+        rows.timestamps.extend(repeat(None, size) if batch.timestamps is None else batch.timestamps)
+        first = next(self._sequences)
+        rows.sequences.extend(range(first, first + size))
+        for _ in range(size - 1):
+            next(self._sequences)
+        dumps = pickle.dumps
+        rows.payloads.extend([dumps(value, 5) for value in values])
+
+    def _route(self, key: Any) -> tuple[int, int]:
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        digest = xxhash.xxh3_64_intdigest(key_bytes(key))
+        group = digest % self._max_parallelism
+        route = subtask_of_key_group(group, self._max_parallelism, self._consumers), digest & _PLACE_MASK
+        self._routes[key] = route
+        return route
+
+
+def _dumps(batch: Batch) -> bytes:
+    return pickle.dumps((batch.values, batch.timestamps), 5)
+
+
+def loads_batch(payload: bytes) -> Batch:
+    """The batch of a row without a key."""
+    values, timestamps = pickle.loads(payload)
+    return Batch(values, timestamps)

@@ -1,0 +1,46 @@
+"""Rows between the tasks of a batch job, by column.
+
+A row is either one record for a keyed operator, or a batch of records for any other. A consumer gets the rows whose
+`target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is a hash of the
+record's key, the same for equal keys and never negative. What has no key has the place -1, so a keyed operator gets
+what is broadcast ahead of everything else. A row with an empty payload stands for nothing, and is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+#: In place of an edge: committables of a sink and bytes for the client. `target` is the operator's index in its chain.
+COMMITTABLES: Final = -1
+CLIENT: Final = -2
+NO_KEY_PLACE: Final = -1
+
+
+class Rows:
+    """See the module's text; columns are parallel lists."""
+
+    __slots__ = ("edges", "payloads", "places", "sequences", "targets", "timestamps")
+
+    def __init__(self) -> None:
+        self.edges: list[int] = []
+        self.targets: list[int] = []
+        self.places: list[int] = []
+        self.timestamps: list[int | None] = []
+        self.sequences: list[int] = []
+        self.payloads: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    def columns(self) -> tuple[list[Any], ...]:
+        """All columns, in order."""
+        return self.edges, self.targets, self.places, self.timestamps, self.sequences, self.payloads
+
+    def append(self, edge: int, target: int, sequence: int, payload: bytes) -> None:
+        """Add a row without a key."""
+        self.edges.append(edge)
+        self.targets.append(target)
+        self.places.append(NO_KEY_PLACE)
+        self.timestamps.append(None)
+        self.sequences.append(sequence)
+        self.payloads.append(payload)

@@ -1,0 +1,298 @@
+"""One subtask of a batch job: a chain of operators, fed from sorted rows or from a source's splits, to its end."""
+
+from __future__ import annotations
+
+import pickle
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
+from penstock.core.batch.rows import CLIENT, COMMITTABLES, NO_KEY_PLACE, Rows
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.operators.base import OperatorContext, Output
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.source import Emitted, SourceOperator
+from penstock.core.ports import Clock
+from penstock.core.records import MAX_WATERMARK, Batch
+from penstock.core.task.operator_chain import OperatorChain
+from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.program import VertexProgram
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.operator_state import OperatorStateBackend
+
+#: Records that a source hands over at a time, and output rows after which a task lets go of them.
+BATCH_RECORDS: Final = 4096
+
+
+_NONE: Final = Rows()
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Who reads an edge."""
+
+    parallelism: int
+    max_parallelism: int
+    is_keyed: bool
+
+
+@dataclass(frozen=True)
+class BatchVertex:
+    """A vertex as its tasks need it; travels to them. `inputs`: the input index of each of its edges."""
+
+    job_id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    program: bytes
+    is_keyed: bool
+    inputs: dict[int, int]
+    consumers: dict[int, Consumer]
+
+
+def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
+    """The vertices of a job, upstream before downstream."""
+    keyed = [is_keyed(vertex) for vertex in job_graph.vertices]
+    return [
+        BatchVertex(
+            job_id,
+            vertex.name,
+            vertex.parallelism,
+            vertex.max_parallelism,
+            vertex.program,
+            keyed[vertex.index],
+            {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
+            {
+                edge.index: Consumer(
+                    job_graph.vertices[edge.target].parallelism,
+                    job_graph.vertices[edge.target].max_parallelism,
+                    keyed[edge.target],
+                )
+                for edge in job_graph.outputs_of(vertex.index)
+            },
+        )
+        for vertex in job_graph.vertices
+    ]
+
+
+def is_keyed(vertex: JobVertex) -> bool:
+    """Whether the head of a vertex holds something for each key, so that its input has to come key by key."""
+    program: VertexProgram = pickle.loads(vertex.program)
+    return bool(program.operators[0].factory().is_keyed)
+
+
+class BatchTask:
+    """See the module's text. `wait(ms)` is called when a source has nothing yet."""
+
+    def __init__(self, vertex: BatchVertex, subtask: int, clock: Clock, wait: Callable[[int], None]) -> None:
+        self._vertex = vertex
+        self._subtask = subtask
+        self._clock = clock
+        self._wait = wait
+        self._rows = Rows()
+        self._sequences = sequences_of(subtask)
+        program: VertexProgram = pickle.loads(vertex.program)
+        self._chain = OperatorChain(program, self._exchanges(program))  # type: ignore[arg-type]
+        contexts = [self._context_for(program, index) for index in range(len(program.operators))]
+        self._chain.setup(contexts)
+        self._outputs = [_Silent(operator.output) for operator in self._chain.operators]
+        for operator, output in zip(self._chain.operators, self._outputs, strict=True):
+            operator.output = output
+        self._head = self._chain.head
+        #: The key that the last row was of, as its place; its records may go on in the next rows.
+        self._open_place: int | None = None
+
+    def run(self, inputs: Iterable[Rows]) -> Iterator[Rows]:
+        """Process sorted rows; yields the output by and by, and no rows at all when it has only got on."""
+        yield from self._whole_life(self._process(inputs))
+
+    def run_source(self, splits: tuple[bytes, ...]) -> Iterator[Rows]:
+        """Read splits to their end."""
+        yield from self._whole_life(self._read(splits))
+
+    def run_values(self, batches: Iterable[Batch]) -> Iterator[Rows]:
+        """Let the chain behind a source process batches that somebody else has read."""
+        yield from self._whole_life(self._emit(batches))
+
+    # --- the life of the chain -------------------------------------------------------------------------------------
+
+    def _whole_life(self, work: Iterator[None]) -> Iterator[Rows]:
+        chain = self._chain
+        try:
+            chain.initialize_and_open()
+            for _ in work:
+                yield self._take_rows() if len(self._rows) >= BATCH_RECORDS else _NONE
+            self._end()
+            yield self._take_rows()
+        finally:
+            errors = chain.close()
+        for error in errors:
+            raise error
+
+    def _end(self) -> None:
+        chain = self._chain
+        for output in self._outputs:
+            output.is_silent = False
+        head = self._head
+        if isinstance(head, SourceOperator):
+            head.output.emit_watermark(MAX_WATERMARK)
+        else:
+            head.process_watermark(MAX_WATERMARK)
+            for input_index in sorted(set(self._vertex.inputs.values())):
+                chain.end_input(input_index)
+        chain.finish(is_input_ended=bool(self._vertex.inputs))
+        for index, operator in enumerate(chain.operators):
+            if isinstance(operator, SinkOperator):
+                committables = operator.prepare_last()
+                if committables:
+                    self._rows.append(COMMITTABLES, index, next(self._sequences), pickle.dumps(committables, 5))
+
+    def _take_rows(self) -> Rows:
+        """The rows so far, and an empty place for those to come."""
+        taken = Rows()
+        for mine, theirs in zip(self._rows.columns(), taken.columns(), strict=True):
+            theirs.extend(mine)
+            mine.clear()
+        return taken
+
+    # --- input -----------------------------------------------------------------------------------------------------
+
+    def _read(self, splits: tuple[bytes, ...]) -> Iterator[None]:
+        head = self._head
+        assert isinstance(head, SourceOperator)
+        head.add_splits(splits, True)
+        while (emitted := head.emit_next(BATCH_RECORDS)) is not Emitted.END:
+            if emitted is Emitted.NOTHING:
+                due_ms = head.next_timer_ms()
+                self._wait(1 if due_ms is None else max(1, due_ms - self._clock.now_ms()))
+            yield
+
+    def _emit(self, batches: Iterable[Batch]) -> Iterator[None]:
+        head = self._head
+        assert isinstance(head, SourceOperator)
+        for batch in batches:
+            head.emit(batch)
+            yield
+
+    def _process(self, inputs: Iterable[Rows]) -> Iterator[None]:
+        if not self._vertex.is_keyed:
+            process, input_of = self._head.process_batch, self._vertex.inputs
+            for rows in inputs:
+                for edge, payload in zip(rows.edges, rows.payloads, strict=True):
+                    if payload:
+                        process(loads_batch(payload), input_of[edge])
+                        yield
+            return
+        for rows in inputs:
+            if len(rows):
+                yield from self._process_keys(rows)
+        self._end_keys()
+
+    def _process_keys(self, rows: Rows) -> Iterator[None]:
+        """Rows up to the last key are complete; those of the last one may go on in the next rows."""
+        places = rows.places
+        last = places[-1]
+        cut = bisect_left(places, last)
+        if cut:
+            self._process_range(rows, 0, cut)
+            yield
+        if last != self._open_place:
+            self._end_keys()
+            self._open_place = last
+        self._process_range(rows, cut, len(places))
+        yield
+
+    def _process_range(self, rows: Rows, begin: int, end: int) -> None:
+        inputs, process = self._vertex.inputs, self._head.process_batch
+        begin_of_keys = begin if rows.places[begin] != NO_KEY_PLACE else bisect_left(rows.places, 0, begin, end)
+        for row in range(begin, begin_of_keys):
+            if rows.payloads[row]:
+                process(loads_batch(rows.payloads[row]), inputs[rows.edges[row]])
+        if begin_of_keys == end:
+            return
+        edges = rows.edges[begin_of_keys:end]
+        loads = pickle.loads
+        values = [loads(payload) for payload in rows.payloads[begin_of_keys:end]]
+        timestamps = rows.timestamps[begin_of_keys:end]
+        if edges.count(edges[0]) == len(edges):
+            process(_batch(values, timestamps), inputs[edges[0]])
+            return
+        for edge, run in groupby(zip(edges, values, timestamps, strict=True), itemgetter(0)):
+            _, of_run, times = zip(*run, strict=True)
+            process(_batch(list(of_run), list(times)), inputs[edge])
+
+    def _end_keys(self) -> None:
+        self._head.end_keys()
+        keyed = self._chain.contexts[0].keyed
+        assert isinstance(keyed, HeapKeyedStateBackend)
+        keyed.clear()
+
+    # --- what the chain is given -----------------------------------------------------------------------------------
+
+    def _exchanges(self, program: VertexProgram) -> dict[int, Exchange]:
+        exchanges: dict[int, Exchange] = {}
+        for out in program.out_edges:
+            consumer, partitioner = self._vertex.consumers[out.edge], out.partitioner
+            if consumer.is_keyed and isinstance(partitioner, HashPartitioner):
+                exchanges[out.edge] = KeyedExchange(
+                    out.edge,
+                    self._rows,
+                    self._sequences,
+                    partitioner,
+                    consumer.parallelism,
+                    consumer.max_parallelism,
+                    out.consumer_name,
+                )
+            else:
+                partitioner.set_up(self._subtask, consumer.parallelism, consumer.max_parallelism, out.consumer_name)
+                exchanges[out.edge] = BatchExchange(
+                    out.edge, self._rows, self._sequences, partitioner, self._subtask, consumer.parallelism
+                )
+        return exchanges
+
+    def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
+        vertex, chained = self._vertex, program.operators[index]
+        return OperatorContext(
+            job_id=vertex.job_id,
+            operator_id=chained.operator_id,
+            operator_name=chained.name,
+            task_name=vertex.name,
+            subtask_index=self._subtask,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            attempt=0,
+            clock=self._clock,
+            # A sink then leaves it to others to commit.
+            checkpointing=True,
+            is_batch=True,
+            keyed=HeapKeyedStateBackend(vertex.max_parallelism, chained.title),
+            operator_state=OperatorStateBackend(chained.name),
+            emit_to_client=lambda payload: self._rows.append(CLIENT, index, next(self._sequences), payload),
+            request_split=lambda: None,
+            migrations=program.migrations,
+        )
+
+
+def _batch(values: list[Any], timestamps: list[Any]) -> Batch:
+    return Batch(values, None if timestamps[0] is None else timestamps)
+
+
+class _Silent:
+    """An operator's output through which no watermark passes before the end."""
+
+    def __init__(self, output: Output) -> None:
+        self.is_silent = True
+        self._output = output
+        self.collect = output.collect
+        self.collect_side = output.collect_side
+
+    def emit_watermark(self, timestamp: int) -> None:
+        if not self.is_silent:
+            self._output.emit_watermark(timestamp)
+
+    def emit_status(self, idle: bool) -> None:
+        """Nobody waits for a watermark, so nobody need know who is idle."""

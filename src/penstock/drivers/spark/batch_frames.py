@@ -1,0 +1,149 @@
+"""From a batch job to Spark's data frames: a vertex is a `mapInArrow`, an exchange is Spark's shuffle and sort."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from penstock.core.batch.splits import splits_of
+from penstock.core.batch.task import BatchVertex
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.drivers.spark.batch_stage import DDL, StageSettings
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.drivers.spark.handle import Entry
+
+_M32 = 0xFFFFFFFF
+
+
+def frames_of(
+    job_graph: JobGraph,
+    vertices: list[BatchVertex],
+    session: SparkSession,
+    is_local: bool,
+    keeps: Callable[[int], bool],
+) -> dict[int, DataFrame]:
+    """For every vertex a frame of its output rows; nothing runs yet. `keeps`: whose output Spark is to keep."""
+    return _Frames(job_graph, vertices, session, is_local, keeps).all()
+
+
+class _Frames:
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        vertices: list[BatchVertex],
+        session: SparkSession,
+        is_local: bool,
+        keeps: Callable[[int], bool],
+    ) -> None:
+        self._job_graph = job_graph
+        self._vertices = vertices
+        self._session = session
+        self._is_local = is_local
+        self._keeps = keeps
+        self._frames: dict[int, DataFrame] = {}
+
+    def all(self) -> dict[int, DataFrame]:
+        for vertex in self._job_graph.vertices:
+            source = next(iter(vertex.sources.values()), None)
+            if source is None:
+                frame, splits = self._input_of(vertex), None
+            else:
+                parallelism = vertex.parallelism
+                frame, splits = self._session.range(0, parallelism, 1, parallelism), splits_of(source, parallelism)
+            output = frame.mapInArrow(self._stage(vertex, splits), DDL)
+            self._frames[vertex.index] = output.persist() if self._keeps(vertex.index) else output
+        return self._frames
+
+    def _input_of(self, vertex: JobVertex) -> DataFrame:
+        edges = self._job_graph.inputs_of(vertex.index)
+        by_source: dict[int, list[int]] = {}
+        for edge in edges:
+            by_source.setdefault(edge.source, []).append(edge.index)
+        parts = [
+            self._frames[source].where(f"edge IN ({', '.join(map(str, indices))})")
+            for source, indices in by_source.items()
+        ]
+        if len(parts) == 1 and all(edge.is_pointwise for edge in edges):
+            return parts[0]  # the partitions are the consumer's subtasks already
+        frame = functools.reduce(lambda one, other: one.union(other), parts)
+        frame = frame.repartition(vertex.parallelism, "slot")
+        if self._vertices[vertex.index].is_keyed:
+            frame = frame.sortWithinPartitions("place", "timestamp", "edge", "sequence")
+        return frame
+
+    def _stage(self, vertex: JobVertex, splits: list[tuple[bytes, ...]] | None) -> Entry:
+        outputs = self._job_graph.outputs_of(vertex.index)
+        settings = StageSettings(
+            vertex.index,
+            self._vertices[vertex.index],
+            splits,
+            {edge.index: slots(self._job_graph.vertices[edge.target].parallelism) for edge in outputs},
+            frozenset(edge.index for edge in outputs if edge.is_pointwise),
+        )
+        paths = tuple(path or os.getcwd() for path in sys.path) if self._is_local else ()
+        return make_stage(cloudpickle.dumps(settings), paths)
+
+
+def make_stage(payload: bytes, paths: tuple[str, ...]) -> Entry:
+    """The function that Spark runs for each task of a vertex; pickled by value, it holds nothing of Penstock."""
+
+    def stage(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import sys as worker_sys
+
+        worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
+        from penstock.drivers.spark.batch_stage import run_stage
+
+        yield from run_stage(payload, batches)
+
+    return stage
+
+
+@functools.cache
+def slots(partitions: int) -> list[int]:
+    """For each partition a number that Spark's `repartition(partitions, column)` sends there.
+
+    Spark takes Murmur3 of the column, seed 42, modulo the number of partitions; so numbers are tried until each
+    partition has one.
+    """
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < partitions:
+        found.setdefault(_murmur3(candidate) % partitions, candidate)
+        candidate += 1
+    return [found[partition] for partition in range(partitions)]
+
+
+def _murmur3(value: int, seed: int = 42) -> int:
+    """Spark's hash of an int, as a signed 32-bit number."""
+    block = value & _M32
+    block = block * 0xCC9E2D51 & _M32
+    block = (block << 15 | block >> 17) & _M32
+    block = block * 0x1B873593 & _M32
+    digest = (seed ^ block) & _M32
+    digest = (digest << 13 | digest >> 19) & _M32
+    digest = digest * 5 + 0xE6546B64 & _M32
+    digest ^= 4
+    digest ^= digest >> 16
+    digest = digest * 0x85EBCA6B & _M32
+    digest ^= digest >> 13
+    digest = digest * 0xC2B2AE35 & _M32
+    digest ^= digest >> 16
+    signed: int = struct.unpack("<i", struct.pack("<I", digest))[0]
+    return signed
+
+
+def last_rows(frame: DataFrame, vertex: int) -> Any:
+    """What a vertex's tasks leave for the client: (vertex, operator, kind, sequence, payload)."""
+    return frame.where("edge < 0").selectExpr(
+        f"{vertex} AS vertex", "target AS operator", "edge AS kind", "sequence", "payload"
+    )

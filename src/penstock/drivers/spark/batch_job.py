@@ -1,0 +1,93 @@
+"""Batch execution on Spark: the whole job is a query, its exchanges are Spark's, and so is its recovery (I2)."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterator
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import JobExecutionError
+from penstock.core.job.failures import batch_error
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.ports import JobListener
+from penstock.core.task.program import VertexProgram
+from penstock.drivers.batch_job import BatchJob, Last
+from penstock.drivers.spark.batch_frames import frames_of, last_rows
+from penstock.drivers.spark.batch_stage import failure_in
+from penstock.drivers.spark.handle import SparkHandle, short_reason
+from penstock.drivers.spark.session import hand_back, obtain_spark
+
+#: Batch tasks wait for nobody, so a job needs no slots of its own.
+SLOTS = 1
+
+
+class SparkBatchJob(BatchJob):
+    """See the module's text."""
+
+    def __init__(
+        self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
+    ) -> None:
+        super().__init__(job_graph, configuration, listener)
+        self._spark = spark
+        self._tag = f"penstock-{self._job_id}"
+
+    def run_tasks(self) -> Iterator[Last]:
+        """One Spark job for all sinks; what several vertices read is kept meanwhile."""
+        self._spark.ship_package()
+        self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
+        frames = frames_of(self.job_graph, self.vertices, self._spark.session, self._spark.is_local, self._keeps)
+        kept = [frame for index, frame in frames.items() if self._keeps(index)]
+        ends = [
+            last_rows(frames[vertex.index], vertex.index)
+            for vertex in self.job_graph.vertices
+            if not self.job_graph.outputs_of(vertex.index) or has_sink(vertex)
+        ]
+        try:
+            for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
+                yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
+            self.check_cancelled()
+            found = failure_in(str(error))
+            if found is None:
+                raise JobExecutionError(self.job_graph.name, f"Spark: {short_reason(error)}") from None
+            vertex_index, subtask, failure = found
+            raise batch_error(failure, self.job_graph, vertex_index, subtask) from None
+        finally:
+            for frame in kept:
+                frame.unpersist()
+
+    def _keeps(self, vertex: int) -> bool:
+        readers = {edge.target for edge in self.job_graph.outputs_of(vertex)}
+        return len(readers) + has_sink(self.job_graph.vertices[vertex]) > 1
+
+    def interrupt(self) -> None:
+        """End the Spark job."""
+        self._spark.interrupt(self._tag)
+
+    def release(self) -> None:
+        """Give the session back."""
+        hand_back(self._spark, SLOTS)
+
+
+def has_sink(vertex: JobVertex) -> bool:
+    """Whether a vertex's tasks leave anything for the client."""
+    program: VertexProgram = pickle.loads(vertex.program)
+    return any(isinstance(chained.factory(), SinkOperator) for chained in program.operators)
+
+
+def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> SparkBatchJob:
+    """Begin to run a bounded job on the active Spark session, or on one that Penstock starts.
+
+    Raises:
+        PenstockError: if Spark cannot be started.
+    """
+    spark = obtain_spark(configuration.to_dict(), SLOTS)
+    try:
+        job = SparkBatchJob(job_graph, configuration, listener, spark)
+    except BaseException:
+        hand_back(spark, SLOTS)
+        raise
+    job.start()
+    return job
