@@ -143,12 +143,16 @@ class KeyedStateBackend(ABC):
 
         Returns whether the entries are as they were written; when classes have changed, they are marked all the same.
         """
-        shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
-        loader = StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
+        loader = self._loader(name, schema)
         entries = read_keyed(files, *key_groups, loader)
         is_written = is_written and not loader.has_changed
         self.restore(name, entries, is_written, schema)
         return is_written
+
+    def _loader(self, name: str, schema: str = "") -> StateLoader:
+        """What loads a state's files; of those that do not tell their classes the schema tells some."""
+        shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
+        return StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
 
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
         """Begin with what backends of this kind have captured; raises `StateError` for those of another."""

@@ -16,13 +16,15 @@ from typing import Any, Final
 
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.errors import StateError
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
 from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
+from penstock.state.rocksdb.classes import read_shapes
 from penstock.state.rocksdb.lists import Lists, RocksListState
 from penstock.state.rocksdb.maps import Maps, RocksMapState
 from penstock.state.rocksdb.rescale import SourceFiles, assemble
+from penstock.state.rocksdb.rewriting import convert_rows, renew_classes
 from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import RowStore
@@ -116,13 +118,15 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         return RocksListState(self, lists)
 
     def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
-        self._open()
-        if any(layout != WHOLE for layout in self._stored.get(descriptor.name, {})):
-            raise StateMigrationError(
-                f"{self.owner}: state {descriptor.name!r} was restored from RocksDB's own files, which cannot be "
-                "converted to what it is now declared as: begin from a savepoint, whose states can"
-            )
-        super().rewrite(descriptor, convert)
+        """Convert all rows of a restored state that is not declared yet; a snapshot covers the store as a whole."""
+        name, cache = descriptor.name, self._open()
+        self._only(name, {"map": MAP, "list": LIST}.get(descriptor.kind, WHOLE), WHOLE)
+        if convert is not None:
+            if name in self._tables:
+                cache.flush()
+                cache.turn()
+                cache.turn()  # now nothing of it is in memory
+            convert_rows(cache, name, self.key_groups, convert)
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
@@ -159,7 +163,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         if self._cache is not None:
             raise StateError(f"{self.owner}: files can only be restored before state is used")
         assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
-        self._open()
+        cache = self._open()
+        for name, shapes in read_shapes(cache.store).items():
+            renew_classes(cache, name, self.key_groups, shapes, self._loader(name))
 
     def _require_undeclared(self, name: str) -> None:
         if name in self._maps or name in self._lists:
@@ -201,7 +207,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._require_undeclared(name)
         table, cache = self.table(name), self._open()
         cache.flush()
-        for namespace, groups in import_keyed(cache, name, files, self.key_groups).items():
+        loader = self._loader(name, schema)
+        try:
+            imported = import_keyed(cache, name, files, self.key_groups, loader)
+        except StateError:
+            raise
+        except Exception as error:
+            raise loader.unreadable(error) from error
+        for namespace, groups in imported.items():
             table.note_rows(namespace, groups)
             cache.settle()
         self.note_schema(name, schema, bool(table.panes))

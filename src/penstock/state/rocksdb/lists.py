@@ -6,13 +6,12 @@ read, and written as one when there are many.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.rows import LIST, encode, namespace_head, sized
+from penstock.state.rocksdb.rows import LIST, namespace_head, sized
 from penstock.state.rocksdb.store import Batch
 from penstock.state.states import ListState
 
@@ -65,7 +64,8 @@ class Lists(dict[Any, ListCell]):
 
     def load(self, key: Any, cell: ListCell) -> None:
         """Let a cell hold all items."""
-        segments = [pickle.loads(raw) for _, raw in self.cache.store.scan(self._prefix(key))]
+        cache, name = self.cache, self._name
+        segments = [cache.unpickle(name, raw) for _, raw in cache.store.scan(self._prefix(key))]
         stored = [item for segment in segments for item in segment]
         cell.written = len(stored)
         cell.items = stored + cell.items
@@ -86,8 +86,9 @@ class Lists(dict[Any, ListCell]):
             cell.is_replaced, cell.written, cell.segments = False, 0, 0
         added = cell.items[cell.written :]
         if added:
-            row = prefix + self.cache.next_segment().to_bytes(8, "big")
-            self.cache.put(batch, row, encode(self.cache.pickle(self._name, added), key))
+            cache, name = self.cache, self._name
+            row = prefix + cache.next_segment().to_bytes(8, "big")
+            cache.put(batch, row, cache.encode(name, cache.pickle(name, added), key))
             if cell.segments >= 0:
                 cell.segments += 1
         if cell.is_loaded:
@@ -101,6 +102,7 @@ class Lists(dict[Any, ListCell]):
 
     def write_back(self, batch: Batch) -> None:
         """See `cache`."""
+        self.cache.note_written(self._name, len(self.marked))
         for key in self.marked:
             self._write(batch, key)
         self.marked.clear()

@@ -12,7 +12,7 @@ from penstock.state.errors import StateError
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
-from penstock.state.rocksdb.rows import MAP, encode, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.rows import MAP, namespace_head, pickled_keys, plain_of, sized
 from penstock.state.rocksdb.store import Batch, Row
 from penstock.state.states import MapState
 
@@ -48,7 +48,8 @@ class MapPane(Pane):
         return plain_of(row[len(self._prefix) :]) if keys is None else keys[1]
 
     def _encode(self, key: Any, value: Any) -> bytes:
-        return encode(self._cache.pickle(self._name, value), self._owner_key, key)
+        cache, name = self._cache, self._name
+        return cache.encode(name, cache.pickle(name, value), self._owner_key, key)
 
     def _rows(self) -> Iterator[Row]:
         return self._cache.store.scan(self._prefix) if self.has_rows else iter(())
