@@ -28,10 +28,12 @@ from penstock.state.rocksdb.rewriting import convert_rows, renew_classes
 from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import RowStore
+from penstock.state.rocksdb.sweeper import RowSweeper, Sweepable
 from penstock.state.rocksdb.table import RocksTable
 from penstock.state.schema.evolution import Converter
 from penstock.state.snapshot import iterate_keyed
 from penstock.state.states import ListState, MapState
+from penstock.state.ttl.config import StateTtlConfig
 
 _LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}
 
@@ -56,6 +58,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._tables: dict[str, RocksTable] = {}
         self._maps: dict[str, Maps] = {}
         self._lists: dict[str, Lists] = {}
+        self._sweepers: list[RowSweeper] = []
+        #: by state, the time to live (ms) after which entries stay out of canonical snapshots
+        self._left_out_after_ms: dict[str, int] = {}
         #: what the store held when it was opened: state -> layout -> namespace -> key groups as bits
         self._stored: dict[str, dict[bytes, dict[Any, int]]] = {}
 
@@ -78,6 +83,28 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def settle(self) -> None:
         if self._cache is not None:
             self._cache.settle()
+            for sweeper in self._sweepers:
+                sweeper.on_settle()
+
+    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> RowSweeper | None:
+        name, strategies = descriptor.name, config.get_cleanup_strategies()
+        if strategies.in_full_snapshot():
+            self._left_out_after_ms[name] = config.ttl_ms
+        if (
+            strategies.get_rocksdb_compact_filter_cleanup_strategy() is None
+            and not strategies.chose_incremental_cleanup()
+        ):
+            return None
+        rows: Sweepable
+        if name in self._maps:
+            rows, layout = self._maps[name], MAP
+        elif name in self._lists:
+            rows, layout = self._lists[name], LIST
+        else:
+            rows, layout = self.table(name).entries(None), WHOLE
+        sweeper = RowSweeper(self._open(), rows, name, layout, self.key_groups, config, self.now_ms)
+        self._sweepers.append(sweeper)
+        return sweeper
 
     def close(self) -> None:
         """Close the store; what is not in a checkpoint is lost. The directory stays, and is the caller's to remove."""
@@ -224,10 +251,17 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         """Flush, and take hard links of the files; raises `StateError` for what cannot be stored."""
         if self._cache is None:
             return []
+        for sweeper in self._sweepers:
+            sweeper.on_settle()
         self._cache.flush()
         directory = self.directory / f"chk-{checkpoint_id}"
         schemas = {name: self.schema_text(name) for name in {*self._schemas, *self._restored}}
-        return [capture_store(self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas)]
+        now_ms = self.now_ms() if self._left_out_after_ms else 0
+        expired_ms = {name: now_ms - ttl_ms for name, ttl_ms in self._left_out_after_ms.items()}
+        capture = capture_store(
+            self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas, expired_ms
+        )
+        return [capture]
 
     def confirm(self, checkpoint_id: int) -> None:
         """Nothing to do: which files need not be stored again follows from the checkpoint's handle."""

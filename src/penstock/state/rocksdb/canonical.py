@@ -45,12 +45,16 @@ def state_names(store: RowStore) -> list[str]:
 
 
 def export_keyed(
-    store: RowStore, name: str, key_groups: tuple[int, int], chunk_bytes: int = CHUNK_BYTES
+    store: RowStore,
+    name: str,
+    key_groups: tuple[int, int],
+    chunk_bytes: int = CHUNK_BYTES,
+    expired_ms: int | None = None,
 ) -> Iterator[bytes]:
-    """A state in the canonical format, as a history of files."""
+    """A state in the canonical format, as a history of files; without what was not accessed after `expired_ms`."""
     rows, size, shapes = KeyedRows(), 0, read_shapes(store).get(name)
     for group in range(key_groups[0], key_groups[1] + 1):
-        for key, namespace, value in _entries(store, group, name):
+        for key, namespace, value in _entries(store, group, name, expired_ms):
             rows.add(group, PUT, key, namespace, value)
             size += len(key) + len(namespace) + len(value)
             if size >= chunk_bytes:
@@ -60,7 +64,7 @@ def export_keyed(
         yield rows.to_bytes(shapes)
 
 
-def _entries(store: RowStore, group: int, name: str) -> Iterator[Entry]:
+def _entries(store: RowStore, group: int, name: str, expired_ms: int | None) -> Iterator[Entry]:
     for layout in (WHOLE, MAP, LIST):
         found = store.scan(group.to_bytes(2, "big") + state_head(name, layout))
         for head, rows in groupby(found, lambda item: item[0][: place_of(item[0])[1]]):
@@ -68,11 +72,23 @@ def _entries(store: RowStore, group: int, name: str) -> Iterator[Entry]:
             at = len(head)
             if layout == WHOLE:
                 for row, raw in rows:
+                    if expired_ms is not None and pickle.loads(raw)[1] <= expired_ms:
+                        continue
                     yield dumps(_key_of(row, raw, at)), namespace, value_bytes(raw)
                 continue
             for _, parts in groupby(rows, lambda item, at=at: item[0][: key_end(item[0], at)]):  # type: ignore[misc]
                 key, value = (_map_of if layout == MAP else _list_of)(parts, at)
+                if expired_ms is not None:
+                    value = _unexpired(value, expired_ms)
+                    if not value:
+                        continue
                 yield dumps(key), namespace, dumps(value)
+
+
+def _unexpired(value: Any, expired_ms: int) -> Any:
+    if isinstance(value, dict):
+        return {key: pair for key, pair in value.items() if pair[1] > expired_ms}
+    return [pair for pair in value if pair[1] > expired_ms]
 
 
 def _key_of(row: bytes, raw: bytes, at: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.rows import LIST, namespace_head, sized
+from penstock.state.rocksdb.rows import LIST, key_end, namespace_head, pickled_keys, plain_of, sized
 from penstock.state.rocksdb.store import Batch
 from penstock.state.states import ListState
 
@@ -95,6 +95,24 @@ class Lists(dict[Any, ListCell]):
             cell.written = len(cell.items)
         else:
             cell.items = []
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`. A row is a segment of a list; what is left of it stays where it is."""
+        keys = pickled_keys(raw)
+        key = plain_of(row[key_at + 4 : key_end(row, key_at)]) if keys is None else keys[0]
+        cell = self.get(key) or self._old.get(key)
+        if cell is None or not cell.is_loaded:
+            pairs = self.cache.unpickle(self._name, raw)
+            left = [pair for pair in pairs if pair[1] > latest_expired_ms]
+            if not left:
+                batch.delete(row)
+            elif len(left) < len(pairs):
+                batch.put(row, self.cache.encode(self._name, self.cache.pickle(self._name, left), key))
+        elif not cell.is_replaced:  # else the row is about to go
+            left = [pair for pair in cell.items if pair[1] > latest_expired_ms]
+            if len(left) < len(cell.items):
+                cell.items, cell.is_replaced = left, True
+                self.marked.add(key)
 
     def young(self) -> int:
         """See `cache`; items are counted as they are added."""

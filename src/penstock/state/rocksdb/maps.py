@@ -12,7 +12,7 @@ from penstock.state.errors import StateError
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
-from penstock.state.rocksdb.rows import MAP, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.rows import MAP, key_end, namespace_head, pickled_keys, plain_of, sized
 from penstock.state.rocksdb.store import Batch, Row
 from penstock.state.states import MapState
 
@@ -76,6 +76,16 @@ class Maps(dict[Any, MapPane]):
         self.cache.grown += _PANE_WEIGHT
         self[key] = pane
         return pane
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`."""
+        end = key_end(row, key_at)
+        keys = pickled_keys(raw) or (plain_of(row[key_at + 4 : end]), plain_of(row[end:]))
+        pane = self.get(keys[0])
+        if pane is not None:
+            pane.sweep_row(keys[1], row, raw, latest_expired_ms, batch)
+        elif self.cache.unpickle(self._name, raw)[1] <= latest_expired_ms:
+            batch.delete(row)
 
     def young(self) -> int:
         """See `cache`; panes count for themselves."""

@@ -10,7 +10,7 @@ from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
 from penstock.state.rocksdb.rows import namespace_head, pickled_keys, plain_of, sized
-from penstock.state.rocksdb.store import Row
+from penstock.state.rocksdb.store import Batch, Row
 
 
 class NamespacePane(Pane):
@@ -60,6 +60,10 @@ class NamespacePane(Pane):
             group += low
             groups >>= low
             yield (group - 1).to_bytes(2, "big") + self._head
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`."""
+        self.sweep_row(self._key_of(row, raw), row, raw, latest_expired_ms, batch)
 
     def __bool__(self) -> bool:
         if super().__bool__():

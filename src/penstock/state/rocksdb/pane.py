@@ -139,6 +139,17 @@ class Pane(dict[Any, Any]):
             self._gone.setdefault(key, True)
         self.changed.add(key)
 
+    def sweep_row(self, key: Any, row: bytes, raw: bytes, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`: the row of a key may have expired, by the time at the end of its value."""
+        value = _get(self, key, _MISSING)
+        if value is _MISSING:
+            value = self._old.get(key, _MISSING)
+        if value is not _MISSING:
+            if value[1] <= latest_expired_ms:
+                self._remove(key)
+        elif key not in self._gone and self._cache.unpickle(self._name, raw)[1] <= latest_expired_ms:
+            batch.delete(row)
+
     def setdefault(self, key: Any, default: Any = None) -> Any:
         value = self.get(key, _MISSING)
         if value is _MISSING:
