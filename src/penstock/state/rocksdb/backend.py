@@ -192,7 +192,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
         cache = self._open()
         for name, shapes in read_shapes(cache.store).items():
-            renew_classes(cache, name, self.key_groups, shapes, self._loader(name))
+            renew_classes(cache, name, self.key_groups, shapes, self._loader(name, self.schema_text(name)))
 
     def _require_undeclared(self, name: str) -> None:
         if name in self._maps or name in self._lists:
@@ -217,6 +217,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             directory = self.directory / f"restored-{number}"
             fetch_files(one.read, lambda read: read(), directory)
             sources.append(SourceFiles(directory, one.first_key_group, one.last_key_group))
+        for one in files:
             for name, schema in one.schemas.items():
                 self.note_schema(name, schema, has_entries=True)
         if sources:
