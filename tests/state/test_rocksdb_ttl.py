@@ -11,7 +11,8 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from tests.state.rocks import GROUPS, MEMORY, TINY, Storage, exported, keyed
+from tests.state.rocks import GROUPS, MEMORY, TINY, FolderRocks, Storage, exported, keyed
+from tests.state.stateful import harness
 
 from penstock.common import Time
 from penstock.state.backend import KeyedStateBackend
@@ -27,6 +28,7 @@ from penstock.state.rocksdb.sweeper import ROWS_MAX
 from penstock.state.snapshot import read_keyed
 from penstock.state.ttl.config import StateTtlConfig
 from penstock.state.ttl.states import open_list_state, open_map_state, open_reducing_state, open_value_state
+from penstock.testing import operator_harness
 from penstock.testing.virtual_clock import VirtualClock
 
 ALL = (0, GROUPS - 1)
@@ -133,6 +135,25 @@ def test_rows_fall_as_others_are_written(kind: str) -> None:
                     most = max(most, run.rows())
         assert 1_000 <= most <= 3_500
         assert all(run.seen(number) == [number] for number in range(19_001, 20_000))
+
+
+def test_rows_fall_under_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D1, G7: with checkpoints and a restore in between, and keys of which none comes twice."""
+    monkeypatch.setattr(operator_harness, "HeapKeyedStateBackend", FolderRocks)
+    descriptor = ValueStateDescriptor("s")
+    descriptor.enable_time_to_live(ttl().build())
+    clock, snapshots, rows = VirtualClock(10_000), list[bytes](), []
+    for part in range(3):
+        with harness(descriptor, lambda state, value: state.update(value), *snapshots[-1:], clock=clock) as run:
+            for number in range(part * 5_000, (part + 1) * 5_000, 100):
+                run.process_batch([(key, key) for key in range(number, number + 100)])
+                clock.advance(100)
+                if number % 1_000 == 0:
+                    snapshots.append(run.snapshot(1 + number))
+                    run.notify_complete(1 + number)
+            backend: Any = run.context.keyed
+            rows.append(sum(1 for _ in backend._open().store.scan(b"\x00")))
+    assert all(1_000 <= count <= 3_500 for count in rows), rows
 
 
 @pytest.mark.parametrize("kind", KINDS)
