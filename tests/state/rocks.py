@@ -81,16 +81,24 @@ def keyed(backend: KeyedStateBackend, key: Any) -> Any:
     return key
 
 
-class CanonicalRocks(RocksDBKeyedStateBackend):
-    """A RocksDB backend whose captures are canonical: each drops all that the ones before it said, and says all anew.
-
-    So it fits wherever the heap backend does, such as the operator harness.
-    """
+class FolderRocks(RocksDBKeyedStateBackend):
+    """A RocksDB backend in a folder of its own, made as the heap backend is; so it fits into the operator harness."""
 
     def __init__(self, max_parallelism: int, owner: str = "operator", settings: RocksDBSettings = TINY) -> None:
         # A test that does not close its harness leaves a folder behind, but no warning.
         self._folder = tempfile.mkdtemp(prefix="penstock-rocks-", dir=MEMORY)
         super().__init__(max_parallelism, Path(self._folder) / "state", owner, settings=settings)
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class CanonicalRocks(FolderRocks):
+    """One whose captures are canonical: each drops all that the ones before it said, and says all anew."""
+
+    def __init__(self, max_parallelism: int, owner: str = "operator", settings: RocksDBSettings = TINY) -> None:
+        super().__init__(max_parallelism, owner, settings)
         self._said: dict[str, set[Any]] = {}
 
     def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
@@ -108,7 +116,3 @@ class CanonicalRocks(RocksDBKeyedStateBackend):
             captures.append(KeyedCapture(name, dumps((list(said), written))))
             said.update(entries)
         return captures
-
-    def close(self) -> None:
-        super().close()
-        shutil.rmtree(self._folder, ignore_errors=True)

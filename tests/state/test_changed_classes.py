@@ -71,6 +71,7 @@ LATER: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("family", V1)
 @pytest.mark.parametrize("change", LATER)
 @pytest.mark.parametrize("declared", [False, True])
@@ -86,6 +87,7 @@ def test_fields_come_and_go(family, change, declared):
     assert getattr(value, "__dict__", expected) == expected
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_an_unchanged_class_is_loaded_as_ever():
     """H4: no value is mended when nothing has changed; the history of files goes on."""
     old = program(V1["dataclass"])
@@ -95,6 +97,7 @@ def test_an_unchanged_class_is_loaded_as_ever():
     assert value[0] == old.Visit("/", 3)
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_each_instance_gets_a_default_of_its_own():
     """H4: a default factory is called for every instance; instances that were one stay one."""
     old = program("@dataclass\nclass Empty:\n    pass\n" + V1["dataclass"])
@@ -112,6 +115,7 @@ def test_each_instance_gets_a_default_of_its_own():
     assert (type(value["e"]), value["e"].n) == (new.Empty, 7)
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("family", ["dataclass", "tuple"])
 def test_a_new_field_needs_a_default(family):
     """H4: the error names the state, the class, the field, and the way out."""
@@ -123,6 +127,7 @@ def test_a_new_field_needs_a_default(family):
         found(snapshot)
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_declared_fields_change_their_types():
     """H4: fields of a declared class widen; others are an error before any record."""
     old = program("@dataclass\nclass Visit:\n    page: str\n    cost: int\n")
@@ -137,6 +142,7 @@ def test_declared_fields_change_their_types():
 # --- classes that moved -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("family", V1)
 @pytest.mark.parametrize("gone", ["class", "module"])
 def test_a_class_that_is_gone(family, gone):
@@ -153,6 +159,7 @@ def test_a_class_that_is_gone(family, gone):
     assert f'penstock.state.migrations.register("{MODULE}:Visit"' in text
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("family", V1)
 def test_a_registered_class_takes_the_place_of_the_old_one(family):
     """H4: a class that was moved, renamed, and given a field on the way; the next snapshot needs no registry."""
@@ -168,6 +175,7 @@ def test_a_registered_class_takes_the_place_of_the_old_one(family):
     assert found(again) == [new.PageVisit("/", 3, "none")]
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_a_declared_class_that_moved():
     """H4: without the registry a declared class that moved is another class."""
     old = program(V1["dataclass"])
@@ -180,6 +188,7 @@ def test_a_declared_class_that_moved():
     assert found(snapshot, Types.CLASS(new.Visit)) == new.Visit("/", 3)
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_a_function_makes_the_new_object():
     """H4: it gets the old attributes by name; whoever shared the old object shares the new one."""
     visit = program("class Visit:\n    def __init__(self, page):\n        self.page = page\n").Visit("/")
@@ -192,6 +201,7 @@ def test_a_function_makes_the_new_object():
     assert value["a"] is value["b"][0]
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_a_function_makes_anything_of_a_named_tuple():
     """H4: it gets the fields in order."""
     snapshot = stored([program(V1["tuple"]).Visit("/", 3)])
@@ -199,6 +209,7 @@ def test_a_function_makes_anything_of_a_named_tuple():
     assert found(snapshot) == [{"/": 3}]
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_a_class_of_the_users_script():
     """H4: it lies in the pickle in full, and is made anew as it was, unless it is registered."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -210,6 +221,7 @@ def test_a_class_of_the_users_script():
     assert found(snapshot) == [new.Visit("/", 3, "none")]
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_classes_that_pickle_in_their_own_way_see_to_themselves():
     """H4: `__setstate__` is the user's own migration."""
     own = "\n    def __setstate__(self, state):\n        self.__dict__.update(state, tags='own')\n"
@@ -226,11 +238,19 @@ def test_an_enum_that_lost_a_member():
         found(snapshot)
 
 
+@pytest.mark.usefixtures("each_backend")
+def test_a_class_within_a_class():
+    """H4: it is found by its qualified name."""
+    snapshot = stored(program("class Shop:\n    @dataclass\n    class Visit:\n        page: str\n").Shop.Visit("/"))
+    assert found(snapshot).page == "/"
+
+
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 KEY = "@dataclass(frozen=True)\nclass Key:\n    id: int\n"
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_the_class_of_a_key_may_move():
     """H4, D4: the hash of a key is that of its name and fields, not of its module."""
     snapshot = written(ValueStateDescriptor("s"), lambda s, v: s.update(v), [(program(KEY).Key(1), "v")])
@@ -239,6 +259,7 @@ def test_the_class_of_a_key_may_move():
     assert read(ValueStateDescriptor("s"), lambda s, _: s.value(), [new.Key(1)], snapshot) == ["v"]
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_the_class_of_a_key_may_not_change():
     """H4, D4: a key that hashes otherwise would never be found again."""
     snapshot = written(ValueStateDescriptor("s"), lambda s, v: s.update(v), [(program(KEY).Key(1), "v")])

@@ -54,6 +54,7 @@ def row(**fields):
 AB = row(a=Types.INT(), b=Types.STRING())
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize(
     ("new", "expected"),
     [
@@ -71,6 +72,7 @@ def test_rows(new, expected):
     assert becomes(AB, new, Row(a=1, b="x")) == expected
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -87,11 +89,13 @@ def test_whatever_stands_for_a_row_stays_what_it_is(value, expected):
     assert becomes(AB, row(b=Types.STRING(), c=Types.INT()), value) == expected
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_rows_without_names_go_by_position():
     """H4: the names of their fields are f0, f1 and so on."""
     assert becomes(Types.ROW([Types.INT()]), Types.ROW([Types.LONG(), Types.STRING()]), Row(1)) == Row(1, None)
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_nested_rows_evolve():
     """H4: what holds for a type holds for it as a field, an element, or a value of a map."""
     old = row(r=AB, rs=Types.LIST(AB), m=Types.MAP(Types.STRING(), AB))
@@ -109,6 +113,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize(("make", "write", "see"), KINDS, ids=["list", "map", "reducing"])
 def test_every_kind_of_state_evolves(make, write, see):
     """H4: items of lists, values of maps and folded values evolve as values do."""
@@ -194,6 +199,7 @@ def test_whether_types_fit_is_always_said(old, new):
 # --- what does not fit ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_the_error_says_all_there_is_to_know():
     """H4: operator, state, both types as Flink writes them, what is wrong, and what to do."""
     text = refused(
@@ -207,6 +213,7 @@ def test_the_error_says_all_there_is_to_know():
     assert "another name" in text
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize(
     ("old", "new", "value", "reason"),
     [
@@ -228,12 +235,14 @@ def test_what_does_not_fit(old, new, value, reason):
     assert reason in refused(ValueStateDescriptor("s", old), ValueStateDescriptor("s", new), value)
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_the_keys_of_map_state_may_not_change():
     """H4: a key that is looked up must be the key that was stored."""
     old, new = (MapStateDescriptor("s", key, Types.INT()) for key in (Types.STRING(), Types.BIG_DEC()))
     assert re.search("keys of a map may not change: STRING, BIG_DEC", refused(old, new, 1))
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_the_kind_of_state_may_not_change():
     """H4: a value does not become a list, not even after a restore."""
     text = refused(ValueStateDescriptor("s", Types.INT()), ListStateDescriptor("s", Types.INT()), 1)
@@ -252,12 +261,14 @@ def test_one_name_has_one_type_within_a_program():
 # --- declarations that come and go ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_a_type_may_be_declared_later():
     """H4: values that were pickled without a declaration are checked, one by one, and stay what they are."""
     assert becomes(None, Types.INT(), 5) == 5
     assert becomes(row(a=Types.PICKLED_BYTE_ARRAY()), row(a=Types.INT()), Row(a=5)) == Row(a=5)
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_a_declaration_may_be_dropped():
     """H4: without a declaration anything may be stored, so what is there fits."""
     assert becomes(Types.INT(), None, 5) == 5

@@ -340,6 +340,7 @@ def with_ttl(descriptor, ttl):
     return descriptor
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("kind", DESCRIPTORS)
 def test_times_survive_a_restore(kind):
     """D1, G7: a value that was written before a failure expires when it would have expired without it."""
@@ -352,6 +353,7 @@ def test_times_survive_a_restore(kind):
     assert read(with_ttl(make(), config()), lambda s, _: see(s), ["k"], snapshot, clock=clock) == [[]]
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("kind", DESCRIPTORS)
 def test_a_time_to_live_that_is_new_counts_from_the_restore(kind):
     """D1, H4: state written without times gets the time of the restore."""
@@ -366,6 +368,7 @@ def test_a_time_to_live_that_is_new_counts_from_the_restore(kind):
     assert run.values == [[1], []]
 
 
+@pytest.mark.usefixtures("each_backend")
 @pytest.mark.parametrize("kind", DESCRIPTORS)
 def test_a_time_to_live_that_is_dropped(kind):
     """D1, H4: values that had not expired stay, those that had are gone."""
@@ -380,6 +383,7 @@ def test_a_time_to_live_that_is_dropped(kind):
     assert read(make(), lambda s, _: see(s), ["old", "new"], snapshot, clock=clock) == [[], [2]]
 
 
+@pytest.mark.usefixtures("each_backend")
 def test_another_time_to_live_counts_from_the_last_access():
     """D1, H4: when only the length changes, the times stay."""
     clock = VirtualClock()

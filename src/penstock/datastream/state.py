@@ -10,17 +10,28 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.operator_state import OperatorListState, OperatorStateStore
-from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from penstock.state.states import (
+    AggregatingState,
+    AppendingState,
+    ListState,
+    MapState,
+    MergingState,
+    ReducingState,
+    State,
+    ValueState,
+)
 from penstock.state.ttl.config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
     "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "MergingState",
     "OperatorListState",
     "OperatorStateStore",
     "ReadOnlyBroadcastState",

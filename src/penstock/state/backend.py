@@ -40,7 +40,8 @@ from penstock.state.schema.migration import GONE, conversion
 from penstock.state.shapes import Shapes
 from penstock.state.snapshot import read_keyed
 from penstock.state.states import NO_KEY, AggregatingState, ListState, MapState, ReducingState, ValueState
-from penstock.state.ttl.cleanup import Sweeper
+from penstock.state.ttl.cleanup import Cleaning
+from penstock.state.ttl.config import StateTtlConfig
 
 Entries = dict[Any, dict[Any, Any]]
 Table = TypeVar("Table", bound="KeyedTable")
@@ -118,8 +119,8 @@ class KeyedStateBackend(ABC):
         #: processing time (ms), and what became of classes; the operator's context sets both
         self.now_ms: Callable[[], int] = _no_clock
         self.migrations: Moved = {}
-        #: by name, what throws expired entries out of a state; told of captures and of records
-        self.sweepers: dict[str, Sweeper] = {}
+        #: by name, what throws expired entries out of a state; told of records and of accesses
+        self.sweepers: dict[str, Cleaning] = {}
         self._schemas: dict[str, StateSchema] = {}
         #: by name, the schema of a state that was restored, and whether any of its entries came with it
         self._restored: dict[str, tuple[str, bool]] = {}
@@ -143,12 +144,16 @@ class KeyedStateBackend(ABC):
 
         Returns whether the entries are as they were written; when classes have changed, they are marked all the same.
         """
-        shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
-        loader = StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
+        loader = self._loader(name, schema)
         entries = read_keyed(files, *key_groups, loader)
         is_written = is_written and not loader.has_changed
         self.restore(name, entries, is_written, schema)
         return is_written
+
+    def _loader(self, name: str, schema: str = "") -> StateLoader:
+        """What loads a state's files; of those that do not tell their classes the schema tells some."""
+        shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
+        return StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
 
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
         """Begin with what backends of this kind have captured; raises `StateError` for those of another."""
@@ -240,9 +245,9 @@ class KeyedStateBackend(ABC):
         schema = self._schemas.get(name)
         return schema.to_json() if schema is not None else self._restored.get(name, ("", False))[0]
 
-    def heap_entries(self, name: str) -> tuple[dict[Any, Any], set[Any]] | None:
-        """The entries of a plain state and the set of marks, when all are in memory anyway; else None."""
-        return None
+    @abstractmethod
+    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
+        """What throws expired entries out of a state that was declared; None when the configuration asks for none."""
 
     def _table_for(self, descriptor: StateDescriptor) -> KeyedTable:
         self.declare(descriptor)

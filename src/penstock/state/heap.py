@@ -5,11 +5,12 @@ Key groups are worked out when a snapshot is written, never on access.
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.state.backend import Entries, KeyedStateBackend
+from penstock.state.descriptors import StateDescriptor
 from penstock.state.snapshot import KeyedCapture
 from penstock.state.table import StateTable
+from penstock.state.ttl.cleanup import Sweeper
+from penstock.state.ttl.config import StateTtlConfig
 
 
 class HeapKeyedStateBackend(KeyedStateBackend):
@@ -20,6 +21,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
     def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
         super().__init__(max_parallelism, owner)
         self._tables: dict[str, StateTable] = {}
+        self._sweepers: list[Sweeper] = []
 
     def table(self, name: str) -> StateTable:
         table = self._tables.get(name)
@@ -42,7 +44,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
 
     def capture(self, checkpoint_id: int) -> list[KeyedCapture]:
         """What has changed since the last confirmed checkpoint; raises `StateError` for what cannot be stored."""
-        for sweeper in self.sweepers.values():
+        for sweeper in self._sweepers:
             sweeper.on_capture()
         captures = []
         for table in self._tables.values():
@@ -56,9 +58,11 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         for table in self._tables.values():
             table.confirm(checkpoint_id)
 
-    def heap_entries(self, name: str) -> tuple[dict[Any, Any], set[Any]] | None:
-        table = self.table(name)
-        return table.entries(None), table.changed(None)
+    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Sweeper:
+        table = self.table(descriptor.name)
+        sweeper = Sweeper(table.entries(None), table.changed(None), descriptor.kind, config, self.now_ms)
+        self._sweepers.append(sweeper)
+        return sweeper
 
     def settle(self) -> None:
         pass

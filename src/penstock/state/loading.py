@@ -29,7 +29,7 @@ from penstock.state.shapes import Shapes, are_as_before, find_class
 from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, script_class, tuple_stand_in
 
 #: The opcode with which every class or function comes into a pickle of protocol 4 and above.
-_STACK_GLOBAL: Final = b"\x93"
+STACK_GLOBAL: Final = b"\x93"
 #: Where cloudpickle keeps what makes classes of the user's script anew.
 CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 SCRIPT: Final = "__main__"
@@ -66,11 +66,15 @@ class StateLoader:
     def check_key(self, key: Any, key_group: int) -> None:
         """Raise when a key that came out of a changed class no longer belongs where it lies."""
         if self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
-            raise StateMigrationError(
-                f"{self._where}: its keys are instances of {type(key).__qualname__}, whose name or fields changed, so "
-                "that they hash otherwise; the class of a key must stay as it is: bring it back under its old name "
-                "with its old fields, or read the state with the state processor and write it anew"
-            )
+            raise self.other_key(key)
+
+    def other_key(self, key: Any) -> StateMigrationError:
+        """The error for a key that would not be found again."""
+        return StateMigrationError(
+            f"{self._where}: its keys are instances of {type(key).__qualname__}, whose name or fields changed, so "
+            "that they hash otherwise; the class of a key must stay as it is: bring it back under its old name "
+            "with its old fields, or read the state with the state processor and write it anew"
+        )
 
     def gone(self, module: str, name: str, error: Exception) -> StateMigrationError:
         """The error for a class that cannot be found."""
@@ -113,7 +117,7 @@ class _CarefulLoads:
         self._drafts: list[Any] = []
 
     def __call__(self, data: bytes) -> Any:
-        if _STACK_GLOBAL not in data:
+        if STACK_GLOBAL not in data:
             return pickle.loads(data)
         value = _Unpickler(BytesIO(data), self).load()
         while self._drafts:

@@ -8,6 +8,8 @@ writes out in full, are not among them.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -37,7 +39,10 @@ def loads_with_shapes(data: bytes) -> tuple[Any, Shapes]:
 
 def find_class(module: str, name: str) -> Any:
     """What a pickle would get for a name; raises what looking it up raises."""
-    return pickle.Unpickler(BytesIO()).find_class(module, name)
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def are_as_before(shapes: Shapes) -> bool:
@@ -60,3 +65,8 @@ def merged(shapes: list[Shapes | None]) -> Shapes | None:
             return None
         union.update(one)
     return union
+
+
+def shapes_from_json(parts: Mapping[str, list[str] | None]) -> Shapes:
+    """Shapes as they were before they became JSON."""
+    return {path: None if fields is None else tuple(fields) for path, fields in parts.items()}

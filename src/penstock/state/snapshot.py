@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of
 from penstock.state.pickling import dumps
-from penstock.state.shapes import Shapes, loads_with_shapes, merged
+from penstock.state.shapes import Shapes, loads_with_shapes, merged, shapes_from_json
 
 if TYPE_CHECKING:
     from penstock.state.loading import StateLoader
@@ -142,11 +142,17 @@ def _columns(data: bytes) -> list[list[Any]]:
 
 def _columns_and_shapes(data: bytes) -> tuple[list[list[Any]], Shapes | None]:
     table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-    classes = (table.schema.metadata or {}).get(_CLASSES)
-    shapes: Shapes | None = None
-    if classes is not None:
-        shapes = {path: None if fields is None else tuple(fields) for path, fields in json.loads(classes).items()}
-    return [column.to_pylist() for column in table.columns], shapes
+    return [column.to_pylist() for column in table.columns], _shapes_in(table.schema)
+
+
+def _shapes_in(schema: Any) -> Shapes | None:
+    classes = (schema.metadata or {}).get(_CLASSES)
+    return None if classes is None else shapes_from_json(json.loads(classes))
+
+
+def shapes_of_keyed(data: bytes) -> Shapes | None:
+    """The classes that the pickles of one file name; None when it does not tell."""
+    return _shapes_in(pa.ipc.open_stream(pa.BufferReader(data)).schema)
 
 
 def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:

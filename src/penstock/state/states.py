@@ -6,6 +6,7 @@ may keep and change what it read; only `update`, `add` and `put` promise to stor
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+IN = TypeVar("IN", contravariant=True)
+OUT = TypeVar("OUT", covariant=True)
 _MISSING: Any = object()
 
 
@@ -71,7 +74,27 @@ class ValueState(State, Generic[T]):
             self._entries[key] = value
 
 
-class ListState(State, Generic[T]):
+class AppendingState(State, ABC, Generic[IN, OUT]):
+    """What things are added to, and something is got from: of list, reducing and aggregating state."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> OUT:
+        """What the current key's state gives."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Put a value to the current key's state."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """One whose contents under two keys, or of two windows, can be made into one."""
+
+    __slots__ = ()
+
+
+class ListState(MergingState[T, Iterable[T]]):
     """A list a key."""
 
     __slots__ = ()
@@ -191,7 +214,7 @@ class MapState(State, Generic[K, V]):
         return len(self._map())
 
 
-class ReducingState(State, Generic[T]):
+class ReducingState(MergingState[T, T | None]):
     """One value a key, into which added values are folded."""
 
     __slots__ = ("_reduce",)
@@ -212,7 +235,7 @@ class ReducingState(State, Generic[T]):
         entries[key] = value if folded is _MISSING else self._reduce(folded, value)
 
 
-class AggregatingState(State, Generic[T, V]):
+class AggregatingState(MergingState[T, V | None], Generic[T, V]):
     """One accumulator a key; `get` gives the aggregate function's result."""
 
     __slots__ = ("_function",)

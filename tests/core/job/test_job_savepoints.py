@@ -21,6 +21,7 @@ from penstock.core.protocol import (
     StopMode,
     TriggerCheckpoint,
 )
+from penstock.storage.metadata import NativeStateHandle, OperatorSubtaskState, StateFile
 
 INTERVAL = "execution.checkpointing.interval"
 TIMEOUT = "execution.checkpointing.timeout"
@@ -752,6 +753,26 @@ def test_state_that_nobody_claims() -> None:
     rig = begun(store, two_vertices(), **{IGNORE_UNCLAIMED: "true"})
     assert {t.restored_checkpoint_id for t in rig.deployed} == {3}
     assert any("left out: 'count'" in line for line in rig.logs)
+
+
+def test_files_of_another_backend() -> None:
+    """D3, H4: a checkpoint in a backend's own files is refused before anything runs when the job has another one."""
+    store = with_savepoint()
+    metadata = store.savepoints[path_of(3)]
+    native = NativeStateHandle("rocksdb", 0, 127, {"CURRENT": StateFile(1, 1, data=b"x")})
+    operators = tuple(
+        msgspec.structs.replace(o, subtasks={0: OperatorSubtaskState(native=(native,))}) if o.name == "sink" else o
+        for o in metadata.operators
+    )
+    store.savepoints[path_of(3)] = msgspec.structs.replace(metadata, operators=operators)
+    rig = begun(store)
+    assert rig.status == "FAILED"
+    message = str(rig.master.failure)
+    assert "operator 'sink' (id id-sink): the checkpoint holds its keyed state in files of the backend" in message
+    assert "set state.backend.type: rocksdb, or take a savepoint" in message
+    assert rig.requested == [], "it is said before anything runs"
+    with_rocksdb: Any = {"state.backend.type": "rocksdb"}
+    assert begun(store, **with_rocksdb).deployed
 
 
 def test_an_operator_that_is_new_begins_without_state() -> None:

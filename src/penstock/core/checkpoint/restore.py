@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from penstock.common.errors import CheckpointError
-from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE
+from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, STATE_BACKEND
 from penstock.core.job.in_flight_rescaling import check_in_flight
 from penstock.core.job.job_graph import JobGraph
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 
-def check_restorable(metadata: CheckpointMetadata, job_graph: JobGraph, ignores_unclaimed: bool) -> list[str]:
+def check_restorable(
+    metadata: CheckpointMetadata, job_graph: JobGraph, ignores_unclaimed: bool, backend: str
+) -> list[str]:
     """What the user should know of the restore, in lines; raises `CheckpointError` when the job does not fit."""
     states = {o.operator_id: o for o in metadata.operators}
     lines = _unclaimed(states, job_graph, ignores_unclaimed)
@@ -17,6 +19,7 @@ def check_restorable(metadata: CheckpointMetadata, job_graph: JobGraph, ignores_
     for vertex in job_graph.vertices:
         known = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
         for state in known:
+            _check_backend(state, backend)
             if state.max_parallelism != vertex.max_parallelism and _holds_keyed(state):
                 raise CheckpointError(
                     f"operator {_named(state)}: its keyed state was written with max parallelism "
@@ -34,6 +37,16 @@ def check_restorable(metadata: CheckpointMetadata, job_graph: JobGraph, ignores_
         if finished:
             lines.append(f"{vertex.name!r} had finished and is skipped")
     return lines
+
+
+def _check_backend(state: OperatorState, backend: str) -> None:
+    """A backend's own files are read by that backend alone."""
+    for other in {native.backend for subtask in state.subtasks.values() for native in subtask.native} - {backend}:
+        raise CheckpointError(
+            f"operator {_named(state)}: the checkpoint holds its keyed state in files of the backend {other!r}, and "
+            f"the job keeps state in {backend!r}: set {STATE_BACKEND.key()}: {other}, or take a savepoint and begin "
+            "from that, which any backend can read"
+        )
 
 
 def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: bool) -> list[str]:

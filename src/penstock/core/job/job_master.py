@@ -26,6 +26,7 @@ from penstock.common.options import (
     RECOVERY_IGNORE_UNCLAIMED_STATE,
     RECOVERY_PATH,
     SLOT_REQUEST_TIMEOUT_MS,
+    STATE_BACKEND,
 )
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.garbage import garbage
@@ -180,7 +181,8 @@ class JobMaster:
             return
         try:
             ignores_unclaimed = self._configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE)
-            for line in check_restorable(metadata, self.job_graph, ignores_unclaimed):
+            backend = self._configuration.read(STATE_BACKEND)
+            for line in check_restorable(metadata, self.job_graph, ignores_unclaimed, backend):
                 self._listener.on_log(line)
         except CheckpointError as misfit:
             self._give_up(JobExecutionError(name, f"{where} does not fit the job: {misfit}"))

@@ -16,20 +16,24 @@ from typing import Any, Final
 
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.errors import StateError
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
 from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
+from penstock.state.rocksdb.classes import read_shapes
 from penstock.state.rocksdb.lists import Lists, RocksListState
 from penstock.state.rocksdb.maps import Maps, RocksMapState
 from penstock.state.rocksdb.rescale import SourceFiles, assemble
+from penstock.state.rocksdb.rewriting import convert_rows, renew_classes
 from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import RowStore
+from penstock.state.rocksdb.sweeper import RowSweeper, Sweepable
 from penstock.state.rocksdb.table import RocksTable
 from penstock.state.schema.evolution import Converter
 from penstock.state.snapshot import iterate_keyed
 from penstock.state.states import ListState, MapState
+from penstock.state.ttl.config import StateTtlConfig
 
 _LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}
 
@@ -54,6 +58,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._tables: dict[str, RocksTable] = {}
         self._maps: dict[str, Maps] = {}
         self._lists: dict[str, Lists] = {}
+        self._sweepers: list[RowSweeper] = []
+        #: by state, the time to live (ms) after which entries stay out of canonical snapshots
+        self._left_out_after_ms: dict[str, int] = {}
         #: what the store held when it was opened: state -> layout -> namespace -> key groups as bits
         self._stored: dict[str, dict[bytes, dict[Any, int]]] = {}
 
@@ -76,6 +83,28 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def settle(self) -> None:
         if self._cache is not None:
             self._cache.settle()
+            for sweeper in self._sweepers:
+                sweeper.on_settle()
+
+    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> RowSweeper | None:
+        name, strategies = descriptor.name, config.get_cleanup_strategies()
+        if strategies.in_full_snapshot():
+            self._left_out_after_ms[name] = config.ttl_ms
+        if (
+            strategies.get_rocksdb_compact_filter_cleanup_strategy() is None
+            and not strategies.chose_incremental_cleanup()
+        ):
+            return None
+        rows: Sweepable
+        if name in self._maps:
+            rows, layout = self._maps[name], MAP
+        elif name in self._lists:
+            rows, layout = self._lists[name], LIST
+        else:
+            rows, layout = self.table(name).entries(None), WHOLE
+        sweeper = RowSweeper(self._open(), rows, name, layout, self.key_groups, config, self.now_ms)
+        self._sweepers.append(sweeper)
+        return sweeper
 
     def close(self) -> None:
         """Close the store; what is not in a checkpoint is lost. The directory stays, and is the caller's to remove."""
@@ -116,13 +145,15 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         return RocksListState(self, lists)
 
     def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
-        self._open()
-        if any(layout != WHOLE for layout in self._stored.get(descriptor.name, {})):
-            raise StateMigrationError(
-                f"{self.owner}: state {descriptor.name!r} was restored from RocksDB's own files, which cannot be "
-                "converted to what it is now declared as: begin from a savepoint, whose states can"
-            )
-        super().rewrite(descriptor, convert)
+        """Convert all rows of a restored state that is not declared yet; a snapshot covers the store as a whole."""
+        name, cache = descriptor.name, self._open()
+        self._only(name, {"map": MAP, "list": LIST}.get(descriptor.kind, WHOLE), WHOLE)
+        if convert is not None:
+            if name in self._tables:
+                cache.flush()
+                cache.turn()
+                cache.turn()  # now nothing of it is in memory
+            convert_rows(cache, name, self.key_groups, convert)
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
@@ -159,7 +190,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         if self._cache is not None:
             raise StateError(f"{self.owner}: files can only be restored before state is used")
         assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
-        self._open()
+        cache = self._open()
+        for name, shapes in read_shapes(cache.store).items():
+            renew_classes(cache, name, self.key_groups, shapes, self._loader(name, self.schema_text(name)))
 
     def _require_undeclared(self, name: str) -> None:
         if name in self._maps or name in self._lists:
@@ -184,6 +217,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             directory = self.directory / f"restored-{number}"
             fetch_files(one.read, lambda read: read(), directory)
             sources.append(SourceFiles(directory, one.first_key_group, one.last_key_group))
+        for one in files:
             for name, schema in one.schemas.items():
                 self.note_schema(name, schema, has_entries=True)
         if sources:
@@ -201,7 +235,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._require_undeclared(name)
         table, cache = self.table(name), self._open()
         cache.flush()
-        for namespace, groups in import_keyed(cache, name, files, self.key_groups).items():
+        loader = self._loader(name, schema)
+        try:
+            imported = import_keyed(cache, name, files, self.key_groups, loader)
+        except StateError:
+            raise
+        except Exception as error:
+            raise loader.unreadable(error) from error
+        for namespace, groups in imported.items():
             table.note_rows(namespace, groups)
             cache.settle()
         self.note_schema(name, schema, bool(table.panes))
@@ -211,10 +252,17 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         """Flush, and take hard links of the files; raises `StateError` for what cannot be stored."""
         if self._cache is None:
             return []
+        for sweeper in self._sweepers:
+            sweeper.on_settle()
         self._cache.flush()
         directory = self.directory / f"chk-{checkpoint_id}"
         schemas = {name: self.schema_text(name) for name in {*self._schemas, *self._restored}}
-        return [capture_store(self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas)]
+        now_ms = self.now_ms() if self._left_out_after_ms else 0
+        expired_ms = {name: now_ms - ttl_ms for name, ttl_ms in self._left_out_after_ms.items()}
+        capture = capture_store(
+            self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas, expired_ms
+        )
+        return [capture]
 
     def confirm(self, checkpoint_id: int) -> None:
         """Nothing to do: which files need not be stored again follows from the checkpoint's handle."""

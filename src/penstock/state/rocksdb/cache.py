@@ -15,12 +15,14 @@ Both happen at settling points only (see `state.backend`), so all changes are ma
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, Final, Protocol
 
-from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
-from penstock.state.rocksdb.rows import META_PREFIX
+from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.rocksdb.classes import NotingPickler, put_shapes, read_shapes
+from penstock.state.rocksdb.rows import META_PREFIX, encode
 from penstock.state.rocksdb.store import Batch, RowStore
+from penstock.state.shapes import Shapes
 
 #: What an entry takes beside its value, in bytes: a slot of a dictionary, the key, and a place among the marks.
 _ENTRY_BYTES: Final = 256
@@ -46,6 +48,7 @@ class WriteCache:
     __slots__ = (
         "_bytes_max",
         "_members",
+        "_picklers",
         "_row_bytes",
         "_rows",
         "_segment",
@@ -53,6 +56,7 @@ class WriteCache:
         "grown",
         "owner",
         "store",
+        "written",
     )
 
     def __init__(self, store: RowStore, bytes_max: int, owner: str) -> None:
@@ -60,12 +64,18 @@ class WriteCache:
         self.owner = owner
         #: Entries that came into the young generation, as far as members count them here.
         self.grown = 0
+        #: Rows that members wrote, by state; only of the states that are in here already.
+        self.written: dict[str, int] = {}
         self._members: list[Member] = []
         self._bytes_max = bytes_max
         self._rows = 0
         self._row_bytes = 0
         self.generation_max = self._generation()
         self._segment = segments_of(store)
+        self._picklers: dict[str, NotingPickler] = {}
+        for name, shapes in read_shapes(store).items():
+            self._picklers[name] = NotingPickler(shapes or {})
+            self._picklers[name].is_new = False
 
     def add(self, member: Member) -> None:
         """Take a member in."""
@@ -103,6 +113,10 @@ class WriteCache:
             member.write_back(batch)
         if self._segment:
             put_segments(batch, self._segment)
+        if any(pickler.is_new for pickler in self._picklers.values()):
+            put_shapes(batch, {name: pickler.shapes for name, pickler in self._picklers.items()})
+            for pickler in self._picklers.values():
+                pickler.is_new = False
         batch.write()
 
     def put(self, batch: Batch, row: bytes, raw: bytes) -> None:
@@ -119,12 +133,43 @@ class WriteCache:
             self._row_bytes += len(raw)
         return raw
 
+    def note_written(self, name: str, count: int) -> None:
+        """So many rows of a state were written."""
+        if name in self.written:
+            self.written[name] += count
+
     def pickle(self, name: str, value: Any) -> bytes:
         """A value's bytes; raises `StateError` that names the operator and the state."""
         try:
-            return dumps(value)
+            return (self._picklers.get(name) or self._pickler(name)).dumps(value)
         except Exception as error:
             raise StateError(f"{self.owner}: a value in state {name!r} cannot be pickled: {error}") from error
+
+    def encode(self, name: str, value: bytes, *keys: Any) -> bytes:
+        """What stands in a row with a pickled value, under these keys."""
+        return encode(value, keys, lambda data: self.pickle(name, data))
+
+    def unpickle(self, name: str, raw: bytes) -> Any:
+        """The value in a row; raises `StateMigrationError` that names the operator and the state."""
+        try:
+            return pickle.loads(raw)
+        except Exception as error:
+            raise StateMigrationError(
+                f"{self.owner}: a value in state {name!r} cannot be read any more: {type(error).__name__}: {error}; "
+                'penstock.state.migrations.register("module:Class", class_or_function) says what became of a class'
+            ) from error
+
+    def _pickler(self, name: str) -> NotingPickler:
+        pickler = self._picklers[name] = NotingPickler({})
+        return pickler
+
+    def note_shapes(self, name: str, shapes: Shapes) -> None:
+        """Pickles of these classes come into a state's rows past `pickle`."""
+        (self._picklers.get(name) or self._pickler(name)).note(shapes)
+
+    def forget_shapes(self, name: str) -> None:
+        """All rows of a state are about to be pickled anew."""
+        self._pickler(name)
 
     def next_segment(self) -> int:
         """A number above those of all segments of lists that were written."""

@@ -14,13 +14,14 @@ from typing import Any
 
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_bytes
+from penstock.state.loading import STACK_GLOBAL, StateLoader
 from penstock.state.pickling import dumps
 from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.classes import read_shapes
 from penstock.state.rocksdb.rows import (
     LIST,
     MAP,
     WHOLE,
-    encode,
     key_end,
     namespace_head,
     pickled_keys,
@@ -31,7 +32,7 @@ from penstock.state.rocksdb.rows import (
     value_bytes,
 )
 from penstock.state.rocksdb.store import Row, RowStore
-from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, iterate_keyed
+from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, iterate_keyed, shapes_of_keyed
 
 #: A file of an export is closed when it has grown to this, so a reader never needs more at a time.
 CHUNK_BYTES = 16 << 20
@@ -44,22 +45,26 @@ def state_names(store: RowStore) -> list[str]:
 
 
 def export_keyed(
-    store: RowStore, name: str, key_groups: tuple[int, int], chunk_bytes: int = CHUNK_BYTES
+    store: RowStore,
+    name: str,
+    key_groups: tuple[int, int],
+    chunk_bytes: int = CHUNK_BYTES,
+    expired_ms: int | None = None,
 ) -> Iterator[bytes]:
-    """A state in the canonical format, as a history of files."""
-    rows, size = KeyedRows(), 0
+    """A state in the canonical format, as a history of files; without what was not accessed after `expired_ms`."""
+    rows, size, shapes = KeyedRows(), 0, read_shapes(store).get(name)
     for group in range(key_groups[0], key_groups[1] + 1):
-        for key, namespace, value in _entries(store, group, name):
+        for key, namespace, value in _entries(store, group, name, expired_ms):
             rows.add(group, PUT, key, namespace, value)
             size += len(key) + len(namespace) + len(value)
             if size >= chunk_bytes:
-                yield rows.to_bytes()
+                yield rows.to_bytes(shapes)
                 rows, size = KeyedRows(), 0
     if size:
-        yield rows.to_bytes()
+        yield rows.to_bytes(shapes)
 
 
-def _entries(store: RowStore, group: int, name: str) -> Iterator[Entry]:
+def _entries(store: RowStore, group: int, name: str, expired_ms: int | None) -> Iterator[Entry]:
     for layout in (WHOLE, MAP, LIST):
         found = store.scan(group.to_bytes(2, "big") + state_head(name, layout))
         for head, rows in groupby(found, lambda item: item[0][: place_of(item[0])[1]]):
@@ -67,11 +72,23 @@ def _entries(store: RowStore, group: int, name: str) -> Iterator[Entry]:
             at = len(head)
             if layout == WHOLE:
                 for row, raw in rows:
+                    if expired_ms is not None and pickle.loads(raw)[1] <= expired_ms:
+                        continue
                     yield dumps(_key_of(row, raw, at)), namespace, value_bytes(raw)
                 continue
             for _, parts in groupby(rows, lambda item, at=at: item[0][: key_end(item[0], at)]):  # type: ignore[misc]
                 key, value = (_map_of if layout == MAP else _list_of)(parts, at)
+                if expired_ms is not None:
+                    value = _unexpired(value, expired_ms)
+                    if not value:
+                        continue
                 yield dumps(key), namespace, dumps(value)
+
+
+def _unexpired(value: Any, expired_ms: int) -> Any:
+    if isinstance(value, dict):
+        return {key: pair for key, pair in value.items() if pair[1] > expired_ms}
+    return [pair for pair in value if pair[1] > expired_ms]
 
 
 def _key_of(row: bytes, raw: bytes, at: int) -> Any:
@@ -97,13 +114,23 @@ def _list_of(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
     return key, items
 
 
-def import_keyed(cache: WriteCache, name: str, files: Iterable[bytes], key_groups: tuple[int, int]) -> dict[Any, int]:
-    """Write a history, oldest file first, as rows of whole values; returns the key groups (as bits) by namespace."""
+def import_keyed(
+    cache: WriteCache, name: str, files: Iterable[bytes], key_groups: tuple[int, int], loader: StateLoader
+) -> dict[Any, int]:
+    """Write a history, oldest file first, as rows of whole values; returns the key groups (as bits) by namespace.
+
+    Values are copied as they were pickled, but where classes have changed: those are pickled anew.
+    """
     batch = cache.store.batch()
     first, last = key_groups
     groups: dict[Any, int] = {}
     namespaces: dict[bytes, tuple[Any, bytes]] = {}
     for data in files:
+        shapes = shapes_of_keyed(data)
+        loads = loader.for_file(shapes)
+        is_as_before = loads is pickle.loads
+        if is_as_before and shapes is not None:
+            cache.note_shapes(name, shapes)
         for group, operation, key_data, namespace_data, value in iterate_keyed(data):
             known = namespaces.get(namespace_data)
             if known is None:
@@ -115,10 +142,14 @@ def import_keyed(cache: WriteCache, name: str, files: Iterable[bytes], key_group
                 for prefix in _prefixes(groups.pop(namespace, 0), head):
                     batch.delete_prefix(prefix)
             elif first <= group <= last:
-                key = pickle.loads(key_data)
+                key = loads(key_data)
                 row = group.to_bytes(2, "big") + head + sized(key_bytes(key))
                 if operation == PUT:
-                    cache.put(batch, row, encode(value, key))
+                    if not is_as_before and STACK_GLOBAL in value:
+                        value = cache.pickle(name, loads(value))
+                    if loader.has_changed:
+                        loader.check_key(key, group)
+                    cache.put(batch, row, cache.encode(name, value, key))
                     groups[namespace] = groups.get(namespace, 0) | 1 << group
                 else:
                     batch.delete(row)
@@ -151,9 +182,9 @@ def spread(cache: WriteCache, name: str, layout: bytes, key_groups: tuple[int, i
             if isinstance(value, dict):
                 for user_key, item in value.items():
                     part = group + parts + row[at:] + key_bytes(user_key)
-                    cache.put(batch, part, encode(cache.pickle(name, item), key, user_key))
+                    cache.put(batch, part, cache.encode(name, cache.pickle(name, item), key, user_key))
             elif value:
                 part = group + parts + row[at:] + cache.next_segment().to_bytes(8, "big")
-                cache.put(batch, part, encode(value_bytes(raw), key))
+                cache.put(batch, part, cache.encode(name, value_bytes(raw), key))
             batch.delete(row)
     batch.write()

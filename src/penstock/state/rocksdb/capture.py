@@ -49,6 +49,8 @@ class RocksCapture:
     files: tuple[LocalFile, ...]
     settings: RocksDBSettings
     schemas: Mapping[str, str] = field(default_factory=dict)
+    #: by state, the latest time of access (ms) of what canonical files leave out, where they leave anything out
+    expired_ms: Mapping[str, int] = field(default_factory=dict)
 
     def store_files(
         self, store: Callable[[str, Path], Reference], known: Mapping[str, Reference]
@@ -83,7 +85,7 @@ class RocksCapture:
         """All states in the canonical format: (state name, file), the files of a state after each other."""
         with self.opened() as store:
             for name in state_names(store):
-                for data in export_keyed(store, name, self.key_groups, chunk_bytes):
+                for data in export_keyed(store, name, self.key_groups, chunk_bytes, self.expired_ms.get(name)):
                     yield name, data
 
     def discard(self) -> None:
@@ -98,6 +100,7 @@ def capture_store(
     key_groups: tuple[int, int],
     settings: RocksDBSettings,
     schemas: Mapping[str, str],
+    expired_ms: Mapping[str, int],
 ) -> RocksCapture:
     """Flush a store and link its files into `directory`; what an earlier attempt left there goes."""
     shutil.rmtree(directory, ignore_errors=True)
@@ -110,7 +113,7 @@ def capture_store(
             path.unlink()
         else:
             files.append(LocalFile(path.name, length, path.suffix == _SHARED_SUFFIX))
-    return RocksCapture(directory, owner, key_groups, tuple(files), settings, schemas)
+    return RocksCapture(directory, owner, key_groups, tuple(files), settings, schemas, expired_ms)
 
 
 def fetch_files(references: Mapping[str, Reference], fetch: Callable[[Reference], bytes], directory: Path) -> None:

@@ -6,13 +6,12 @@ read, and written as one when there are many.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.rows import LIST, encode, namespace_head, sized
+from penstock.state.rocksdb.rows import LIST, key_end, namespace_head, pickled_keys, plain_of, sized
 from penstock.state.rocksdb.store import Batch
 from penstock.state.states import ListState
 
@@ -65,7 +64,8 @@ class Lists(dict[Any, ListCell]):
 
     def load(self, key: Any, cell: ListCell) -> None:
         """Let a cell hold all items."""
-        segments = [pickle.loads(raw) for _, raw in self.cache.store.scan(self._prefix(key))]
+        cache, name = self.cache, self._name
+        segments = [cache.unpickle(name, raw) for _, raw in cache.store.scan(self._prefix(key))]
         stored = [item for segment in segments for item in segment]
         cell.written = len(stored)
         cell.items = stored + cell.items
@@ -86,8 +86,9 @@ class Lists(dict[Any, ListCell]):
             cell.is_replaced, cell.written, cell.segments = False, 0, 0
         added = cell.items[cell.written :]
         if added:
-            row = prefix + self.cache.next_segment().to_bytes(8, "big")
-            self.cache.put(batch, row, encode(self.cache.pickle(self._name, added), key))
+            cache, name = self.cache, self._name
+            row = prefix + cache.next_segment().to_bytes(8, "big")
+            cache.put(batch, row, cache.encode(name, cache.pickle(name, added), key))
             if cell.segments >= 0:
                 cell.segments += 1
         if cell.is_loaded:
@@ -95,12 +96,31 @@ class Lists(dict[Any, ListCell]):
         else:
             cell.items = []
 
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`. A row is a segment of a list; what is left of it stays where it is."""
+        keys = pickled_keys(raw)
+        key = plain_of(row[key_at + 4 : key_end(row, key_at)]) if keys is None else keys[0]
+        cell = self.get(key) or self._old.get(key)
+        if cell is None or not cell.is_loaded:
+            pairs = self.cache.unpickle(self._name, raw)
+            left = [pair for pair in pairs if pair[1] > latest_expired_ms]
+            if not left:
+                batch.delete(row)
+            elif len(left) < len(pairs):
+                batch.put(row, self.cache.encode(self._name, self.cache.pickle(self._name, left), key))
+        elif not cell.is_replaced:  # else the row is about to go
+            left = [pair for pair in cell.items if pair[1] > latest_expired_ms]
+            if len(left) < len(cell.items):
+                cell.items, cell.is_replaced = left, True
+                self.marked.add(key)
+
     def young(self) -> int:
         """See `cache`; items are counted as they are added."""
         return 0
 
     def write_back(self, batch: Batch) -> None:
         """See `cache`."""
+        self.cache.note_written(self._name, len(self.marked))
         for key in self.marked:
             self._write(batch, key)
         self.marked.clear()

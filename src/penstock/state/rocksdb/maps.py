@@ -12,7 +12,7 @@ from penstock.state.errors import StateError
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
-from penstock.state.rocksdb.rows import MAP, encode, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.rows import MAP, key_end, namespace_head, pickled_keys, plain_of, sized
 from penstock.state.rocksdb.store import Batch, Row
 from penstock.state.states import MapState
 
@@ -48,7 +48,8 @@ class MapPane(Pane):
         return plain_of(row[len(self._prefix) :]) if keys is None else keys[1]
 
     def _encode(self, key: Any, value: Any) -> bytes:
-        return encode(self._cache.pickle(self._name, value), self._owner_key, key)
+        cache, name = self._cache, self._name
+        return cache.encode(name, cache.pickle(name, value), self._owner_key, key)
 
     def _rows(self) -> Iterator[Row]:
         return self._cache.store.scan(self._prefix) if self.has_rows else iter(())
@@ -75,6 +76,16 @@ class Maps(dict[Any, MapPane]):
         self.cache.grown += _PANE_WEIGHT
         self[key] = pane
         return pane
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`."""
+        end = key_end(row, key_at)
+        keys = pickled_keys(raw) or (plain_of(row[key_at + 4 : end]), plain_of(row[end:]))
+        pane = self.get(keys[0])
+        if pane is not None:
+            pane.sweep_row(keys[1], row, raw, latest_expired_ms, batch)
+        elif self.cache.unpickle(self._name, raw)[1] <= latest_expired_ms:
+            batch.delete(row)
 
     def young(self) -> int:
         """See `cache`; panes count for themselves."""

@@ -9,8 +9,8 @@ from typing import Any
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
-from penstock.state.rocksdb.rows import encode, namespace_head, pickled_keys, plain_of, sized
-from penstock.state.rocksdb.store import Row
+from penstock.state.rocksdb.rows import namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.store import Batch, Row
 
 
 class NamespacePane(Pane):
@@ -39,7 +39,8 @@ class NamespacePane(Pane):
         return plain_of(row[self._key_at :]) if keys is None else keys[0]
 
     def _encode(self, key: Any, value: Any) -> bytes:
-        return encode(self._cache.pickle(self._name, value), key)
+        cache, name = self._cache, self._name
+        return cache.encode(name, cache.pickle(name, value), key)
 
     def _on_put(self, row: bytes) -> None:
         group = 1 << int.from_bytes(row[:2], "big")
@@ -59,6 +60,10 @@ class NamespacePane(Pane):
             group += low
             groups >>= low
             yield (group - 1).to_bytes(2, "big") + self._head
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`."""
+        self.sweep_row(self._key_of(row, raw), row, raw, latest_expired_ms, batch)
 
     def __bool__(self) -> bool:
         if super().__bool__():

@@ -11,7 +11,6 @@ be deleted, False when it has none. A key of a generation may be in `_gone` too:
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -92,7 +91,7 @@ class Pane(dict[Any, Any]):
             if raw is None:
                 self._gone[key] = False
                 return _MISSING
-            value = pickle.loads(raw)
+            value = self._cache.unpickle(self._name, raw)
         _set(self, key, value)
         return value
 
@@ -139,6 +138,17 @@ class Pane(dict[Any, Any]):
         if self.has_rows:
             self._gone.setdefault(key, True)
         self.changed.add(key)
+
+    def sweep_row(self, key: Any, row: bytes, raw: bytes, latest_expired_ms: int, batch: Batch) -> None:
+        """See `sweeper`: the row of a key may have expired, by the time at the end of its value."""
+        value = _get(self, key, _MISSING)
+        if value is _MISSING:
+            value = self._old.get(key, _MISSING)
+        if value is not _MISSING:
+            if value[1] <= latest_expired_ms:
+                self._remove(key)
+        elif key not in self._gone and self._cache.unpickle(self._name, raw)[1] <= latest_expired_ms:
+            batch.delete(row)
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         value = self.get(key, _MISSING)
@@ -190,11 +200,11 @@ class Pane(dict[Any, Any]):
 
     def stored(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[tuple[Any, Any]]:
         """The entries of rows, but those that are in memory or removed."""
-        loads, key_of = pickle.loads, self._key_of
+        loads, name, key_of = self._cache.unpickle, self._name, self._key_of
         for row, raw in rows:
             key = key_of(row, raw)
             if key not in cached and key not in gone:
-                yield key, loads(raw)
+                yield key, loads(name, raw)
 
     def keys(self) -> Any:
         cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
@@ -271,6 +281,8 @@ class Pane(dict[Any, Any]):
 
     def write_back(self, batch: Batch) -> None:
         """See `cache`."""
+        if self.changed:
+            self._cache.note_written(self._name, len(self.changed))
         for key in self.changed:
             self._write(batch, key)
         self.changed.clear()
@@ -280,7 +292,9 @@ class Pane(dict[Any, Any]):
         young = self._copy() if dict.__len__(self) else {}
         changed = self.changed
         if changed:
-            for key in [key for key in changed if key not in young] if young else list(changed):
+            written = [key for key in changed if key not in young] if young else list(changed)
+            self._cache.note_written(self._name, len(written))
+            for key in written:
                 self._write(batch, key)
                 changed.discard(key)
         if self._old:

@@ -16,6 +16,7 @@ from rocksdict import SstFileWriter
 
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.cache import put_segments, segments_of
+from penstock.state.rocksdb.classes import merged_shapes, put_shapes, read_shapes
 from penstock.state.rocksdb.rows import META_PREFIX
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import Row, RowStore
@@ -67,17 +68,19 @@ def _merge(
             store.delete_range(_group(0), _group(first))
         if base.last_key_group > last:
             store.delete_range(_group(last + 1), META_PREFIX)
-        segments = segments_of(store)
+        segments, shapes = segments_of(store), [read_shapes(store)]
         for other in others:
             source = RowStore(other.directory, settings, read_only=True)
             try:
                 begin, end = max(first, other.first_key_group), min(last, other.last_key_group)
                 _copy(source.scan_once(_group(begin), _group(end + 1)), store, settings)
                 segments = max(segments, segments_of(source))
+                shapes.append(read_shapes(source))
             finally:
                 source.close()
         batch = store.batch()
         put_segments(batch, segments)
+        put_shapes(batch, merged_shapes(shapes))
         batch.write()
         store.flush()
     finally:

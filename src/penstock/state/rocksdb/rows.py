@@ -21,11 +21,11 @@ are pickled into the trailer. Namespaces must be plain.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_bytes
-from penstock.state.pickling import dumps
 
 WHOLE: Final = b"\x00"
 MAP: Final = b"\x01"
@@ -95,11 +95,11 @@ def after(prefix: bytes) -> bytes:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def encode(value: bytes, *keys: Any) -> bytes:
-    """A row's value: pickled bytes, and of the keys of its row those that are not plain."""
+def encode(value: bytes, keys: tuple[Any, ...], pickle_keys: Callable[[Any], bytes]) -> bytes:
+    """A row's value: pickled bytes, and the keys of its row unless all are plain."""
     for key in keys:
         if not is_plain(key):
-            data = dumps(keys)
+            data = pickle_keys(keys)
             return value + data + len(data).to_bytes(4, "big") + _PICKLED
     return value + _PLAIN
 
@@ -109,12 +109,12 @@ def value_bytes(raw: bytes) -> bytes:
     return raw[: -5 - int.from_bytes(raw[-5:-1], "big")] if raw[-1:] == _PICKLED else raw[:-1]
 
 
-def pickled_keys(raw: bytes) -> tuple[Any, ...] | None:
+def pickled_keys(raw: bytes, loads: Callable[[bytes], Any] = pickle.loads) -> tuple[Any, ...] | None:
     """The keys in the trailer; None when they are plain."""
     if raw[-1:] != _PICKLED:
         return None
     length = int.from_bytes(raw[-5:-1], "big")
-    keys: tuple[Any, ...] = pickle.loads(raw[-5 - length : -5])
+    keys: tuple[Any, ...] = loads(raw[-5 - length : -5])
     return keys
 
 

@@ -8,6 +8,8 @@ from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressi
 
 _BLOOM_BITS = 10
 _METADATA_BLOCK_BYTES = 4096
+#: A file is merged when of so many rows in a row so many are deletions, or this share of all.
+_DELETIONS = (1024, 512, 0.5)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class RocksDBSettings:
         options.set_max_background_jobs(self.background_jobs)
         options.set_compression_type(DBCompressionType.lz4())
         options.set_level_compaction_dynamic_level_bytes(True)
+        # Deleted rows are dropped by a merge: one comes soon where many lie together, as a sweeper leaves them.
+        options.add_compact_on_deletion_collector_factory(*_DELETIONS)
         options.set_keep_log_file_num(1)
         options.set_stats_dump_period_sec(0)
         options.set_stats_persist_period_sec(0)

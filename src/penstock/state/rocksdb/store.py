@@ -56,7 +56,10 @@ class Batch:
 
     def delete(self, row: bytes) -> None:
         """Delete a row."""
-        self._batch.delete(row)
+        batch = self._batch
+        batch.delete(row)
+        if batch.size_in_bytes() > BATCH_BYTES_MAX:
+            self.write()
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
         """Delete the rows from `begin` up to but not including `end`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -129,7 +128,7 @@ class Dropped(Mapping[Any, Any]):
         raw = None if key in self._gone else self._view.get(self._pane.locate(key))
         if raw is None:
             raise KeyError(key)
-        return pickle.loads(raw)
+        return self._cache.unpickle(self._pane._name, raw)
 
     def __repr__(self) -> str:
         return f"<entries of a dropped namespace, {len(self._cached)} of them in memory>"

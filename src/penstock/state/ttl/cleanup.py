@@ -1,4 +1,4 @@
-"""Throwing out entries that have expired and are not asked for any more, for state that is in memory (D1).
+"""Throwing out entries that have expired and are not asked for any more (D1): what backends do, and it on the heap.
 
 A sweeper goes round through the keys of one state, a few with each access or record, so that the cost of a call does
 not grow with the state. Only the list of the keys, made at the beginning of each round, is proportional to it.
@@ -7,11 +7,21 @@ not grow with the state. Only the list of the keys, made at the beginning of eac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from penstock.state.ttl.config import StateTtlConfig
 
 _END: Final[Any] = object()
+
+
+class Cleaning(Protocol):
+    """What tidies one state up, and what it is told."""
+
+    def on_access(self) -> None:
+        """The state is being used."""
+
+    def on_records(self, count: int) -> None:
+        """So many records were processed."""
 
 
 class Sweeper:

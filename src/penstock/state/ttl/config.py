@@ -75,7 +75,11 @@ class _IncrementalCleanupStrategy(_CleanupStrategy):
 
 
 class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
-    """Leave expired entries out when RocksDB compacts, asking for the time once in so many entries."""
+    """Throw expired rows out of RocksDB, asking for the time once in so many rows.
+
+    It is done by a sweeper at the pace of the writing, ahead of compactions rather than within them: see
+    `penstock.state.rocksdb.sweeper`.
+    """
 
     def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Any = None) -> None:
         self._query_time_after_num_entries = query_time_after_num_entries
@@ -88,7 +92,7 @@ class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
         return self._query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Time:
-        """After how long a file is compacted in any case."""
+        """In what time all rows are looked at in any case; those of a round take at most that long."""
         return self._periodic_compaction_time
 
 
@@ -118,6 +122,10 @@ class _CleanupStrategies:
     def in_full_snapshot(self) -> bool:
         """Whether snapshots leave expired entries out."""
         return _Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+    def chose_incremental_cleanup(self) -> bool:
+        """Whether incremental clean-up was asked for, rather than being the default."""
+        return _Strategies.INCREMENTAL_CLEANUP in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> _IncrementalCleanupStrategy | None:
         """How the hash map backend cleans up between accesses; None when it does not."""
@@ -260,7 +268,13 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
         ) -> StateTtlConfig.Builder:
-            """Leave expired entries out when RocksDB compacts; other backends do not heed it."""
+            """Throw expired rows out of RocksDB at the pace of the writing; other backends do not heed it.
+
+            Args:
+                query_time_after_num_entries: how many rows are looked at by one reading of the clock.
+                periodic_compaction_time: rows are looked at in this time even when little is written; 30 days when
+                    not given.
+            """
             self._strategies[_Strategies.ROCKSDB_COMPACTION_FILTER] = _RocksdbCompactFilterCleanupStrategy(
                 query_time_after_num_entries, periodic_compaction_time
             )

@@ -23,7 +23,7 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
-from penstock.state.ttl.cleanup import Sweeper
+from penstock.state.ttl.cleanup import Cleaning
 from penstock.state.ttl.config import StateTtlConfig
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ V = TypeVar("V")
 
 
 class Expiry:
-    """The rules of one state, and its clean-up. `sweeper` is None where the backend sees to that itself."""
+    """The rules of one state, and its clean-up. `sweeper` is None where there is none."""
 
     __slots__ = ("_now_ms", "_sweeper", "reading_counts", "shows_expired", "ttl_ms")
 
-    def __init__(self, config: StateTtlConfig, now_ms: Callable[[], int], sweeper: Sweeper | None) -> None:
+    def __init__(self, config: StateTtlConfig, now_ms: Callable[[], int], sweeper: Cleaning | None) -> None:
         self.ttl_ms = config.ttl_ms
         self.reading_counts = config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
         self.shows_expired = config.get_state_visibility() is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
@@ -257,8 +257,8 @@ def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
 def _expiry_of(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
     """The rules of a state that was declared. It has one sweeper, however often it is asked for."""
     name = descriptor.name
-    if name not in keyed.sweepers and (found := keyed.heap_entries(name)) is not None:
-        keyed.sweepers[name] = Sweeper(*found, descriptor.kind, config, keyed.now_ms)
+    if name not in keyed.sweepers and (sweeper := keyed.sweeper_for(descriptor, config)) is not None:
+        keyed.sweepers[name] = sweeper
     return Expiry(config, keyed.now_ms, keyed.sweepers.get(name))
 
 

@@ -1,0 +1,105 @@
+"""Rewriting the rows of a state, where a restored one is not what the program has now (H4).
+
+It is done at once, when a backend is restored or a state declared for the first time: one pass over the rows of the
+state, in order, without having them all in memory. From then on all rows are of one kind, so that no read ever has to
+ask of which. Only rows that come out otherwise are written, which is what the next checkpoint stores anew.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.state.errors import StateError
+from penstock.state.key_groups import key_bytes
+from penstock.state.loading import StateLoader
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.rows import (
+    LIST,
+    MAP,
+    WHOLE,
+    after,
+    key_end,
+    pickled_keys,
+    place_of,
+    plain_of,
+    state_head,
+    value_bytes,
+)
+from penstock.state.schema.migration import GONE
+from penstock.state.shapes import Shapes
+
+_LAYOUTS: Final = (WHOLE, MAP, LIST)
+#: From the layout of a row, its keys and its value to the value that is to stand there, or `GONE`.
+Change = Callable[[bytes, tuple[Any, ...], Any], Any]
+
+
+def convert_rows(cache: WriteCache, name: str, key_groups: tuple[int, int], convert: Callable[[Any], Any]) -> None:
+    """Convert the entries of a state. `convert` takes a whole value, list or map, and may give `GONE`."""
+
+    def change(layout: bytes, keys: tuple[Any, ...], value: Any) -> Any:
+        if layout != MAP:
+            return convert(value)  # a segment of a list is a list
+        converted = convert({keys[1]: value})
+        return GONE if converted is GONE else converted[keys[1]]
+
+    _rewrite(cache, name, key_groups, change, pickle.loads, None)
+
+
+def renew_classes(
+    cache: WriteCache, name: str, key_groups: tuple[int, int], shapes: Shapes | None, loader: StateLoader
+) -> None:
+    """Pickle the rows of a state anew if its classes, which were as `shapes` says, are others by now."""
+    loads = loader.for_file(shapes)
+    if loads is pickle.loads:
+        return
+    cache.forget_shapes(name)
+    try:
+        _rewrite(cache, name, key_groups, lambda layout, keys, value: value, loads, loader)
+    except StateError:
+        raise
+    except Exception as error:
+        raise loader.unreadable(error) from error
+
+
+def _rewrite(
+    cache: WriteCache,
+    name: str,
+    key_groups: tuple[int, int],
+    change: Change,
+    loads: Callable[[bytes], Any],
+    loader: StateLoader | None,
+) -> None:
+    batch = cache.store.batch()
+    for group in range(key_groups[0], key_groups[1] + 1):
+        for layout in _LAYOUTS:
+            prefix = group.to_bytes(2, "big") + state_head(name, layout)
+            for row, raw in cache.store.scan_once(prefix, after(prefix)):
+                keys = _keys_of(row, raw, layout, loads, loader)
+                value = change(layout, keys, loads(value_bytes(raw)))
+                if value is GONE:
+                    batch.delete(row)
+                    continue
+                # Also when it is the same object, which may have been changed in place.
+                renewed = cache.encode(name, cache.pickle(name, value), *keys)
+                if renewed != raw:
+                    batch.put(row, renewed)
+    batch.write()
+
+
+def _keys_of(
+    row: bytes, raw: bytes, layout: bytes, loads: Callable[[bytes], Any], loader: StateLoader | None
+) -> tuple[Any, ...]:
+    """The key of the stream, and that of the map where there is one; checked to be found where they are."""
+    at = place_of(row)[1]
+    end = key_end(row, at)
+    data = (row[at + 4 : end], row[end:]) if layout == MAP else (row[at + 4 : end],)
+    keys = pickled_keys(raw, loads)
+    if keys is None:
+        return tuple(map(plain_of, data))
+    if loader is not None:
+        for key, there in zip(keys, data, strict=True):
+            if key_bytes(key) != there:
+                raise loader.other_key(key)
+    return keys

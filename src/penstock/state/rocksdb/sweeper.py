@@ -1,0 +1,132 @@
+"""Throwing expired rows out of the store, those that nobody asks for any more included (D1).
+
+Flink does this within RocksDB's compactions. The binding has no hook there, and when a compaction comes, and what it
+looks at, follows no clock that can be set. So a sweeper goes round through the rows of one state, in their order, some
+at a settling point, and deletes what has expired; a later compaction then drops the rows. Deleting is writing, so
+captures, incremental checkpoints and restores know nothing of it. After a restore the first round begins anew.
+
+**How fast.** As compactions do, the sweeper follows the writing: for each row that the state writes it looks at
+`_LOOKS_A_WRITE` rows. When as many rows expire as are written, a round takes as long as the writing of half of all rows
+does, so there are never more expired rows than others, and fewer when old rows are overwritten. When the last round
+that is done began longer ago than the periodic compaction time, the sweeper goes on at each settling point, written or
+not, until that is no longer so. The clock is read once in so many rows as the configuration says.
+
+**What is in memory** is newer than its row. An entry that has expired in memory is removed there, which deletes its
+row with the next writing. One that was never written has no row and is met when it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, Protocol
+
+from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.rows import after, namespace_head
+from penstock.state.rocksdb.store import Batch
+from penstock.state.ttl.config import StateTtlConfig
+
+_LOOKS_A_WRITE: Final = 2
+#: Rows that are looked at in one settling point, some milliseconds; or this share of what is owed, if that is more, so
+#: that the writing cannot run away.
+ROWS_MAX: Final = 4096
+_SHARE: Final = 8
+
+
+class Sweepable(Protocol):
+    """The rows of a state in one layout, and what of them is in memory."""
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """Delete a row, or what of it has expired; its key begins, with its length, at byte `key_at`."""
+
+
+class RowSweeper:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        cache: WriteCache,
+        rows: Sweepable,
+        name: str,
+        layout: bytes,
+        key_groups: tuple[int, int],
+        config: StateTtlConfig,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._cache = cache
+        self._rows = rows
+        self._name = name
+        self._head = namespace_head(name, layout, None)
+        self._first_group, self._last_group = key_groups
+        self._ttl_ms = config.ttl_ms
+        self._now_ms = now_ms
+        strategies = config.get_cleanup_strategies()
+        compaction = strategies.get_rocksdb_compact_filter_cleanup_strategy()
+        incremental = strategies.get_incremental_cleanup_strategy() if strategies.chose_incremental_cleanup() else None
+        self._size = 0 if incremental is None else incremental.get_cleanup_size()
+        self._sees_records = incremental is not None and incremental.run_cleanup_for_every_record()
+        self._looks_a_write = 0 if compaction is None else _LOOKS_A_WRITE
+        grain = ROWS_MAX if compaction is None else compaction.get_query_time_after_num_entries()
+        #: rows that one reading of the clock serves, and how many must be owed for one
+        self._grain = max(1, min(grain, ROWS_MAX))
+        self._owed_min = 1 if compaction is None else self._grain
+        self._period_ms = None if compaction is None else compaction.get_periodic_compaction_time().to_milliseconds()
+        #: rows that are to be looked at
+        self._owed = 0
+        self._group = self._first_group
+        #: the row to go on with in the key group; None for its first one
+        self._next: bytes | None = None
+        #: when this round began, and when the last one that is done did
+        self._begun_ms = self._done_begun_ms = now_ms()
+        cache.written.setdefault(name, 0)
+
+    def on_access(self) -> None:
+        """The state is being used."""
+        self._owed += self._size
+
+    def on_records(self, count: int) -> None:
+        """So many records were processed."""
+        if self._sees_records:
+            self._owed += self._size * count
+
+    def on_settle(self) -> None:
+        """A settling point: look at the rows that are owed, up to a limit; what is left is for the next one."""
+        written = self._cache.written
+        if written[self._name]:
+            self._owed += written[self._name] * self._looks_a_write
+            written[self._name] = 0
+        if self._period_ms is not None and self._now_ms() - self._done_begun_ms >= self._period_ms:
+            self._owed = max(self._owed, ROWS_MAX)
+        if self._owed < self._owed_min:
+            return
+        batch = self._cache.store.batch()
+        left = max(ROWS_MAX, self._owed // _SHARE)
+        while left > 0 and self._owed >= self._owed_min:
+            count = min(self._grain, self._owed)
+            left -= count
+            self._owed -= count
+            if self._look_at(count, batch):
+                self._owed = 0  # all rows were looked at: enough for now
+        batch.write()
+
+    def _look_at(self, count: int, batch: Batch) -> bool:
+        """Go on with so many rows; returns whether the round is done."""
+        sweep, key_at = self._rows.sweep, 2 + len(self._head)
+        latest_expired_ms = self._now_ms() - self._ttl_ms
+        while count > 0:
+            prefix = self._group.to_bytes(2, "big") + self._head
+            rows = self._cache.store.scan_once(self._next or prefix, after(prefix))
+            row = None
+            for row, raw in islice(rows, count):
+                sweep(row, raw, key_at, latest_expired_ms, batch)
+                count -= 1
+            if count and self._group == self._last_group:
+                self._group, self._next = self._first_group, None
+                self._done_begun_ms, self._begun_ms = self._begun_ms, self._now_ms()
+                return True
+            if count:
+                self._group, self._next = self._group + 1, None
+                count -= 1  # finding the next key group costs about a row
+            elif row is not None:
+                self._next = row + b"\x00"
+        return False
