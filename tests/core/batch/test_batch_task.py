@@ -52,7 +52,7 @@ def vertex(factories: list[Any], *, inputs: int = 1, partitioner: Partitioner | 
         program=cloudpickle.dumps(VertexProgram(operators, edges)),
         is_keyed=bool(factories[0]().is_keyed),
         inputs={IN + i: i for i in range(inputs)},
-        consumers={OUT: Consumer(**described)},  # type: ignore[arg-type]
+        consumers={OUT: Consumer(**described)},
     )
 
 
