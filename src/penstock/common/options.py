@@ -95,9 +95,19 @@ GLOBAL_JOB_PARAMETERS = _option(
 
 RUNTIME_MODE = _option(
     "execution.runtime-mode",
-    choice("STREAMING", "BATCH", "AUTOMATIC"),
+    choice("STREAMING", "BATCH", "AUTOMATIC", "MICRO_BATCH"),
     "STREAMING",
-    "Whether the job streams, runs as a batch, or as a batch if all its sources are bounded.",
+    "Whether the job streams, runs as a batch, as a batch if all its sources are bounded, or epoch by epoch.",
+)
+MICRO_BATCH_INTERVAL_MS = _unset(
+    "execution.micro-batch.interval",
+    _TIME_MS,
+    "How often an epoch begins in MICRO_BATCH mode; unset for one behind the other until nothing is left to read.",
+)
+MICRO_BATCH_RECORDS_MAX = _unset(
+    "execution.micro-batch.max-records",
+    _POSITIVE,
+    "How many records a source subtask reads in an epoch at most; unset for all that are there.",
 )
 EXECUTION_TARGET = _option(
     "execution.target",

@@ -92,7 +92,7 @@ class StreamExecutionEnvironment:
         return self._configuration.read(MAX_PARALLELISM)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Streaming, batch or automatic; only streaming is available yet."""
+        """In which tempo the program runs: streaming by default; batch, automatic or micro-batch (I1)."""
         self._configuration.write(RUNTIME_MODE, execution_mode.value)
         return self
 

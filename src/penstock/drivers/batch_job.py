@@ -60,7 +60,7 @@ class BatchJob(RunningJob):
         self.configuration = configuration
         self.clock = SystemClock()
         self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
-        self._listener = listener
+        self.listener = listener
         self._status = JobStatus.CREATED
         self._is_cancelled = threading.Event()
         self._started_ms = self.clock.now_ms()
@@ -94,9 +94,7 @@ class BatchJob(RunningJob):
         failure: PenstockError | None = None
         self._move(JobStatus.RUNNING)
         try:
-            last = sorted(self.run_tasks(), key=lambda one: (one.vertex, one.operator, one.sequence))
-            self.check_cancelled()
-            self._deliver(last)
+            self.run_all()
             status = JobStatus.FINISHED
         except Cancelled:
             status = JobStatus.CANCELED
@@ -111,6 +109,12 @@ class BatchJob(RunningJob):
         runtime_ms = self.clock.now_ms() - self._started_ms
         settle(self._result, self._job_id, self.job_graph.name, status, failure, runtime_ms)
 
+    def run_all(self) -> None:
+        """All of the job's work; what is left for the client is delivered when every task has ended."""
+        last = list(self.run_tasks())
+        self.check_cancelled()
+        self.deliver(last)
+
     def _unexpected(self, error: Exception) -> PenstockError:
         failure = JobExecutionError(self.job_graph.name, f"{type(error).__name__}: {error}")
         failure.__cause__ = error
@@ -118,16 +122,18 @@ class BatchJob(RunningJob):
 
     def _move(self, status: JobStatus, reason: str | None = None) -> None:
         self._status = status
-        self._listener.on_job_status(status.name, reason)
+        self.listener.on_job_status(status.name, reason)
 
     # --- output ----------------------------------------------------------------------------------------------------
 
-    def _deliver(self, last: list[Last]) -> None:
+    def deliver(self, left: Iterable[Last]) -> None:
+        """Hand the client what sinks have for it, and commit what they have prepared."""
+        last = sorted(left, key=lambda one: (one.vertex, one.operator, one.sequence))
         committables: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for one in last:
             if one.kind == CLIENT:
                 subtask = one.sequence >> 40
-                self._listener.on_client_output(self._operator_id(one), subtask, one.payload)
+                self.listener.on_client_output(self._operator_id(one), subtask, one.payload)
             else:
                 committables[one.vertex, one.operator].extend(pickle.loads(one.payload))
         for (vertex, operator), prepared in sorted(committables.items()):
@@ -150,7 +156,7 @@ class BatchJob(RunningJob):
 
     def on_client_output(self, operator_id: str, subtask: int, payload: bytes) -> None:
         """Bytes of a committer for the client."""
-        self._listener.on_client_output(operator_id, subtask, payload)
+        self.listener.on_client_output(operator_id, subtask, payload)
 
     # --- the client's side -----------------------------------------------------------------------------------------
 

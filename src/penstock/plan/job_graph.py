@@ -23,14 +23,14 @@ from penstock.state.migrations import registered
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
     """The job graph of a program; functions are serialised here, so what cannot be is found before anything runs."""
     transformations = list(transformations)
-    is_batch = _is_batch(transformations, configuration.read(RUNTIME_MODE))
+    mode = _mode(transformations, configuration.read(RUNTIME_MODE))
     graph = build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
     built = _JobGraphBuilder(graph, configuration.read(OPERATOR_CHAINING_ENABLED)).build(job_name)
-    return replace(built, is_batch=is_batch)
+    return replace(built, mode=mode)
 
 
-def _is_batch(transformations: Iterable[Transformation], mode: str) -> bool:
-    """Whether the job runs in batch execution: as told, or in automatic mode when all sources are bounded."""
+def _mode(transformations: Iterable[Transformation], mode: str) -> str:
+    """In which tempo the job runs: as told; in automatic mode as a batch when all sources are bounded."""
     unbounded = [
         t.display_name
         for t in transformations
@@ -41,7 +41,9 @@ def _is_batch(transformations: Iterable[Transformation], mode: str) -> bool:
             f"execution.runtime-mode is BATCH, but the source {unbounded[0]!r} is unbounded; set it to STREAMING or "
             "AUTOMATIC, or bound the source"
         )
-    return mode != "STREAMING" and not unbounded
+    if mode == "AUTOMATIC":
+        return "STREAMING" if unbounded else "BATCH"
+    return mode
 
 
 @dataclass

@@ -128,6 +128,10 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         files = [op.coordinator for op in self.operators if op.coordinator is not None]
         return files + [f for op in self.operators for state in op.subtasks.values() for f in state.state_files()]
 
+    def as_savepoint(self, path: str) -> CheckpointMetadata:
+        """The same as a savepoint in a directory of its own."""
+        return msgspec.structs.replace(self, is_savepoint=True, external_path=path)
+
     @property
     def state_bytes(self) -> int:
         return sum(f.length for f in self.state_files())

@@ -36,11 +36,19 @@ class Rows:
         """All columns, in order."""
         return self.edges, self.targets, self.places, self.timestamps, self.sequences, self.payloads
 
-    def append(self, edge: int, target: int, sequence: int, payload: bytes) -> None:
+    def take(self) -> Rows:
+        """The rows so far; there are none here any more."""
+        taken = Rows()
+        for mine, theirs in zip(self.columns(), taken.columns(), strict=True):
+            theirs.extend(mine)
+            mine.clear()
+        return taken
+
+    def append(self, edge: int, target: int, sequence: int, payload: bytes, timestamp: int | None = None) -> None:
         """Add a row without a key."""
         self.edges.append(edge)
         self.targets.append(target)
         self.places.append(NO_KEY_PLACE)
-        self.timestamps.append(None)
+        self.timestamps.append(timestamp)
         self.sequences.append(sequence)
         self.payloads.append(payload)

@@ -53,8 +53,8 @@ class JobGraph:
     edges: tuple[JobEdge, ...]
     #: operator id -> what the client does with the bytes that the operator's sink emits to it
     client_handlers: Mapping[str, Callable[[int, bytes], None]] = field(default_factory=dict)
-    #: whether it is for batch execution (`core.batch`)
-    is_batch: bool = False
+    #: STREAMING, BATCH (`core.batch`) or MICRO_BATCH (`core.epochs`)
+    mode: str = "STREAMING"
 
     @property
     def slots_required(self) -> int:

@@ -97,6 +97,10 @@ class SinkOperator(StreamOperator):
         """A committer for what `prepare_last` gave, wherever it runs."""
         return self._sink.create_committer(context)
 
+    def prepared(self, checkpoint_id: int) -> list[Any]:
+        """What the snapshot for a checkpoint has prepared, for whoever commits it in place of this operator."""
+        return list(self._pending.get(checkpoint_id, ()))
+
     def prepare_last(self) -> list[Any]:
         """What must be committed once the whole job has ended: for batch execution, after `finish`."""
         return list(self.writer.prepare_commit())

@@ -1,68 +1,65 @@
-"""Batch execution in this process: one task after the other, rows sorted in memory."""
+"""Batch and micro-batch execution in this process: one task after the other, rows sorted in memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError
 from penstock.core.batch.rows import Rows
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask
-from penstock.core.job.failures import batch_error
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.epochs.coordinator import Task
+from penstock.core.epochs.task import EpochTask
+from penstock.core.epochs.work import EpochWork
+from penstock.core.job.job_graph import JobGraph
 from penstock.core.ports import JobListener
-from penstock.core.task.failures import failure_of
-from penstock.drivers.batch_job import BatchJob, Cancelled, Last
-
-Row = tuple[int, int, int, int | None, int, bytes]
+from penstock.drivers.batch_job import BatchJob, Last
+from penstock.drivers.local.exchange import run_in_order
+from penstock.drivers.micro_batch_job import MicroBatchJob
 
 
 class LocalBatchJob(BatchJob):
     """See the module's text."""
 
     def run_tasks(self) -> Iterator[Last]:
-        """Vertex by vertex; the rows of an edge wait in a list for each of its consumers."""
-        waiting: dict[tuple[int, int], list[Row]] = {}
-        for vertex in self.job_graph.vertices:
-            splits = [splits_of(source, vertex.parallelism) for source in vertex.sources.values()]
-            for subtask in range(vertex.parallelism):
-                rows = [r for edge in self.vertices[vertex.index].inputs for r in waiting.pop((edge, subtask), [])]
-                for produced in self._run_task(vertex, subtask, splits[0][subtask] if splits else None, rows):
-                    self.check_cancelled()
-                    for row in zip(*produced.columns(), strict=True):
-                        edge, target, _, _, sequence, payload = row
-                        if edge >= 0:
-                            waiting.setdefault((edge, target), []).append(row)
-                        else:
-                            yield Last(vertex.index, target, edge, sequence, payload)
+        """Task after task."""
+        splits = {
+            vertex.index: splits_of(source, vertex.parallelism)
+            for vertex in self.job_graph.vertices
+            for source in vertex.sources.values()
+        }
 
-    def _run_task(
-        self, vertex: JobVertex, subtask: int, splits: tuple[bytes, ...] | None, rows: list[Row]
-    ) -> Iterator[Rows]:
-        try:
-            task = BatchTask(self.vertices[vertex.index], subtask, self.clock, lambda ms: time.sleep(ms / 1000))
-            yield from task.run([_sorted(rows)]) if splits is None else task.run_source(splits)
-        except (Cancelled, PenstockError):
-            raise
-        except Exception as error:
-            raise batch_error(failure_of(error, vertex.name), self.job_graph, vertex.index, subtask) from error
+        def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
+            task = BatchTask(self.vertices[vertex], subtask, self.clock, lambda ms: time.sleep(ms / 1000))
+            return task.run_source(splits[vertex][subtask]) if vertex in splits else task.run([rows])
+
+        return run_in_order(self.job_graph, run, self.check_cancelled)
 
     def interrupt(self) -> None:
         """Tasks look for themselves whether the job was cancelled."""
 
 
-def _sorted(rows: list[Row]) -> Rows:
-    rows.sort(key=lambda row: (row[2], row[3] is not None, row[3] or 0, row[0], row[4]))
-    result = Rows()
-    for column, values in zip(result.columns(), zip(*rows, strict=True), strict=False):
-        column.extend(values)
-    return result
+class LocalMicroBatchJob(MicroBatchJob):
+    """See the module's text."""
+
+    def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
+        """Task after task."""
+        storage, backends = self.storage.store(), self.backends.backends()
+
+        def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
+            work = works[vertex, subtask]
+            return EpochTask(self.epoch_vertices[vertex], subtask, work, self.clock, storage, backends).run([rows])
+
+        return run_in_order(self.job_graph, run, self.check_cancelled)
+
+    def interrupt(self) -> None:
+        """Tasks look for themselves whether the job was cancelled."""
 
 
-def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> LocalBatchJob:
-    """Begin to run a bounded job in this process."""
-    job = LocalBatchJob(job_graph, configuration, listener)
+def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> BatchJob:
+    """Begin to run a job in this process, in the mode that the graph was made for."""
+    make = LocalBatchJob if job_graph.mode == "BATCH" else LocalMicroBatchJob
+    job = make(job_graph, configuration, listener)
     job.start()
     return job

@@ -1,0 +1,145 @@
+"""From one checkpoint to the next: what every task does in an epoch, and what its answers amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.core.checkpoint.coordinator import enumerator_state
+from penstock.core.epochs.sources import EpochSource
+from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.scheduler import state_of_subtask
+from penstock.storage.metadata import CheckpointMetadata, OperatorState
+
+Task = tuple[int, int]
+
+
+def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
+    """The vertices of a job, upstream before downstream."""
+    vertices = job_graph.vertices
+    return [
+        EpochVertex(
+            vertex.index,
+            job_id,
+            vertex.name,
+            vertex.parallelism,
+            vertex.max_parallelism,
+            vertex.program,
+            {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
+            {
+                edge.index: (vertices[edge.target].parallelism, vertices[edge.target].max_parallelism)
+                for edge in job_graph.outputs_of(vertex.index)
+            },
+        )
+        for vertex in vertices
+    ]
+
+
+class EpochCoordinator:
+    """Call `works`, run them all, `complete` with their answers; after a failure `roll_back`, and `works` again."""
+
+    def __init__(self, job_graph: JobGraph, job_id: str, begin_from: CheckpointMetadata | None) -> None:
+        self.latest = begin_from
+        self._job_graph = job_graph
+        self._job_id = job_id
+        self._epoch = 0 if begin_from is None else begin_from.checkpoint_id
+        self._watermarks: dict[Task, dict[int, int]] = {}
+        self._ended: set[Task] = set()
+        self._sources: dict[str, EpochSource] = {}
+        self.roll_back()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that was begun last, which is the number of its checkpoint."""
+        return self._epoch
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no source has anything more to read, ever."""
+        readers = {
+            (vertex.index, subtask)
+            for vertex in self._job_graph.vertices
+            if vertex.sources
+            for subtask in range(vertex.parallelism)
+        }
+        return readers <= self._ended
+
+    def roll_back(self) -> None:
+        """Let the sources deal out from the last checkpoint again."""
+        self.close()
+        for vertex in self._job_graph.vertices:
+            for operator_id, source in vertex.sources.items():
+                restored = None if self.latest is None else enumerator_state(self.latest, operator_id)
+                self._sources[operator_id] = EpochSource(source, vertex.parallelism, restored)
+
+    def close(self) -> None:
+        """Let the sources go."""
+        for source in self._sources.values():
+            source.close()
+        self._sources.clear()
+
+    def works(
+        self, records_max: int | None = None, ends: bool = False, savepoint_path: str | None = None
+    ) -> dict[Task, EpochWork]:
+        """Begin an epoch. One that `ends` the job, or is a savepoint, reads nothing."""
+        self._epoch += 1
+        latest = self.latest
+        reads = not ends and savepoint_path is None
+        states = {} if latest is None else {o.operator_id: o for o in latest.operators}
+        works = {}
+        for vertex in self._job_graph.vertices:
+            source = next((self._sources[operator_id] for operator_id in vertex.sources), None)
+            dealt = source.deal() if source is not None and reads else None
+            known = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
+            for subtask in range(vertex.parallelism):
+                works[vertex.index, subtask] = EpochWork(
+                    self._epoch,
+                    None if latest is None else latest.checkpoint_id,
+                    {
+                        o.operator_id: state_of_subtask(o, subtask, vertex.parallelism, vertex.max_parallelism)
+                        for o in known
+                    },
+                    latest is not None and latest.job_id == self._job_id and not latest.is_savepoint,
+                    self._watermarks.get((vertex.index, subtask), {}),
+                    () if dealt is None else dealt[subtask],
+                    source is not None and source.no_more[subtask],
+                    records_max if reads else 0,
+                    ends,
+                    savepoint_path,
+                )
+        return works
+
+    def metadata(self, answers: Mapping[Task, EpochAnswer], timestamp_ms: int, ends: bool) -> CheckpointMetadata:
+        """The checkpoint that the answers make; with a savepoint's path, which it does not have here, a savepoint."""
+        operators = []
+        for vertex in self._job_graph.vertices:
+            for operator in vertex.operators:
+                subtasks = {
+                    subtask: state
+                    for subtask in range(vertex.parallelism)
+                    if (state := answers[vertex.index, subtask].operators.get(operator.operator_id))
+                }
+                source = self._sources.get(operator.operator_id)
+                operators.append(
+                    OperatorState(
+                        operator.operator_id,
+                        operator.uid,
+                        operator.name,
+                        vertex.parallelism,
+                        vertex.max_parallelism,
+                        subtasks,
+                        tuple(range(vertex.parallelism)) if ends else (),
+                        None if source is None else source.snapshot(self._epoch),
+                    )
+                )
+        edges = self._job_graph.edge_names()
+        job_name = self._job_graph.name
+        return CheckpointMetadata(
+            self._epoch, self._job_id, job_name, timestamp_ms, False, tuple(operators), None, False, edges
+        )
+
+    def complete(self, metadata: CheckpointMetadata, answers: Mapping[Task, EpochAnswer]) -> None:
+        """The checkpoint is visible: the next epoch goes on from it."""
+        self.latest = metadata
+        self._watermarks = {task: answer.watermarks for task, answer in answers.items()}
+        self._ended |= {task for task, answer in answers.items() if answer.has_ended}

@@ -1,0 +1,77 @@
+"""The enumerator of a source between epochs: new splits are dealt out as each one begins."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from penstock.core.connector import Source
+from penstock.storage.metadata import StateFile, checksum
+
+T = TypeVar("T")
+
+
+class EpochSource:
+    """Its methods do the enumerator's IO, and are for the driver to call between epochs."""
+
+    def __init__(self, source: Source[Any, Any], parallelism: int, restored: StateFile | None) -> None:
+        self.parallelism = parallelism
+        self.no_more = [False] * parallelism
+        self._new: list[list[bytes]] = [[] for _ in range(parallelism)]
+        self._now: list[Callable[[], None]] = []
+        self._next_epoch: list[Callable[[], None]] = []
+        state = None if restored is None or restored.data is None else pickle.loads(restored.data)
+        self._enumerator = source.create_enumerator(self, state)
+        self._enumerator.start()
+        self._work()
+
+    def deal(self) -> list[tuple[bytes, ...]]:
+        """The new splits of each subtask for the epoch that begins."""
+        self._now += self._next_epoch
+        self._next_epoch = []
+        self._work()
+        dealt = -1
+        while dealt != (dealt := sum(map(len, self._new)) + sum(self.no_more)):
+            for subtask in range(self.parallelism):
+                if not self.no_more[subtask]:
+                    self._enumerator.handle_split_request(subtask)
+                    self._work()
+        new, self._new = self._new, [[] for _ in range(self.parallelism)]
+        return [tuple(splits) for splits in new]
+
+    def snapshot(self, epoch: int) -> StateFile:
+        """The enumerator's state; what was dealt is in the readers'."""
+        data = pickle.dumps(self._enumerator.snapshot_state(epoch), protocol=5)
+        return StateFile(len(data), checksum(data), data=data)
+
+    def close(self) -> None:
+        """Let the enumerator go."""
+        self._enumerator.close()
+
+    def _work(self) -> None:
+        while self._now:
+            self._now.pop(0)()
+
+    # --- the enumerator's context ----------------------------------------------------------------------------------
+
+    def assign_split(self, split: Any, subtask_index: int) -> None:
+        self._new[subtask_index].append(pickle.dumps(split, protocol=5))
+
+    def signal_no_more_splits(self, subtask_index: int) -> None:
+        self.no_more[subtask_index] = True
+
+    def call_async(
+        self, work: Callable[[], T], handler: Callable[[T | None, BaseException | None], None], delay_ms: int = 0
+    ) -> None:
+        """At once; what is to be done later is done as the next epoch begins."""
+
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - the handler decides
+                handler(None, error)
+            else:
+                handler(result, None)
+
+        (self._next_epoch if delay_ms > 0 else self._now).append(run)

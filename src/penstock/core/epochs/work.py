@@ -1,0 +1,55 @@
+"""What a task is told of an epoch, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.storage.metadata import OperatorSubtaskState
+
+
+@dataclass(frozen=True)
+class EpochVertex:
+    """A vertex as its tasks need it in every epoch; travels to them.
+
+    `inputs`: the input index of each edge; `consumers`: (parallelism, max parallelism) of who reads each edge.
+    """
+
+    index: int
+    job_id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    program: bytes
+    inputs: dict[int, int]
+    consumers: dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """What one subtask does in one epoch.
+
+    `watermarks`: how far each operator of the chain had come, by its place there, and the chain's input under -1.
+    `splits`: new ones for a source, which reads at most `records_max` records. With `ends` the job comes to its end:
+    everything is drained and finished. A `savepoint_path` makes the checkpoint a savepoint.
+    """
+
+    epoch: int
+    restored_id: int | None
+    restored: dict[str, OperatorSubtaskState]
+    builds_on_restored: bool
+    watermarks: dict[int, int] = field(default_factory=dict)
+    splits: tuple[bytes, ...] = ()
+    no_more_splits: bool = False
+    records_max: int | None = None
+    ends: bool = False
+    savepoint_path: str | None = None
+
+
+@dataclass(frozen=True)
+class EpochAnswer:
+    """A subtask's part of the epoch's checkpoint. `has_ended`: its source has nothing more to read, ever."""
+
+    operators: dict[str, OperatorSubtaskState]
+    watermarks: dict[int, int]
+    has_ended: bool
+    records_read: int

@@ -1,0 +1,171 @@
+"""Programs in micro-batch execution: epoch by epoch, each with a checkpoint that streaming can go on from (I1, G8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.failing import FailsOnce
+from tests.jobs import JOBS, Job
+
+from penstock.common import Configuration, Encoder
+from penstock.common.errors import CheckpointError, JobExecutionError
+from penstock.common.restart_strategy import RestartStrategies
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.generator import DataGeneratorSource
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.state import ValueStateDescriptor
+
+MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
+RECORDS = 2_000
+
+
+def environment(parallelism: int = 1, mode: Any = MICRO, **options: Any) -> Any:
+    configuration = Configuration()
+    for key, value in {"execution.target": "local", **options}.items():
+        configuration.set_string(key, str(value))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    return env.set_parallelism(parallelism).set_runtime_mode(mode)
+
+
+@pytest.mark.parametrize("records_max", [None, 97])
+@pytest.mark.parametrize("parallelism", [1, 4])
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_programs_give_the_answer_of_plain_python(job: Job, parallelism: int, records_max: int | None) -> None:
+    """I1: in one epoch and in many, with running results and with late records where streaming has them."""
+    options: Any = {} if records_max is None else {"execution.micro-batch.max-records": records_max}
+    assert sorted(job.build(environment(parallelism, **options)).execute_and_collect()) == job.expected()
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_state_lives_from_epoch_to_epoch_on_both_backends(backend: str) -> None:
+    """I1, D3."""
+    env = environment(2, **{"execution.micro-batch.max-records": 300, "state.backend.type": backend})
+    assert sorted(JOBS[2].build(env).execute_and_collect()) == JOBS[2].expected()
+
+
+class Count(KeyedProcessFunction):
+    """Numbers the records of each key."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.state = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        count = (self.state.value() or 0) + 1
+        self.state.update(count)
+        yield f"{value % 7} {count}"
+
+
+def counting(env: Any, out: Path, count: int | None = RECORDS) -> None:
+    """Into files; what must be in them at the end is `expected`."""
+    source: Any = DataGeneratorSource(lambda n: n, count)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    counted = numbers.key_by(lambda n: n % 7).process(Count()).uid("counter")
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).build()
+    counted.sink_to(sink).uid("files")
+
+
+def expected(count: int = RECORDS) -> list[str]:
+    return sorted(f"{n % 7} {n // 7 + 1}" for n in range(count))
+
+
+def lines_below(directory: Path) -> list[str]:
+    return sorted(line for file in directory.rglob("part-*") for line in file.read_text().splitlines())
+
+
+def test_files_are_written_exactly_once(tmp_path: Path) -> None:
+    """G9, I1: every epoch commits what it has written."""
+    env = environment(2, **{"execution.micro-batch.max-records": 250})
+    counting(env, tmp_path)
+    env.execute()
+    assert lines_below(tmp_path) == expected()
+
+
+def test_an_epoch_that_fails_begins_anew(tmp_path: Path) -> None:
+    """G8: from the checkpoint before it, and nothing of the failed attempt is seen."""
+    env = environment(1, **{"execution.micro-batch.max-records": 250})
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
+    source: Any = DataGeneratorSource(lambda n: n, RECORDS)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    counted = numbers.key_by(lambda n: n % 7).process(Count()).map(FailsOnce(tmp_path / "marker", 170))
+    counted.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build())
+    env.execute()
+    assert (tmp_path / "marker").exists()
+    assert lines_below(tmp_path / "out") == expected()
+
+
+def test_without_a_restart_strategy_a_failure_ends_the_job(tmp_path: Path) -> None:
+    """G8: with the user's error."""
+    env = environment()
+    env.from_collection([1, 0]).map(lambda n: 1 // n).print()
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+        env.execute()
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("drain_at_the_end", [True])
+def test_one_state_for_all_tempos(tmp_path: Path, backend: str, drain_at_the_end: bool) -> None:
+    """H4, I1: a job goes from epochs to streaming, back, and to its end, at another parallelism each time; the files
+    hold what one run would have written."""
+    savepoint: str | None = None
+    for parallelism, mode in [(2, MICRO), (1, STREAMING), (3, MICRO), (2, STREAMING)]:
+        options = {"state.backend.type": backend, "penstock.source.batch-records": "1"}
+        options |= {"execution.micro-batch.max-records": "50", "execution.checkpointing.interval": "5 ms"}
+        if savepoint is not None:
+            options["execution.state-recovery.path"] = savepoint
+        env = environment(parallelism, mode, **options)
+        counting(env, tmp_path / "out", 20_000)
+        job = env.execute_async()
+        savepoint = job.stop_with_savepoint(False, str(tmp_path)).result(60)
+        job.wait()
+    before = len(lines_below(tmp_path / "out"))
+    assert 0 < before < 20_000
+    assert savepoint is not None
+    env = environment(2, **{"state.backend.type": backend, "execution.state-recovery.path": savepoint})
+    counting(env, tmp_path / "out", 20_000)
+    env.execute()
+    assert lines_below(tmp_path / "out") == expected(20_000)
+
+
+def test_a_run_goes_on_where_the_last_one_found_nothing_more(tmp_path: Path) -> None:
+    """I1: an unbounded source is read as far as it goes; the next run takes what has come since."""
+    options = {
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    }
+    (tmp_path / "in").mkdir()
+    latest: str | None = None
+    for run in range(3):
+        (tmp_path / "in" / f"{run}.txt").write_text("\n".join(f"{run}-{n}" for n in range(10)))
+        env = environment(2, **options, **({} if latest is None else {"execution.state-recovery.path": latest}))
+        read_lines(env, tmp_path)
+        result = env.execute()
+        (latest,) = map(str, (tmp_path / "checkpoints" / str(result.get_job_id())).glob("chk-*/_metadata"))
+        assert lines_below(tmp_path / "out") == sorted(f"{r}-{n}" for r in range(run + 1) for n in range(10))
+
+
+def read_lines(env: Any, directory: Path) -> None:
+    from penstock.common import Duration
+    from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(directory / "in"))
+    source.monitor_continuously(Duration.of_millis(1))
+    lines = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+    sink = FileSink.for_row_format(str(directory / "out"), Encoder.simple_string_encoder()).build()
+    lines.sink_to(sink).uid("files")
+
+
+def test_a_savepoint_can_be_taken_while_epochs_go_on(tmp_path: Path) -> None:
+    """H1: and the job goes on; asked for too late, it is refused."""
+    env = environment(1, **{"execution.micro-batch.max-records": 20})
+    counting(env, tmp_path / "out", 5_000)
+    job = env.execute_async()
+    path = job.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
+    assert Path(path, "_metadata").exists()
+    job.wait()
+    assert lines_below(tmp_path / "out") == expected(5_000)
+    with pytest.raises(CheckpointError, match="the job is over"):
+        job.trigger_savepoint(str(tmp_path)).result(10)
