@@ -18,8 +18,17 @@ from penstock.drivers.simulation.disk import SAVEPOINTS
 if TYPE_CHECKING:
     from penstock.drivers.simulation.simulation import Simulation
 
-#: A savepoint beside the running job, one ahead of its cancellation, and those that stop it.
-KINDS = ("savepoint", "cancel", "suspend", "drain")
+#: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without any,
+#: after which its last checkpoint is there.
+KINDS = ("savepoint", "cancel", "suspend", "drain", "abandon")
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Where the next job begins, if not at the beginning; `as_it_was`: with the program of before."""
+
+    path: str | None
+    as_it_was: bool = False
 
 
 @dataclass
@@ -85,6 +94,9 @@ class Person:
                 savepoints.stop(SAVEPOINTS, StopMode.SUSPEND, done)
             case "drain":
                 savepoints.stop(SAVEPOINTS, StopMode.DRAIN, done)
+            case "abandon":
+                request.answers.append(("", None))
+                request.master.cancel()
 
     def _on_answer(self, request: Request, path: str | None, error: str | None) -> None:
         simulation = self._simulation
@@ -92,21 +104,33 @@ class Person:
         request.answers.append((path, error))
         simulation.invariants.on_answer(request, path, error)
 
-    def continuation(self) -> str | None:
+    def continuation(self) -> Continuation | None:
         """The job has ended: where the person goes on, when there is to be another job."""
         simulation = self._simulation
         master, last = simulation.master, simulation.master.checkpoints.last
+        if simulation.is_refused:
+            begun_from = simulation.jobs.now.begun_from
+            assert begun_from is not None
+            return Continuation(begun_from.external_path, as_it_was=True)
         if master.status is JobStatus.FINISHED and last is not None:
             path = last.external_path
             assert path is not None
             mode = simulation.jobs.now.savepoints[path]
             simulation.events["stopped with drain" if mode is StopMode.DRAIN else "stopped"] += 1
-            return None if mode is StopMode.DRAIN else path
+            return None if mode is StopMode.DRAIN else Continuation(path)
         if master.status is JobStatus.CANCELED:
-            granted = (r.answers for r in self.requests if r.kind == "cancel" and r.master is master)
             simulation.events["cancelled"] += 1
-            return next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
+            granted = (r.answers for r in self.requests if r.kind == "cancel" and r.master is master)
+            path = next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
+            return Continuation(path or self._left_by(master))
         return None
+
+    def _left_by(self, master: JobMaster) -> str | None:
+        """The last checkpoint of a job that was cancelled, or what it began from when it came to none."""
+        job = self._simulation.jobs.now
+        if master.checkpoints.completed:
+            return job.store.directory_of(master.checkpoints.completed[-1].checkpoint_id)
+        return None if job.begun_from is None else job.begun_from.external_path
 
     def go_on(self) -> None:
         """The next job begins."""
