@@ -31,6 +31,13 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
             f"the checkpoint is unaligned and holds records in flight on {len(edges)} edges, and the job's edges are "
             f"not the same any more: {way_out}"
         )
+    ids = {o.operator_id for vertex in job_graph.vertices for o in vertex.operators}
+    for state in metadata.operators:
+        if state.operator_id not in ids and any(_channels(state)):
+            raise CheckpointError(
+                f"the checkpoint is unaligned and holds records in flight behind operator {state.name!r} (uid "
+                f"{state.uid!r}), which the job does not have any more: {way_out}"
+            )
     for edge in job_graph.edges:
         if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled(edge, job_graph, states):
             name = job_graph.vertices[edge.target].name

@@ -76,10 +76,13 @@ def holds_native(metadata: CheckpointMetadata) -> bool:
 class ChangeMaker:
     """Draws the next program."""
 
-    def __init__(self, chance: random.Random, changes: Changes, max_parallelism: int) -> None:
+    def __init__(
+        self, chance: random.Random, changes: Changes, max_parallelism: int, is_exactly_once: bool
+    ) -> None:
         self._chance = chance
         self._changes = changes
         self._max_parallelism = max_parallelism
+        self._is_exactly_once = is_exactly_once
 
     def first(self, topology: Topology) -> Program:
         """The program that a history begins with."""
@@ -87,12 +90,12 @@ class ChangeMaker:
 
     def same(self, program: Program) -> Program:
         """What is restored if anything is: the program as it was."""
-        return replace(program, ignores_unclaimed=True, max_parallelism=None)
+        return replace(program, ignores_unclaimed=True)
 
     def next(self, program: Program, metadata: CheckpointMetadata | None) -> Program:
         """A compatible program; now and then one that does not fit, or that may not be changed like this."""
         draw, changes = self._chance.random, self._changes
-        draft = _Draft(program.topology, self._chance)
+        draft = _Draft(program.topology, self._chance, self._is_exactly_once)
         if draw() < changes.graph:
             draft.change(may_alter=metadata is None or not holds_records_in_flight(metadata))
         if program.topology.may_rescale and draw() < changes.parallelism:
@@ -105,7 +108,9 @@ class ChangeMaker:
             self._backend(metadata),
             chaining,
             misfit != "unclaimed",
-            self._max_parallelism + 1 if misfit == "max parallelism" else None,
+            (program.max_parallelism or self._max_parallelism) + 1
+            if misfit == "max parallelism"
+            else program.max_parallelism,
         )
 
     def _backend(self, metadata: CheckpointMetadata | None) -> str:
@@ -118,8 +123,10 @@ class ChangeMaker:
 class _Draft:
     """A topology while it is changed: stages by uid, each with the uids that it reads."""
 
-    def __init__(self, topology: Topology, chance: random.Random) -> None:
+    def __init__(self, topology: Topology, chance: random.Random, may_map: bool) -> None:
         self._topology = topology
+        # What comes again with another key may have let a window of that key end already, without it.
+        self._may_map = may_map
         self._chance = chance
         stages = topology.stages
         # The kind of operator must not follow the parallelism any more.
@@ -165,7 +172,7 @@ class _Draft:
         upstream, name = self._inputs[uid][number]
         kinds = ["pass"]
         if may_alter and self._is_immediate(upstream):
-            if not self._has_above(upstream, COUNTS) and self._stages[uid].kind != "reduce":
+            if self._may_map and not self._has_above(upstream, COUNTS) and self._stages[uid].kind != "reduce":
                 kinds.append("map")
             if self._stages[uid].kind == "sink" and not self._has_above(upstream, ("tally",)):
                 kinds += ["tally"] * 2

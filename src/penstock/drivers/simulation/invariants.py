@@ -180,7 +180,8 @@ class Invariants:
         simulation = self._simulation
         master = simulation.master
         if master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel:
-            for metadata in master.checkpoints.completed:
+            # A copy of a savepoint is no checkpoint to go on from.
+            for metadata in (m for m in master.checkpoints.completed if not m.ends_job):
                 directory = simulation.jobs.now.store.directory_of(metadata.checkpoint_id)
                 simulation.jobs.disk.retain(directory, metadata)
         for request in simulation.person.requests:
@@ -216,7 +217,9 @@ class Invariants:
             totals.masters > 1 or totals.restarts > 0 or simulation.events["cancelled"] > 0
         )
         last = simulation.master.checkpoints.last
-        read = {} if last is None else consumed(simulation.jobs.disk, last)
+        read = simulation.jobs.now.read_to
+        if read is None:
+            read = {} if last is None else consumed(simulation.jobs.disk, last)
         stages = {stage.uid: stage for stage in simulation.scenario.topology.stages}
         has_order = not any(job.is_unordered for job in simulation.jobs.all)
         for sink, expected in outputs_of_jobs(simulation.jobs.epochs(), read).items():

@@ -33,10 +33,14 @@ class Job:
     begun_from: CheckpointMetadata | None = None
     #: how far the sources were by then
     begun_at: Consumed | None = None
+    #: where the sources were drained before, by this job's forerunners
+    read_to: Consumed | None = None
     #: the savepoints that were begun, with what they are to do to the job
     savepoints: dict[str, StopMode | None] = field(default_factory=dict)
     #: whether records in flight went to other subtasks than before, which does not keep their order
     is_unordered: bool = False
+    #: whether a savepoint that drained it is complete
+    was_drained: bool = False
 
 
 class Jobs:
@@ -50,7 +54,9 @@ class Jobs:
         self._scenario = scenario
         self._faults = faults
         chance = random.Random(f"changes of {scenario.topology.world}")
-        self._changes = ChangeMaker(chance, scenario.changes, scenario.configuration.read(options.MAX_PARALLELISM))
+        max_parallelism = scenario.configuration.read(options.MAX_PARALLELISM)
+        is_exactly_once = scenario.mode != "at-least-once"
+        self._changes = ChangeMaker(chance, scenario.changes, max_parallelism, is_exactly_once)
         self.all: list[Job] = []
         #: what the last job was that was not refused
         self.accepted = self._changes.first(scenario.topology)
@@ -102,6 +108,8 @@ class Jobs:
             write(options.RECOVERY_CLAIM_MODE, "CLAIM" if self._scenario.wishes.claims else "NO_CLAIM")
             self.disk.claimed = path if self._scenario.wishes.claims else None
         # The names of savepoints begin with the first half of the id.
+        forerunner = None if metadata is None else next(job for job in self.all if job.job_id == metadata.job_id)
+        begun_at = None if metadata is None else consumed(self.disk, metadata)
         job_id = f"{len(self.all) + 1:012x}{self._seed % 2**80:020x}"
         job = Job(
             job_id,
@@ -110,7 +118,8 @@ class Jobs:
             program.topology.job_graph(configuration),
             MemoryStore(self.disk, job_id, self._scenario.inline_bytes_max, self._faults),
             metadata,
-            None if metadata is None else consumed(self.disk, metadata),
+            begun_at,
+            None if forerunner is None else begun_at if forerunner.was_drained else forerunner.read_to,
         )
         self.all.append(job)
         self.now = job

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 KINDS = ("savepoint", "cancel", "suspend", "drain", "abandon")
 
 
+PATIENCE = 0.9
+
+
 @dataclass(frozen=True)
 class Continuation:
     """Where the next job begins, if not at the beginning; `as_it_was`: with the program of before."""
@@ -59,11 +62,17 @@ class Person:
             return
         while not simulation.process.is_down and not simulation.process.is_done:
             self._wish_again()
-            if not self.wishes:
+            if not self.wishes or self._waits_for_a_checkpoint():
                 return
             self._ask(Request(self.wishes.popleft(), simulation.master))
             if draw() >= rates.at_once:
                 return
+
+    def _waits_for_a_checkpoint(self) -> bool:
+        """Whoever goes on from the last checkpoint mostly waits until there is one."""
+        simulation = self._simulation
+        is_too_early = self.wishes[0] == "abandon" and not simulation.master.checkpoints.completed
+        return is_too_early and simulation.engine.chance.random() < PATIENCE
 
     def _wish_again(self) -> None:
         """What was refused, or died with its job master, is wished again by somebody who insists."""
@@ -128,6 +137,11 @@ class Person:
     def _left_by(self, master: JobMaster) -> str | None:
         """The last checkpoint of a job that was cancelled, or what it began from when it came to none."""
         job = self._simulation.jobs.now
+        last = master.checkpoints.last
+        if last is not None:
+            assert last.external_path is not None
+            job.was_drained = job.savepoints[last.external_path] is StopMode.DRAIN and job.read_to is None
+            return last.external_path
         if master.checkpoints.completed:
             return job.store.directory_of(master.checkpoints.completed[-1].checkpoint_id)
         return None if job.begun_from is None else job.begun_from.external_path

@@ -16,6 +16,7 @@ WORDS = {
     "chained with what had finished": "had finished, and is chained with",
     "fed by what had not finished": "had finished, and reads from",
     "records in flight, other edges": "the job's edges are not the same any more",
+    "records in flight, operator gone": "which the job does not have any more",
     "records in flight, broadcast": "records in flight on the broadcast edge to",
 }
 
@@ -46,17 +47,20 @@ def expected_refusals(metadata: CheckpointMetadata, graph: JobGraph, ignores_unc
 
 
 def _in_flight(metadata: CheckpointMetadata, graph: JobGraph, states: dict[str, OperatorState]) -> set[str]:
-    edges = {
-        channel_of(name)[1]
-        for state in states.values()
+    found = {
+        (operator_id, channel_of(name)[1])
+        for operator_id, state in states.items()
         for subtask in state.subtasks.values()
         for name, handles in subtask.operator.items()
         if any(handle.mode == CHANNEL_MODE for handle in handles)
     }
+    edges = {edge for _, edge in found}
     if not edges:
         return set()
     if metadata.edges != graph.edge_names():
         return {"records in flight, other edges"}
+    if not {operator_id for operator_id, _ in found} <= {o.operator_id for v in graph.vertices for o in v.operators}:
+        return {"records in flight, operator gone"}
     for edge in graph.edges:
         ends = [graph.vertices[edge.source], graph.vertices[edge.target]]
         before = [{states[o.operator_id].parallelism for o in v.operators if o.operator_id in states} for v in ends]

@@ -167,9 +167,9 @@ def _wishes(ends: random.Random) -> Wishes:
 def _changes(chance: random.Random) -> Changes:
     return Changes(
         chance.choice((0.0, 0.5, 1.0, 1.0)),
-        chance.choice((0.0, 0.4, 0.8)),
+        chance.choice((0.0, 0.5, 0.9)),
+        chance.choice((0.0, 0.3)),
         chance.choice((0.0, 0.4)),
-        chance.choice((0.0, 0.5)),
         chance.random() < ROCKSDB_SHARE,
         chance.choice((0.0, 0.0, 0.2)),
     )
