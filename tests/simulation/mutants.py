@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
+from tests.simulation.mutants_of_jobs import MUTANTS_OF_JOBS
 from tests.simulation.planting import Mutant, around
 
 from penstock.core.checkpoint import coordinator as coordinator_module
@@ -398,6 +399,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     ),
     count_one_barrier_only: (("lost",), 54),
     **MUTANTS_OF_ENDS,
+    **MUTANTS_OF_JOBS,
 }
 
 

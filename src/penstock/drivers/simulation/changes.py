@@ -15,6 +15,7 @@ from penstock.storage.metadata import CheckpointMetadata
 
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"
 PARALLELISMS = (1, 2, 3, 4)
+MISFITS = ("unclaimed", "max parallelism", "backend")
 #: Stages that emit at once what a record gives.
 IMMEDIATE = ("source", "labels", "count", "reduce", "tally", "pass", *STATELESS)
 #: Counts that a changed number or key would make others of.
@@ -31,7 +32,8 @@ class Changes:
     chaining: float = 0.0
     #: whether jobs may keep their state in RocksDB
     uses_rocksdb: bool = False
-    #: how likely the first try is one that must be refused: no leave to drop state, or another max parallelism
+    #: how likely the first try is one that must be refused: no leave to drop state, another max parallelism, or a
+    #: backend that cannot read what there is
     misfit: float = 0.0
 
 
@@ -76,9 +78,7 @@ def holds_native(metadata: CheckpointMetadata) -> bool:
 class ChangeMaker:
     """Draws the next program."""
 
-    def __init__(
-        self, chance: random.Random, changes: Changes, max_parallelism: int, is_exactly_once: bool
-    ) -> None:
+    def __init__(self, chance: random.Random, changes: Changes, max_parallelism: int, is_exactly_once: bool) -> None:
         self._chance = chance
         self._changes = changes
         self._max_parallelism = max_parallelism
@@ -102,10 +102,10 @@ class ChangeMaker:
             draft.rescale()
         topology = draft.topology(is_shuffled=draw() < changes.order)
         chaining = draw() < 0.6 if draw() < changes.chaining else program.chaining
-        misfit = self._chance.choice(("unclaimed", "max parallelism")) if draw() < changes.misfit else None
+        misfit = self._chance.choice(MISFITS) if draw() < changes.misfit else None
         return Program(
             topology,
-            self._backend(metadata),
+            HASHMAP if misfit == "backend" else self._backend(metadata),
             chaining,
             misfit != "unclaimed",
             (program.max_parallelism or self._max_parallelism) + 1

@@ -13,7 +13,7 @@ from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
 from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import outputs_of_jobs
-from penstock.drivers.simulation.refusals import REFUSED, expected_refusals, reason_of
+from penstock.drivers.simulation.refusals import expected_refusals, reason_of
 from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
 from penstock.drivers.simulation.worker import Worker
 
@@ -55,7 +55,8 @@ class Invariants:
                 self._found.append(f"missing-file: checkpoint {message.checkpoint_id}: {message.reason}")
             return
         failure = message.failure
-        if failure is not None and "planned" not in failure.reason:
+        is_refusal = failure is not None and reason_of(failure.reason) is not None
+        if failure is not None and "planned" not in failure.reason and not is_refusal:
             self._found.append(f"task-failed: {failure.operator_name}: {failure.traceback or failure.reason}")
 
     def after_master(self) -> None:
@@ -161,15 +162,12 @@ class Invariants:
         """Whether the job did not fit what it was to begin from; just the jobs must be refused that do not (H4)."""
         simulation, job, master = self._simulation, self._simulation.jobs.now, self._simulation.master
         error = str(master.failure) if master.status is JobStatus.FAILED else ""
-        expected = set[str]()
-        if job.begun_from is not None:
-            expected = expected_refusals(job.begun_from, job.graph, job.program.ignores_unclaimed)
-        if REFUSED not in error:
-            # One that was cancelled, or lost its job master, before it had looked, was not accepted either.
+        expected, reason = expected_refusals(job), reason_of(error)
+        if reason is None:
+            # One that was cancelled may have been so before it had looked.
             if expected and master.status is not JobStatus.CANCELED:
                 self._found.append(f"restored: a job that does not fit was not refused: {sorted(expected)}")
             return False
-        reason = reason_of(error)
         if reason not in expected:
             self._found.append(f"refused: {error}; expected {sorted(expected)}")
         simulation.jobs.resumed[f"refused: {reason}"] += 1

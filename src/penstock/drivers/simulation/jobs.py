@@ -1,4 +1,4 @@
-"""The jobs of a history, one after another: each goes on from what the one before it left, and may be another program."""
+"""The jobs of a history, one after another: each goes on from what the one before left, and may be another program."""
 
 from __future__ import annotations
 

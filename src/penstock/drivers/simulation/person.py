@@ -18,11 +18,12 @@ from penstock.drivers.simulation.disk import SAVEPOINTS
 if TYPE_CHECKING:
     from penstock.drivers.simulation.simulation import Simulation
 
-#: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without any,
-#: after which its last checkpoint is there.
+#: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without
+#: any, after which its last checkpoint is there.
 KINDS = ("savepoint", "cancel", "suspend", "drain", "abandon")
 
 
+#: How likely a cancellation without savepoint waits on, when there is no checkpoint.
 PATIENCE = 0.9
 
 

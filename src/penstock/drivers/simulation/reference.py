@@ -90,7 +90,8 @@ def _ruled(topology: Topology, stage: Stage, records: list[Timed], rules: list[T
     count, split_records = len(splits) * splits[0].stop, splits[0].stop
     known = {shared_state.rule_number(record, split_records): record[2] for record, _, _ in rules}
     return [
-        (shared_state.ruled(record, known.get(shared_state.rule_of(record, count))), t, None) for record, t, _ in records
+        (shared_state.ruled(record, known.get(shared_state.rule_of(record, count))), t, None)
+        for record, t, _ in records
     ]
 
 

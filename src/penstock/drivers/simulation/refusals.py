@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.task.in_flight import CHANNEL_MODE, channel_of
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
-#: How a job ends that was refused.
-REFUSED = "does not fit the job"
+if TYPE_CHECKING:
+    from penstock.drivers.simulation.jobs import Job
 
 #: Why, and what the error has to say.
 WORDS = {
@@ -15,15 +17,19 @@ WORDS = {
     "max parallelism": "its keyed state was written with max parallelism",
     "chained with what had finished": "had finished, and is chained with",
     "fed by what had not finished": "had finished, and reads from",
+    "files of another backend": "the checkpoint holds its keyed state in files of the backend",
     "records in flight, other edges": "the job's edges are not the same any more",
     "records in flight, operator gone": "which the job does not have any more",
     "records in flight, broadcast": "records in flight on the broadcast edge to",
 }
 
 
-def expected_refusals(metadata: CheckpointMetadata, graph: JobGraph, ignores_unclaimed: bool) -> set[str]:
-    """Every reason that there is to refuse."""
-    reasons = set()
+def expected_refusals(job: Job) -> set[str]:
+    """Every reason that there is to refuse a job."""
+    metadata, graph, program = job.begun_from, job.graph, job.program
+    reasons = set[str]()
+    if metadata is None:
+        return reasons
     states = {operator.operator_id: operator for operator in metadata.operators}
     vertex_of = {operator.operator_id: vertex for vertex in graph.vertices for operator in vertex.operators}
     finished = {operator_id for operator_id, state in states.items() if len(state.finished) == state.parallelism}
@@ -31,11 +37,15 @@ def expected_refusals(metadata: CheckpointMetadata, graph: JobGraph, ignores_unc
         vertex = vertex_of.get(operator_id)
         if vertex is None:
             has_state = any(state.subtasks.values()) or state.coordinator is not None
-            if has_state and not ignores_unclaimed:
+            if has_state and not program.ignores_unclaimed:
                 reasons.add("unclaimed state")
-        elif vertex.max_parallelism != state.max_parallelism:
-            if any(subtask.keyed or subtask.native for subtask in state.subtasks.values()):
-                reasons.add("max parallelism")
+            continue
+        backends = {native.backend for subtask in state.subtasks.values() for native in subtask.native}
+        holds_keyed = backends or any(subtask.keyed for subtask in state.subtasks.values())
+        if holds_keyed and vertex.max_parallelism != state.max_parallelism:
+            reasons.add("max parallelism")
+        if backends - {program.backend}:
+            reasons.add("files of another backend")
     for vertex in graph.vertices:
         ended = [operator.operator_id in finished for operator in vertex.operators]
         if any(ended) and not all(ended):

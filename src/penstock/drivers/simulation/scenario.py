@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
@@ -12,8 +12,8 @@ from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
 HEARTBEAT_INTERVAL_MS = 1_000
-#: RocksDB takes its time: so many histories have jobs that keep their state there.
-ROCKSDB_SHARE = 1 / 8
+#: RocksDB takes its time: so many histories have jobs that keep their state there, when others may follow, and else.
+ROCKSDB_SHARES = 1 / 2, 1 / 16
 #: Aligned, at least once, unaligned, and aligned until a time-out.
 MODES = ("aligned", "at-least-once", "unaligned", "timed")
 
@@ -78,7 +78,7 @@ class Scenario:
     tick_ms_max: int
     reports_metrics: bool
     wishes: Wishes = Wishes()
-    changes: Changes = Changes()
+    changes: Changes = field(default_factory=Changes)
 
 
 def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
@@ -99,7 +99,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         chance.choice((3, 10, 30)),
         chance.random() < 0.1,
         _wishes(ends) if has_wishes else Wishes(),
-        _changes(random.Random(f"other jobs of {world}")),
+        _changes(random.Random(f"other jobs of {world}"), has_wishes),
     )
     if "abandon" in scenario.wishes.kinds:
         scenario.configuration.write(options.CHECKPOINT_RETENTION, "RETAIN_ON_CANCELLATION")
@@ -164,13 +164,13 @@ def _wishes(ends: random.Random) -> Wishes:
     )
 
 
-def _changes(chance: random.Random) -> Changes:
+def _changes(chance: random.Random, may_follow: bool) -> Changes:
     return Changes(
         chance.choice((0.0, 0.5, 1.0, 1.0)),
         chance.choice((0.0, 0.5, 0.9)),
         chance.choice((0.0, 0.3)),
         chance.choice((0.0, 0.4)),
-        chance.random() < ROCKSDB_SHARE,
+        chance.random() < ROCKSDB_SHARES[0 if may_follow else 1],
         chance.choice((0.0, 0.0, 0.2)),
     )
 

@@ -213,7 +213,10 @@ class MemoryStore:
         return [p for p in [where, *wanted] if p not in self._disk.files]
 
     def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
-        """All files of checkpoints but those of some that are kept. The numbers of job masters stay: a later one must not take them again."""
+        """All files of checkpoints, but of those that are kept.
+
+        The numbers of job masters stay: a later one must not take them again.
+        """
         prefix = f"{self._root}{EPOCH_PREFIX}"
         needed = {f.path for metadata in kept for f in metadata.state_files()}
         needed |= {f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}" for metadata in kept}
