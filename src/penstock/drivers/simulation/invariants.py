@@ -55,8 +55,7 @@ class Invariants:
                 self._found.append(f"missing-file: checkpoint {message.checkpoint_id}: {message.reason}")
             return
         failure = message.failure
-        is_refusal = failure is not None and reason_of(failure.reason) is not None
-        if failure is not None and "planned" not in failure.reason and not is_refusal:
+        if failure is not None and "planned" not in failure.reason:
             self._found.append(f"task-failed: {failure.operator_name}: {failure.traceback or failure.reason}")
 
     def after_master(self) -> None:
