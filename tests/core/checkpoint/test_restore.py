@@ -89,8 +89,6 @@ def test_files_of_another_backend() -> None:
     native = OperatorSubtaskState(native=(NativeStateHandle("rocksdb", 0, 127, {}),))
     kept = msgspec.structs.replace(metadata.operators[1], subtasks={0: native})
     metadata = msgspec.structs.replace(metadata, operators=(metadata.operators[0], kept))
-    with pytest.raises(
-        CheckpointError, match=r"'sink' \(uid 'uid-sink'\).* set state.backend.type to rocksdb, or"
-    ):
+    with pytest.raises(CheckpointError, match=r"'sink' \(uid 'uid-sink'\).* set state.backend.type to rocksdb, or"):
         check_restorable(metadata, graph, ignores_unclaimed=False, backend="hashmap")
     assert check_restorable(metadata, graph, ignores_unclaimed=False, backend="rocksdb") == []
