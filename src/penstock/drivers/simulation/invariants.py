@@ -194,11 +194,11 @@ class Invariants:
         self._found += [f"storage: {v}" for v in disk.violations]
         self._found += [f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)]
         self._found += [f"retained: {flaw}" for flaw in disk.flaws_of_retained()]
+        if not simulation.process.is_done:
+            return self._found
         left = simulation.jobs.folder.left()
         if left:
             self._found.append(f"leaked-state: {len(left)} directories of RocksDB are left")
-        if not simulation.process.is_done:
-            return self._found
         if simulation.master.status is not JobStatus.FINISHED:
             reason = simulation.master.failure
             self._found.append(f"failed: the job ended {simulation.master.status.name}: {reason}")
