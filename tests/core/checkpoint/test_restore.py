@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from penstock.common.errors import CheckpointError
@@ -12,12 +11,13 @@ from penstock.core.records import Batch
 from penstock.core.task.in_flight import CHANNEL_MODE, capture_channel
 from penstock.storage.metadata import (
     CheckpointMetadata,
-    NativeStateHandle,
     OperatorState,
     OperatorStateHandle,
     OperatorSubtaskState,
     StateFile,
 )
+
+HEAP = "hashmap"
 
 
 def graph_of(*chains: str) -> JobGraph:
@@ -56,14 +56,14 @@ def test_records_in_flight_stay_behind_their_operator() -> None:
     with pytest.raises(
         CheckpointError, match=r"behind operator 'pass' \(uid 'uid-pass'\), which the job does not have"
     ):
-        check_restorable(metadata, graph_of("source", "sink"), ignores_unclaimed=True)
-    assert check_restorable(metadata, graph_of("source+pass", "sink"), ignores_unclaimed=False) == []
+        check_restorable(metadata, graph_of("source", "sink"), True, HEAP)
+    assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
 
 
 def test_an_operator_that_is_new_at_the_end_of_a_chain() -> None:
     """G5, H4: what is in flight behind the operator ahead of it goes on from there."""
     metadata = checkpoint_of(graph_of("source", "sink"), behind="source")
-    assert check_restorable(metadata, graph_of("source+pass", "sink"), ignores_unclaimed=False) == []
+    assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
 
 
 def test_what_had_finished_reads_from_something_new() -> None:
@@ -72,23 +72,11 @@ def test_what_had_finished_reads_from_something_new() -> None:
     with pytest.raises(
         CheckpointError, match=r"'sink' \(uid 'uid-sink'\) had finished, and reads from 'new', which had"
     ):
-        check_restorable(metadata, graph_of("source", "new", "sink"), ignores_unclaimed=False)
+        check_restorable(metadata, graph_of("source", "new", "sink"), False, HEAP)
 
 
 def test_something_new_reads_from_what_had_finished() -> None:
     """G10, H4: it is told that nothing comes any more."""
     metadata = checkpoint_of(graph_of("source", "sink"), finished=("source",))
-    lines = check_restorable(metadata, graph_of("source", "new", "sink"), ignores_unclaimed=False)
+    lines = check_restorable(metadata, graph_of("source", "new", "sink"), False, HEAP)
     assert lines == ["'source' had finished and is skipped"]
-
-
-def test_files_of_another_backend() -> None:
-    """D3, H4: what only RocksDB can read is refused before anything runs, rather than by every attempt."""
-    graph = graph_of("source", "sink")
-    metadata = checkpoint_of(graph)
-    native = OperatorSubtaskState(native=(NativeStateHandle("rocksdb", 0, 127, {}),))
-    kept = msgspec.structs.replace(metadata.operators[1], subtasks={0: native})
-    metadata = msgspec.structs.replace(metadata, operators=(metadata.operators[0], kept))
-    with pytest.raises(CheckpointError, match=r"'sink' \(uid 'uid-sink'\).* set state.backend.type to rocksdb, or"):
-        check_restorable(metadata, graph, ignores_unclaimed=False, backend="hashmap")
-    assert check_restorable(metadata, graph, ignores_unclaimed=False, backend="rocksdb") == []

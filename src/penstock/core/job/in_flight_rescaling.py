@@ -6,8 +6,8 @@ subtask p modulo the new parallelism) and partitions their records anew, ahead o
 channel that is first what had arrived and then what was still to be sent, so records of one producer and one key keep
 order. Watermarks in flight are left out: those that follow are not below them.
 
-A broadcast edge cannot be dealt with like that, as each consumer was behind by other records. What a barrier overtook in
-an output is stored with the operator ahead of it; so that operator must be there, though the edge may be without it.
+A broadcast edge cannot be dealt with like that, as each consumer was behind by other records. What a barrier overtook
+in an output is stored with the operator ahead of it; so that operator must be there, though the edge may be without it.
 """
 
 from __future__ import annotations
