@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
+from tests.simulation.mutants_of_jobs import MUTANTS_OF_JOBS
 from tests.simulation.planting import Mutant, around
 
 from penstock.core.checkpoint import coordinator as coordinator_module
@@ -292,112 +293,41 @@ def count_one_barrier_only() -> Any:
 
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
-    skip_alignment_of_one_channel: (("output",), 56),
+    skip_alignment_of_one_channel: (("output",), 127),
     commit_when_prepared: (("outside",), 1),
-    restore_sources_one_record_late: (
-        (
-            "lost",
-            "output",
-        ),
-        3,
-    ),
-    acknowledge_without_keyed_state: (("output",), 6),
-    lose_timers_on_restore: (("output",), 16),
-    forget_what_an_aborted_checkpoint_prepared: (
-        (
-            "lost",
-            "output",
-        ),
-        1,
-    ),
-    do_not_commit_again_after_restore: (
-        (
-            "lost",
-            "output",
-        ),
-        3,
-    ),
-    notify_before_metadata_is_visible: (("outside",), 3),
-    forget_the_enumerator: (("output",), 16),
-    reuse_checkpoint_ids: (("checkpoint-id", "failed", "polled"), 2),
-    let_barriers_overtake: (
-        (
-            "lost",
-            "output",
-        ),
-        3,
-    ),
-    forget_that_a_channel_is_held_back: (("stalled",), 2),
-    recover_from_the_beginning: (
-        (
-            "order",
-            "output",
-        ),
-        5,
-    ),
-    forget_held_back_data: (
-        (
-            "stalled",
-            "output",
-        ),
-        2,
-    ),
+    restore_sources_one_record_late: (("lost", "output"), 13),
+    acknowledge_without_keyed_state: (("output", "lost"), 15),
+    lose_timers_on_restore: (("output", "lost"), 39),
+    forget_what_an_aborted_checkpoint_prepared: (("lost", "output"), 5),
+    do_not_commit_again_after_restore: (("lost", "output"), 3),
+    notify_before_metadata_is_visible: (("outside",), 2),
+    forget_the_enumerator: (("output",), 13),
+    reuse_checkpoint_ids: (("checkpoint-id", "failed", "polled", "storage"), 2),
+    let_barriers_overtake: (("lost", "output"), 3),
+    forget_that_a_channel_is_held_back: (("stalled",), 6),
+    recover_from_the_beginning: (("order", "output"), 17),
+    forget_held_back_data: (("stalled", "output"), 14),
     do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 197),
-    count_closed_channels_twice: (("output", "stalled"), 610),
-    lose_records_in_flight_on_restore: (("output",), 35),
-    lose_overtaken_output: (("output",), 84),
-    capture_what_is_behind_the_barrier_too: (
-        (
-            "stalled",
-            "output",
-        ),
-        5,
-    ),
-    do_not_capture_what_arrives_late: (("output",), 155),
-    listen_to_former_attempts: (("stalled",), 1),
-    acknowledge_what_is_not_stored: (("missing-file",), 1),
-    acknowledge_before_the_snapshot: (
-        (
-            "lost",
-            "output",
-        ),
-        3,
-    ),
-    finish_without_a_last_checkpoint: (
-        (
-            "lost",
-            "output",
-        ),
-        1,
-    ),
-    complete_with_one_acknowledgement_missing: (
-        (
-            "lost",
-            "output",
-        ),
-        3,
-    ),
+    count_closed_channels_twice: (("output", "stalled"), 199),
+    lose_records_in_flight_on_restore: (("output",), 13),
+    lose_overtaken_output: (("output",), 13),
+    capture_what_is_behind_the_barrier_too: (("stalled", "output"), 5),
+    do_not_capture_what_arrives_late: (("output",), 80),
+    listen_to_former_attempts: (("stalled",), 5),
+    acknowledge_what_is_not_stored: (("missing-file",), 18),
+    acknowledge_before_the_snapshot: (("lost", "output"), 1),
+    finish_without_a_last_checkpoint: (("lost", "output"), 1),
+    complete_with_one_acknowledgement_missing: (("lost", "output"), 3),
     commit_what_later_checkpoints_hold: (("outside",), 3),
-    confirm_changes_when_captured: (("output",), 16),
-    delete_shared_files_early: (("missing-file",), 15),
-    delete_nothing: (("leaked-file",), 76),
-    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 168),
-    begin_attempts_anew_in_a_new_job_master: (
-        (
-            "output",
-            "outside",
-        ),
-        188,
-    ),
-    forget_checkpoints_in_a_new_job_master: (
-        (
-            "checkpoint-id",
-            "output",
-        ),
-        24,
-    ),
-    count_one_barrier_only: (("lost",), 54),
+    confirm_changes_when_captured: (("output", "lost"), 39),
+    delete_shared_files_early: (("missing-file",), 1),
+    delete_nothing: (("leaked-file",), 8),
+    delete_what_checkpoints_in_the_making_build_on: (("missing-file",), 89),
+    begin_attempts_anew_in_a_new_job_master: (("output", "outside"), 119),
+    forget_checkpoints_in_a_new_job_master: (("checkpoint-id", "output"), 17),
+    count_one_barrier_only: (("lost", "stalled"), 39),
     **MUTANTS_OF_ENDS,
+    **MUTANTS_OF_JOBS,
 }
 
 

@@ -81,14 +81,24 @@ def test_histories_keep_their_promises_and_meet_every_kind_of_fault() -> None:
     seen = set[str]()
     events = set[str]()
     modes = set[str]()
+    resumed = set[str]()
     for seed in SEEDS:
         history = run_seed(seed)
         assert not history.violations, f"penstock-sim --seeds {seed}..{seed} --trace"
         seen |= history.faults.keys()
         events |= history.events.keys()
+        resumed |= (+history.resumed).keys()
         modes.add(history.mode)
     assert modes == set(MODES)
     assert events >= {"begun partly finished", "cancelled", "resumed", "stopped", "stopped with drain"}
+    assert resumed >= {
+        "other parallelism",
+        "other operators",
+        "other chaining",
+        "from a checkpoint",
+        "from hashmap to rocksdb",
+        "from rocksdb to rocksdb",
+    }
     assert events >= {f"asked: {kind}" for kind in KINDS}
     assert seen >= {
         "complete-done-but-error",
@@ -128,6 +138,7 @@ def test_command_prints_speed_and_how_to_replay() -> None:
     with planted(next(iter(MUTANTS))):
         result = CliRunner().invoke(main, ["--seeds", "1..3"])
     assert "histories/s" in result.output
+    assert "resumed: " in result.output
     assert "seeds 1..3" in result.output
 
 

@@ -110,8 +110,8 @@ class RealTopology(Topology):
     out: str = ""
     pause_s: float = 0.0
 
-    def _transformation(self, index: int, stage: Stage, upstreams: tuple[Upstream, ...]) -> Transformation:
-        made = super()._transformation(index, stage, upstreams)
+    def _transformation(self, stage: Stage, upstreams: tuple[Upstream, ...]) -> Transformation:
+        made = super()._transformation(stage, upstreams)
         if stage.source is not None:
             splits = stage.source.splits
             rate = sum(s.stop for s in splits) / JOB_SECONDS / min(stage.parallelism, len(splits))
@@ -121,7 +121,7 @@ class RealTopology(Topology):
                 strategy = strategy.with_idleness(stage.idleness_ms)
             made = replace(made, source=source, factory=partial(SourceOperator, source, strategy))
         elif stage.kind == "sink":
-            rows = FileSink.for_row_format(f"{self.out}/sink-{index}", Encoder.simple_string_encoder())
+            rows = FileSink.for_row_format(f"{self.out}/{stage.uid}", Encoder.simple_string_encoder())
             sink = rows.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
             made = replace(made, sink=sink, factory=partial(SinkOperator, sink))
         return replace(made, factory=partial(in_world, self.world, self.pause_s, made.factory))
@@ -136,7 +136,7 @@ def real_topology(drawn: Topology, out: str, pause_s: float) -> RealTopology:
             size = first.stop * RECORDS_SCALE
             longer = SimulatedSource(old.world, first.source, count, size, old.keys, old.is_lazy)
         stages.append(stage if old is None else replace(stage, source=longer))
-    return RealTopology(drawn.world, drawn.keys, stages, out, pause_s)
+    return RealTopology(drawn.world, drawn.keys, stages, drawn.may_rescale, out, pause_s)
 
 
 def real_configuration(scenario: Scenario, chance: random.Random, folder: str) -> Configuration:

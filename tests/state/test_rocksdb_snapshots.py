@@ -353,3 +353,14 @@ def test_state_that_is_not_declared_is_carried_along(tmp_path: Path) -> None:
         other.restore_files([SourceFiles(capture.directory, *ALL)])
         assert read(exported(other)) == expected()
         other.close()
+
+
+def test_a_storage_that_cannot_be_read_just_now_is_no_changed_class() -> None:
+    """G11: what the storage raises comes as it is, so that another attempt may read what this one could not."""
+
+    def files() -> Iterator[bytes]:
+        raise OSError("the connection broke")
+        yield b""
+
+    with rocks() as backend, pytest.raises(OSError, match="the connection broke"):
+        backend.restore_canonical("count", files())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.common.errors import CheckpointError
 from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, STATE_BACKEND
 from penstock.core.job.in_flight_rescaling import check_in_flight
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 
@@ -35,6 +35,7 @@ def check_restorable(
                 "new chain between them (start_new_chain), or give the finished one another uid to let it run again"
             )
         if finished:
+            _require_finished_producers(finished[0], vertex, job_graph, states)
             lines.append(f"{vertex.name!r} had finished and is skipped")
     return lines
 
@@ -47,6 +48,20 @@ def _check_backend(state: OperatorState, backend: str) -> None:
             f"the job keeps state in {backend!r}: set {STATE_BACKEND.key()}: {other}, or take a savepoint and begin "
             "from that, which any backend can read"
         )
+
+
+def _require_finished_producers(
+    finished: OperatorState, vertex: JobVertex, job_graph: JobGraph, states: dict[str, OperatorState]
+) -> None:
+    """An operator that had finished is skipped: what another one sends to it now would be lost."""
+    for edge in job_graph.inputs_of(vertex.index):
+        for producer in job_graph.vertices[edge.source].operators:
+            state = states.get(producer.operator_id)
+            if state is None or not state.fully_finished:
+                raise CheckpointError(
+                    f"operator {_named(finished)} had finished, and reads from {producer.name!r}, which had not: leave "
+                    "out what is new ahead of it, or give it another uid to let it run again"
+                )
 
 
 def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: bool) -> list[str]:

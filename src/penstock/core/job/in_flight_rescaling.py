@@ -6,7 +6,8 @@ subtask p modulo the new parallelism) and partitions their records anew, ahead o
 channel that is first what had arrived and then what was still to be sent, so records of one producer and one key keep
 order. Watermarks in flight are left out: those that follow are not below them.
 
-A broadcast edge cannot be dealt with like that, as each consumer was behind by other records.
+A broadcast edge cannot be dealt with like that, as each consumer was behind by other records. What a barrier overtook
+in an output is stored with the operator ahead of it; so that operator must be there, though the edge may be without it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
             f"the checkpoint is unaligned and holds records in flight on {len(edges)} edges, and the job's edges are "
             f"not the same any more: {way_out}"
         )
+    ids = {o.operator_id for vertex in job_graph.vertices for o in vertex.operators}
+    for state in metadata.operators:
+        if state.operator_id not in ids and any(_channels(state)):
+            raise CheckpointError(
+                f"the checkpoint is unaligned and holds records in flight behind operator {state.name!r} (uid "
+                f"{state.uid!r}), which the job does not have any more: {way_out}"
+            )
     for edge in job_graph.edges:
         if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled(edge, job_graph, states):
             name = job_graph.vertices[edge.target].name

@@ -56,6 +56,7 @@ def main(
     totals: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     events: Counter[str] = Counter()
+    resumed: Counter[str] = Counter()
     modes: Counter[str] = Counter()
     failed: list[int] = []
     for history in _histories(seeds, jobs, trace, mode):
@@ -71,6 +72,7 @@ def main(
         modes[history.mode] += 1
         faults.update(history.faults)
         events.update(history.events)
+        resumed.update(history.resumed)
         if trace:
             print("\n".join(history.log), flush=True)
         if history.violations:
@@ -82,6 +84,7 @@ def main(
     print(", ".join(f"{count} {what}" for what, count in totals.items()))
     print(", ".join(f"{mode} {modes[mode]}" for mode in sorted(modes)))
     print("ends: " + _counts(events))
+    print("resumed: " + _counts(+resumed))
     print("faults: " + _counts(faults))
     speed = f"{seconds:.0f} s, {totals['histories'] / seconds:.1f} histories/s"
     print(f"{speed}, {len(failed)} with violations")

@@ -23,6 +23,7 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
     WorkerLost,
 )
+from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
 from penstock.drivers.simulation.connections import Connections
 from penstock.drivers.simulation.describe import describe_buffer, describe_message
 from penstock.drivers.simulation.engine import Engine
@@ -66,6 +67,8 @@ class SimulatedCluster:
         self.control: dict[tuple[str, str], Channel] = {}
         #: whether the last delivery was of one of PROTOCOL
         self.was_protocol = False
+        #: the state backends of a worker of the job of now
+        self.make_backends: Callable[[], SimulatedBackends] = lambda: SimulatedBackends("hashmap", StateFolder())
         #: called with each message that the job master sends
         self.on_send: Callable[[ToWorker], None] = lambda message: None
         #: called with each worker that the job master lets go
@@ -141,7 +144,7 @@ class SimulatedCluster:
             return
         engine.log.write(f"{worker.worker_id} dies")
         self._remove(worker)
-        worker.background.abandon()
+        worker.end()
         for channel in [*self.control.values(), *self.data.values()]:
             if channel.sender == worker.worker_id:
                 channel.cut(engine.between(0, len(channel.items)))
@@ -168,7 +171,7 @@ class SimulatedCluster:
         if self.workers.get(worker.worker_id) is worker:
             self.engine.log.write(f"{worker.worker_id} ends")
             self._remove(worker)
-            worker.background.abandon()
+            worker.end()
 
     def _remove(self, worker: Worker) -> None:
         del self.workers[worker.worker_id]

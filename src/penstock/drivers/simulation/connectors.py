@@ -164,7 +164,8 @@ class _Reader(SourceReader[Any, Split]):
         return InputStatus.NOTHING_AVAILABLE
 
     def add_splits(self, splits: Sequence[Split]) -> None:
-        self._splits.extend(splits)
+        # In order of time: at another parallelism the splits of several readers come to one, in any order.
+        self._splits = deque(sorted([*self._splits, *splits], key=lambda split: split.index))
         self._is_asking = False
 
     def no_more_splits(self) -> None:

@@ -23,7 +23,9 @@ class Disk:
         self.savepoints: dict[str, bytes] = {}
         #: directories of savepoints of which a part may be left: nobody was there to delete it, or the deletion failed
         self.excused: set[str] = set()
-        #: the savepoint that the job of now may delete
+        #: the files of checkpoints that outlived their jobs, by directory
+        self.retained: dict[str, dict[str, bytes]] = {}
+        #: the savepoint or checkpoint that the job of now may delete
         self.claimed: str | None = None
 
     def publish_savepoint(self, directory: str) -> None:
@@ -48,7 +50,23 @@ class Disk:
         elif directory in self.savepoints:
             del self.savepoints[directory]
             self.excused.add(directory)
+        else:
+            self.retained.pop(directory, None)
         return sorted(self.below(directory), key=lambda path: not path.endswith(METADATA))
+
+    def retain(self, directory: str, metadata: CheckpointMetadata) -> None:
+        """A job has ended and leaves a checkpoint: from now on it belongs to the user."""
+        paths = [f"{directory}/{METADATA}", *(f.path for f in metadata.state_files() if f.path is not None)]
+        self.retained[directory] = {path: self.files.get(path, b"") for path in paths}
+
+    def flaws_of_retained(self) -> list[str]:
+        """What is wrong with the checkpoints that outlived their jobs."""
+        return [
+            f"checkpoint {directory} was left to the user, and {path} is not what it was"
+            for directory, files in self.retained.items()
+            for path, data in files.items()
+            if self.files.get(path) != data
+        ]
 
     def below(self, directory: str) -> list[str]:
         """The files in a directory."""

@@ -51,6 +51,11 @@ def added(one: Record, other: Record) -> Record:
     return one[0], one[1], one[2] + other[2]
 
 
+def tallied(key: Any, uid: str, count: int) -> Record:
+    """What a tally says of its n-th record of a key, beside the record."""
+    return key, ("tally", uid), count
+
+
 class _Watched:
     """A user function of which the outside world hears."""
 
@@ -72,6 +77,14 @@ class Map(_Watched):
     def map(self, record: Record) -> Record:
         self.call()
         return counted(record) if self.keys is None else mapped(record, self.keys)
+
+
+class Pass(_Watched):
+    """Changes nothing."""
+
+    def map(self, record: Record) -> Record:
+        self.call()
+        return record
 
 
 class Filter(_Watched):
@@ -100,6 +113,28 @@ class Sum(_Watched):
     def reduce(self, one: Record, other: Record) -> Record:
         self.call()
         return added(one, other)
+
+
+class Tally(_Watched):
+    """Counts the records of a key in a value state, and says so beside each: `tallied`."""
+
+    def __init__(self, world: str, uid: str) -> None:
+        super().__init__(world)
+        self.uid = uid
+
+    def open(self, context: Any) -> None:
+        super().open(context)
+        self.count = context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, record: Record, context: Any) -> Iterator[Record]:
+        self.call()
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield record
+        yield tallied(context.get_current_key(), self.uid, count)
+
+    def on_timer(self, timestamp: int, context: Any) -> Iterator[Record]:
+        raise AssertionError("a tally sets no timer")
 
 
 class Buckets(_Watched):

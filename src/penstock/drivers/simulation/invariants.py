@@ -12,7 +12,8 @@ from penstock.core.protocol import DeclineCheckpoint, StopMode, TaskStateChanged
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
 from penstock.drivers.simulation.person import Request
-from penstock.drivers.simulation.reference import outputs
+from penstock.drivers.simulation.reference import outputs_of_jobs
+from penstock.drivers.simulation.refusals import expected_refusals, reason_of
 from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
 from penstock.drivers.simulation.worker import Worker
 
@@ -156,9 +157,30 @@ class Invariants:
 
     # --- at the end ------------------------------------------------------------------------------------------------
 
+    def was_refused(self) -> bool:
+        """Whether the job did not fit what it was to begin from; just the jobs must be refused that do not (H4)."""
+        simulation, job, master = self._simulation, self._simulation.jobs.now, self._simulation.master
+        error = str(master.failure) if master.status is JobStatus.FAILED else ""
+        expected, reason = expected_refusals(job), reason_of(error)
+        if reason is None:
+            # One that was cancelled may have been so before it had looked.
+            if expected and master.status is not JobStatus.CANCELED:
+                self._found.append(f"restored: a job that does not fit was not refused: {sorted(expected)}")
+            return False
+        if reason not in expected:
+            self._found.append(f"refused: {error}; expected {sorted(expected)}")
+        simulation.jobs.resumed[f"refused: {reason}"] += 1
+        return reason in expected
+
     def at_job_end(self) -> None:
         """A job has ended, and been cleaned up."""
         simulation = self._simulation
+        master = simulation.master
+        if master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel:
+            # A copy of a savepoint is no checkpoint to go on from.
+            for metadata in (m for m in master.checkpoints.completed if not m.ends_job):
+                directory = simulation.jobs.now.store.directory_of(metadata.checkpoint_id)
+                simulation.jobs.disk.retain(directory, metadata)
         for request in simulation.person.requests:
             if request.master is simulation.master and not request.answers:
                 self._found.append(f"waiter: {request.kind} was never answered")
@@ -171,8 +193,12 @@ class Invariants:
         self._found += simulation.outside.violations
         self._found += [f"storage: {v}" for v in disk.violations]
         self._found += [f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)]
+        self._found += [f"retained: {flaw}" for flaw in disk.flaws_of_retained()]
         if not simulation.process.is_done:
             return self._found
+        left = simulation.jobs.folder.left()
+        if left:
+            self._found.append(f"leaked-state: {len(left)} directories of RocksDB are left")
         if simulation.master.status is not JobStatus.FINISHED:
             reason = simulation.master.failure
             self._found.append(f"failed: the job ended {simulation.master.status.name}: {reason}")
@@ -188,21 +214,26 @@ class Invariants:
             totals.masters > 1 or totals.restarts > 0 or simulation.events["cancelled"] > 0
         )
         last = simulation.master.checkpoints.last
-        read = {} if last is None else consumed(simulation.jobs.disk, last)
-        for sink, expected in outputs(simulation.scenario.topology, read).items():
+        read = simulation.jobs.now.read_to
+        if read is None:
+            read = {} if last is None else consumed(simulation.jobs.disk, last)
+        stages = {stage.uid: stage for stage in simulation.scenario.topology.stages}
+        has_order = not any(job.is_unordered for job in simulation.jobs.all)
+        for sink, expected in outputs_of_jobs(simulation.jobs.epochs(), read).items():
             records = simulation.outside.committed.get(sink, [])
-            stage = simulation.scenario.topology.stages[int(sink.removeprefix("sink-"))]
             if may_repeat:
                 found = [check_superset(sink, expected, records)]
             else:
                 found = [check_exact(sink, expected, records)]
-                if simulation.scenario.mode != "at-least-once":
-                    found.append(check_order(sink, stage, records))
+                if simulation.scenario.mode != "at-least-once" and has_order:
+                    found.append(check_order(sink, stages[sink], records))
             self._found += [line for line in found if line is not None]
 
     def _check_leaks(self) -> None:
         simulation = self._simulation
-        left = simulation.jobs.now.store.leftovers()
+        job, master = simulation.jobs.now, simulation.master
+        is_retained = master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel
+        left = job.store.leftovers(master.checkpoints.completed if is_retained else ())
         if left:
             self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
         partial = simulation.jobs.disk.partial_savepoints()

@@ -1,15 +1,21 @@
-"""The jobs of a history, one after another: each goes on from the savepoint with which the one before it ended."""
+"""The jobs of a history, one after another: each goes on from what the one before left, and may be another program."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.protocol import StopMode
+from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
+from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_native, holds_records_in_flight
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.faults import Faults
+from penstock.drivers.simulation.reference import Consumed, Epoch
+from penstock.drivers.simulation.savepoint_checks import consumed
 from penstock.drivers.simulation.scenario import Scenario
 from penstock.drivers.simulation.store import MemoryStore
 from penstock.storage.metadata import CheckpointMetadata
@@ -17,48 +23,121 @@ from penstock.storage.metadata import CheckpointMetadata
 
 @dataclass
 class Job:
-    """One of them. `begun_from`: the savepoint's directory."""
+    """One of them. `begun_from`: the savepoint or checkpoint."""
 
     job_id: str
+    program: Program
     configuration: Configuration
     graph: JobGraph
     store: MemoryStore
     begun_from: CheckpointMetadata | None = None
+    #: how far the sources were by then
+    begun_at: Consumed | None = None
+    #: where the sources were drained before, by this job's forerunners
+    read_to: Consumed | None = None
     #: the savepoints that were begun, with what they are to do to the job
     savepoints: dict[str, StopMode | None] = field(default_factory=dict)
+    #: whether records in flight went to other subtasks than before, which does not keep their order
+    is_unordered: bool = False
+    #: whether a savepoint that drained it is complete
+    was_drained: bool = False
 
 
 class Jobs:
-    """Makes them; `now` is the last one."""
+    """Makes them; `now` is the last one. `resumed` counts what was otherwise in those that went on."""
 
     def __init__(self, seed: int, scenario: Scenario, disk: Disk, faults: Faults) -> None:
         self.disk = disk
+        self.folder = StateFolder()
+        self.resumed: Counter[str] = Counter()
         self._seed = seed
         self._scenario = scenario
         self._faults = faults
+        chance = random.Random(f"changes of {scenario.topology.world}")
+        max_parallelism = scenario.configuration.read(options.MAX_PARALLELISM)
+        is_exactly_once = scenario.mode != "at-least-once"
+        self._changes = ChangeMaker(chance, scenario.changes, max_parallelism, is_exactly_once)
         self.all: list[Job] = []
-        self.now = self.begin(None)
+        #: what the last job was that was not refused
+        self.accepted = self._changes.first(scenario.topology)
+        self.now = self._add(self.accepted, None)
 
-    def begin(self, path: str | None) -> Job:
-        """A new job, from a savepoint or from nothing."""
+    def begin(self, path: str | None, as_it_was: bool) -> Job:
+        """The next job, from a savepoint or checkpoint or from nothing; `as_it_was`: with the program of before."""
+        metadata = None if path is None else self.disk.load_savepoint(path)
+        before = self.accepted
+        program = self._changes.same(before) if as_it_was else self._changes.next(before, metadata)
+        return self._add(program, metadata)
+
+    def accept(self) -> None:
+        """The job of now was not refused: what is it that differs?"""
+        job, before = self.now, self.accepted
+        self.accepted = job.program
+        if job.begun_from is None:
+            return
+        was, now = before.shape, job.program.shape
+        seen = self.resumed
+        seen["all"] += 1
+        seen["other parallelism"] += any(was[uid] != now[uid] for uid in was.keys() & now.keys())
+        seen["other operators"] += was.keys() != now.keys()
+        seen["other chaining"] += job.program.chaining != before.chaining
+        common = [[s.uid for s in p.topology.stages if s.uid in was.keys() & now.keys()] for p in (before, job.program)]
+        seen["other order"] += common[0] != common[1]
+        seen[f"from {before.backend} to {job.program.backend}"] += 1
+        seen["from a checkpoint"] += not job.begun_from.is_savepoint
+        in_flight = holds_records_in_flight(job.begun_from)
+        seen["with records in flight"] += in_flight
+        seen["from RocksDB's own files"] += holds_native(job.begun_from)
+        job.is_unordered = in_flight and was != now
+        seen["with records in flight, other parallelism"] += job.is_unordered
+
+    def _add(self, program: Program, metadata: CheckpointMetadata | None) -> Job:
         configuration = Configuration()
         configuration.add_all(self._scenario.configuration)
-        if path is not None:
-            configuration.write(options.RECOVERY_PATH, path)
-            configuration.write(options.RECOVERY_CLAIM_MODE, "CLAIM" if self._scenario.wishes.claims else "NO_CLAIM")
+        write = configuration.write
+        write(options.STATE_BACKEND, program.backend)
+        write(options.RECOVERY_IGNORE_UNCLAIMED_STATE, program.ignores_unclaimed)
+        if program.chaining is not None:
+            write(options.OPERATOR_CHAINING_ENABLED, program.chaining)
+        if program.max_parallelism is not None:
+            write(options.MAX_PARALLELISM, program.max_parallelism)
+        if metadata is not None:
+            path = metadata.external_path
+            assert path is not None
+            write(options.RECOVERY_PATH, path)
+            write(options.RECOVERY_CLAIM_MODE, "CLAIM" if self._scenario.wishes.claims else "NO_CLAIM")
             self.disk.claimed = path if self._scenario.wishes.claims else None
         # The names of savepoints begin with the first half of the id.
+        forerunner = None if metadata is None else next(job for job in self.all if job.job_id == metadata.job_id)
+        begun_at = None if metadata is None else consumed(self.disk, metadata)
         job_id = f"{len(self.all) + 1:012x}{self._seed % 2**80:020x}"
         job = Job(
             job_id,
+            program,
             configuration,
-            self._scenario.topology.job_graph(configuration),
+            program.topology.job_graph(configuration),
             MemoryStore(self.disk, job_id, self._scenario.inline_bytes_max, self._faults),
-            None if path is None else self.disk.load_savepoint(path),
+            metadata,
+            begun_at,
+            None if forerunner is None else begun_at if forerunner.was_drained else forerunner.read_to,
         )
         self.all.append(job)
         self.now = job
         return job
+
+    def backends(self) -> SimulatedBackends:
+        """Those of a worker of the job of now."""
+        return SimulatedBackends(self.now.program.backend, self.folder)
+
+    def epochs(self) -> list[Epoch]:
+        """Which jobs what was committed comes from, and how far the sources were when each began."""
+        by_id = {job.job_id: job for job in self.all}
+        found: list[Epoch] = []
+        job: Job | None = self.now
+        while job is not None:
+            found.append(Epoch(job.program.topology, job.begun_at))
+            job = None if job.begun_from is None else by_id[job.begun_from.job_id]
+        return found[::-1]
 
     def may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
         """Whether a job may commit what `owner` prepared for a checkpoint: one that holds it has to be visible.

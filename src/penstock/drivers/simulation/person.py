@@ -18,8 +18,21 @@ from penstock.drivers.simulation.disk import SAVEPOINTS
 if TYPE_CHECKING:
     from penstock.drivers.simulation.simulation import Simulation
 
-#: A savepoint beside the running job, one ahead of its cancellation, and those that stop it.
-KINDS = ("savepoint", "cancel", "suspend", "drain")
+#: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without
+#: any, after which its last checkpoint is there.
+KINDS = ("savepoint", "cancel", "suspend", "drain", "abandon")
+
+
+#: How likely a cancellation without savepoint waits on, when there is no checkpoint.
+PATIENCE = 0.9
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Where the next job begins, if not at the beginning; `as_it_was`: with the program of before."""
+
+    path: str | None
+    as_it_was: bool = False
 
 
 @dataclass
@@ -50,11 +63,17 @@ class Person:
             return
         while not simulation.process.is_down and not simulation.process.is_done:
             self._wish_again()
-            if not self.wishes:
+            if not self.wishes or self._waits_for_a_checkpoint():
                 return
             self._ask(Request(self.wishes.popleft(), simulation.master))
             if draw() >= rates.at_once:
                 return
+
+    def _waits_for_a_checkpoint(self) -> bool:
+        """Whoever goes on from the last checkpoint mostly waits until there is one."""
+        simulation = self._simulation
+        is_too_early = self.wishes[0] == "abandon" and not simulation.master.checkpoints.completed
+        return is_too_early and simulation.engine.chance.random() < PATIENCE
 
     def _wish_again(self) -> None:
         """What was refused, or died with its job master, is wished again by somebody who insists."""
@@ -85,6 +104,9 @@ class Person:
                 savepoints.stop(SAVEPOINTS, StopMode.SUSPEND, done)
             case "drain":
                 savepoints.stop(SAVEPOINTS, StopMode.DRAIN, done)
+            case "abandon":
+                request.answers.append(("", None))
+                request.master.cancel()
 
     def _on_answer(self, request: Request, path: str | None, error: str | None) -> None:
         simulation = self._simulation
@@ -92,21 +114,38 @@ class Person:
         request.answers.append((path, error))
         simulation.invariants.on_answer(request, path, error)
 
-    def continuation(self) -> str | None:
+    def continuation(self) -> Continuation | None:
         """The job has ended: where the person goes on, when there is to be another job."""
         simulation = self._simulation
         master, last = simulation.master, simulation.master.checkpoints.last
+        if simulation.is_refused:
+            begun_from = simulation.jobs.now.begun_from
+            assert begun_from is not None
+            return Continuation(begun_from.external_path, as_it_was=True)
         if master.status is JobStatus.FINISHED and last is not None:
             path = last.external_path
             assert path is not None
             mode = simulation.jobs.now.savepoints[path]
             simulation.events["stopped with drain" if mode is StopMode.DRAIN else "stopped"] += 1
-            return None if mode is StopMode.DRAIN else path
+            return None if mode is StopMode.DRAIN else Continuation(path)
         if master.status is JobStatus.CANCELED:
-            granted = (r.answers for r in self.requests if r.kind == "cancel" and r.master is master)
             simulation.events["cancelled"] += 1
-            return next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
+            granted = (r.answers for r in self.requests if r.kind == "cancel" and r.master is master)
+            path = next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
+            return Continuation(path or self._left_by(master))
         return None
+
+    def _left_by(self, master: JobMaster) -> str | None:
+        """The last checkpoint of a job that was cancelled, or what it began from when it came to none."""
+        job = self._simulation.jobs.now
+        last = master.checkpoints.last
+        if last is not None:
+            assert last.external_path is not None
+            job.was_drained = job.savepoints[last.external_path] is StopMode.DRAIN and job.read_to is None
+            return last.external_path
+        if master.checkpoints.completed:
+            return job.store.directory_of(master.checkpoints.completed[-1].checkpoint_id)
+        return None if job.begun_from is None else job.begun_from.external_path
 
     def go_on(self) -> None:
         """The next job begins."""

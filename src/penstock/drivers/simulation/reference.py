@@ -1,79 +1,149 @@
-"""The right answer of a simulated job: a plain computation, stage by stage, over all records at once."""
+"""The right answer of a history's jobs: a plain computation, stage by stage, over all records at once.
+
+Where jobs were other programs than those before them, each record goes through the stages of the job that read it, up
+to the first stage that holds records back: from there on all jobs do the same to it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from penstock.drivers.simulation import functions, shared_state
-from penstock.drivers.simulation.connectors import record_at
+from penstock.drivers.simulation.connectors import Split, record_at
 from penstock.drivers.simulation.topology import Stage, Topology
 
-Timed = tuple[Any, int]  # record, timestamp (ms)
+#: A record, its timestamp (ms), and which job emitted it; None when that depends on when a stage let go of it.
+Timed = tuple[Any, int, int | None]
 #: (source, split) to how many of its records there were, where it was not all.
 Consumed = Mapping[tuple[int, int], int]
+NOTHING: Consumed = MappingProxyType({})
 
 
-def outputs(topology: Topology, consumed: Consumed = MappingProxyType({})) -> dict[str, Counter[Any]]:
-    """What each sink must have, when so much was read."""
-    results: list[list[Timed]] = []
+@dataclass(frozen=True)
+class Epoch:
+    """A job, and how far the sources were when it began; None at their beginning."""
+
+    topology: Topology
+    begun_at: Consumed | None = None
+
+
+def outputs(topology: Topology, consumed: Consumed = NOTHING) -> dict[str, Counter[Any]]:
+    """What each sink of a single job must have, when so much was read."""
+    return outputs_of_jobs([Epoch(topology)], consumed)
+
+
+def outputs_of_jobs(epochs: Sequence[Epoch], consumed: Consumed = NOTHING) -> dict[str, Counter[Any]]:
+    """What each sink must have from all jobs together, when so much was read in the end."""
+    ranks = {stage.uid: stage.rank for epoch in epochs for stage in epoch.topology.stages}
+    emitted: dict[str, list[Timed]] = {}
     sinks: dict[str, Counter[Any]] = {}
-    for index, stage in enumerate(topology.stages):
-        arriving: list[Timed] = []
-        for upstream, partitioning in stage.inputs:
-            arriving += results[upstream] * (stage.parallelism if partitioning == "broadcast" else 1)
-        if stage.kind == "rules":
-            results.append(_ruled(topology, stage, results))
-        else:
-            results.append(_stage(stage, arriving, topology.keys, consumed))
-        if stage.kind == "sink":
-            sinks[f"sink-{index}"] = Counter(record for record, _ in arriving)
-    return sinks
-
-
-def _ruled(topology: Topology, stage: Stage, results: list[list[Timed]]) -> list[Timed]:
-    (records, _), (source, _) = stage.inputs
-    splits = topology.rules_of(stage).splits
-    count, split_records = len(splits) * splits[0].stop, splits[0].stop
-    known = {shared_state.rule_number(record, split_records): record[2] for record, _ in results[source]}
-    return [
-        (shared_state.ruled(record, known.get(shared_state.rule_of(record, count))), t)
-        for record, t in results[records]
-    ]
-
-
-def _stage(stage: Stage, arriving: list[Timed], keys: int, consumed: Consumed) -> list[Timed]:
-    match stage.kind:
-        case "source":
-            assert stage.source is not None
-            return [
-                record_at(s, p, stage.source.keys)
+    for uid in sorted(ranks, key=lambda u: ranks[u]):
+        versions = [next((s for s in epoch.topology.stages if s.uid == uid), None) for epoch in epochs]
+        job, stage = next((i, version) for i, version in enumerate(versions) if version is not None)
+        arriving = [_arriving(epochs, versions, emitted, number) for number in range(len(stage.inputs))]
+        everything = [timed for records in arriving for timed in records]
+        if stage.source is not None:
+            emitted[uid] = [
+                (*record_at(s, p, stage.source.keys), _reader(epochs, s, p))
                 for s in stage.source.splits
                 for p in range(consumed.get((s.source, s.index), s.stop))
             ]
+        elif stage.kind == "rules":
+            emitted[uid] = _ruled(epochs[job].topology, stage, *arriving)
+        elif stage.kind == "tally":
+            emitted[uid] = list(_tallied(stage, versions, everything))
+        else:
+            emitted[uid] = _stage(stage, everything, epochs[0].topology.keys)
+        if stage.kind == "sink":
+            sinks[uid] = Counter(record for record, _, _ in everything)
+    return sinks
+
+
+def _reader(epochs: Sequence[Epoch], split: Split, position: int) -> int:
+    """Which job read a record."""
+    key = split.source, split.index
+    begun = [0 if e.begun_at is None else e.begun_at.get(key, split.stop) for e in epochs]
+    return max(job for job, start in enumerate(begun) if start <= position)
+
+
+def _arriving(
+    epochs: Sequence[Epoch], versions: Sequence[Stage | None], emitted: dict[str, list[Timed]], number: int
+) -> list[Timed]:
+    """What comes to one input of a stage, in each job from where it then reads."""
+    found: list[Timed] = []
+    for job, (epoch, stage) in enumerate(zip(epochs, versions, strict=True)):
+        if stage is not None:
+            upstream, partitioning = stage.inputs[number]
+            copies = stage.parallelism if partitioning == "broadcast" and stage.kind == "sink" else 1
+            default = len(epochs) - 1
+            records = emitted[epoch.topology.stages[upstream].uid]
+            found += [t for t in records if (default if t[2] is None else t[2]) == job] * copies
+    return found
+
+
+def _ruled(topology: Topology, stage: Stage, records: list[Timed], rules: list[Timed]) -> list[Timed]:
+    splits = topology.rules_of(stage).splits
+    count, split_records = len(splits) * splits[0].stop, splits[0].stop
+    known = {shared_state.rule_number(record, split_records): record[2] for record, _, _ in rules}
+    return [
+        (shared_state.ruled(record, known.get(shared_state.rule_of(record, count))), t, None)
+        for record, t, _ in records
+    ]
+
+
+def _tallied(stage: Stage, versions: Sequence[Stage | None], arriving: list[Timed]) -> Iterator[Timed]:
+    """The records, and a count of each key's that begins anew where a job had no such stage."""
+    counts = Counter[Any]()
+    for number, version in enumerate(versions):
+        if version is None:
+            counts.clear()
+        for record, t, job in arriving:
+            if job == number:
+                counts[record[0]] += 1
+                yield record, t, job
+                yield functions.tallied(record[0], stage.uid, counts[record[0]]), t, job
+
+
+def _stage(stage: Stage, arriving: list[Timed], keys: int) -> list[Timed]:
+    match stage.kind:
+        case "pass":
+            return arriving
         case "labels":
-            return [(shared_state.labelled(record), t) for record, t in arriving]
+            return [(shared_state.labelled(record), t, job) for record, t, job in arriving]
         case "map":
-            return [(functions.mapped(record, keys), t) for record, t in arriving]
+            return [(functions.mapped(record, keys), t, job) for record, t, job in arriving]
         case "count":
-            return [(functions.counted(record), t) for record, t in arriving]
+            return [(functions.counted(record), t, job) for record, t, job in arriving]
         case "filter":
-            return [(record, t) for record, t in arriving if functions.is_kept(record)]
+            return [timed for timed in arriving if functions.is_kept(timed[0])]
         case "flat_map":
-            return [(out, t) for record, t in arriving for out in functions.expanded(record, keys)]
+            return [(out, t, job) for record, t, job in arriving for out in functions.expanded(record, keys)]
         case "sink":
             return []
     by_key: dict[Any, list[Timed]] = defaultdict(list)
-    for record, t in arriving:
-        by_key[record[0]].append((record, t))
-    return [result for key, records in by_key.items() for result in _keyed(stage, key, records)]
-
-
-def _keyed(stage: Stage, key: Any, records: list[Timed]) -> list[Timed]:
+    for timed in arriving:
+        by_key[timed[0][0]].append(timed)
     if stage.kind == "reduce":
-        return [((key, "count", i + 1), t) for i, (_, t) in enumerate(records)]
+        return [result for key, records in by_key.items() for result in _counts(key, records)]
+    return [
+        (*result, None)
+        for key, records in by_key.items()
+        for result in _keyed(stage, key, [(record, t) for record, t, _ in records])
+    ]
+
+
+def _counts(key: Any, records: list[Timed]) -> list[Timed]:
+    jobs = [job for _, _, job in records if job is not None]
+    # Each count was emitted by the job that read the record, if that is known of all.
+    emitters: list[int | None] = [*sorted(jobs)] if len(jobs) == len(records) else [None] * len(records)
+    return [((key, "count", i + 1), t, emitters[i]) for i, (_, t, _) in enumerate(records)]
+
+
+def _keyed(stage: Stage, key: Any, records: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     if stage.kind == "session":
         groups = _sessions(records, stage.size_ms + 1)
@@ -93,7 +163,7 @@ def _keyed(stage: Stage, key: Any, records: list[Timed]) -> list[Timed]:
     ]
 
 
-def _sessions(records: list[Timed], gap_ms: int) -> dict[tuple[int, int], list[int]]:
+def _sessions(records: list[tuple[Any, int]], gap_ms: int) -> dict[tuple[int, int], list[int]]:
     sessions: dict[tuple[int, int], list[int]] = {}
     start = end = 0
     numbers: list[int] = []

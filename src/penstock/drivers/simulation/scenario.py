@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
+from penstock.drivers.simulation.changes import Changes
 from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
 HEARTBEAT_INTERVAL_MS = 1_000
+#: RocksDB takes its time: so many histories have jobs that keep their state there, when others may follow, and else.
+ROCKSDB_SHARES = 1 / 2, 1 / 16
 #: Aligned, at least once, unaligned, and aligned until a time-out.
 MODES = ("aligned", "at-least-once", "unaligned", "timed")
 
@@ -75,6 +78,7 @@ class Scenario:
     tick_ms_max: int
     reports_metrics: bool
     wishes: Wishes = Wishes()
+    changes: Changes = field(default_factory=Changes)
 
 
 def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
@@ -95,7 +99,10 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         chance.choice((3, 10, 30)),
         chance.random() < 0.1,
         _wishes(ends) if has_wishes else Wishes(),
+        _changes(random.Random(f"other jobs of {world}"), has_wishes),
     )
+    if "abandon" in scenario.wishes.kinds:
+        scenario.configuration.write(options.CHECKPOINT_RETENTION, "RETAIN_ON_CANCELLATION")
     if has_ends and ends.random() < 0.4:
         # What breaks does so once a part of the job has ended.
         kills_max = max(2, scenario.rates.kills_max)
@@ -145,7 +152,7 @@ def write_mode(configuration: Configuration, mode: str, timeout_ms: int) -> Conf
 
 
 def _wishes(ends: random.Random) -> Wishes:
-    kinds = ("savepoint", "savepoint", "cancel", "suspend", "suspend", "suspend", "drain")
+    kinds = ("savepoint", "savepoint", "cancel", "suspend", "suspend", "suspend", "drain", "abandon", "abandon")
     return Wishes(
         tuple(ends.choice(kinds) for _ in range(ends.randint(1, 5))),
         ends.choice((0.0, 0.002, 0.01)),
@@ -154,6 +161,17 @@ def _wishes(ends: random.Random) -> Wishes:
         ends.random() < 0.6,
         ends.random() < 0.3,
         ends.random() < 0.3,
+    )
+
+
+def _changes(chance: random.Random, may_follow: bool) -> Changes:
+    return Changes(
+        chance.choice((0.0, 0.5, 1.0, 1.0)),
+        chance.choice((0.0, 0.5, 0.9)),
+        chance.choice((0.0, 0.3)),
+        chance.choice((0.0, 0.4)),
+        chance.random() < ROCKSDB_SHARES[0 if may_follow else 1],
+        chance.choice((0.0, 0.0, 0.2)),
     )
 
 

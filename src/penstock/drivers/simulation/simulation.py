@@ -27,7 +27,7 @@ from penstock.drivers.simulation.invariants import Invariants
 from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.outside import Outside, present
-from penstock.drivers.simulation.person import Person
+from penstock.drivers.simulation.person import Continuation, Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
 
 FAULTY_STEPS = 6_000
@@ -58,6 +58,8 @@ class History:
     faults: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     topology: str = ""
+    #: jobs that went on from what another one left, by what was otherwise, and those that were refused
+    resumed: Counter[str] = field(default_factory=Counter)
 
 
 class Simulation:
@@ -84,6 +86,7 @@ class Simulation:
         self.cluster = SimulatedCluster(
             self.engine, self.jobs.now.store, self.scenario.reports_metrics, self._on_message
         )
+        self.cluster.make_backends = self.jobs.backends
         self.outside = Outside(
             chance,
             on_user_call=self.faults.on_user_call,
@@ -93,6 +96,8 @@ class Simulation:
         self.process = MasterProcess(self.engine, self.cluster, self._make_master)
         self.invariants = Invariants(self)
         self.person = Person(self)
+        #: whether the job of now did not fit what it was to begin from
+        self.is_refused = False
         self._step = 0
         self.process.after_turn = self.invariants.after_master
         self.process.on_death = self._on_master_death
@@ -124,19 +129,19 @@ class Simulation:
 
     def run(self) -> History:
         """The whole history."""
-        with present(self.world_name, self.outside):
+        with self.jobs.folder, present(self.world_name, self.outside):
             try:
                 self.process.start()
                 self._run_job()
-                while (path := self.person.continuation()) is not None:
-                    self._begin_next(path)
+                while (next_job := self.person.continuation()) is not None:
+                    self._begin_next(next_job)
                     self._run_job()
             except Killed:
                 raise AssertionError("something was killed outside its turn") from None
             except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
                 self.invariants.raised(error)
-        history = self._history()
-        history.violations = self.invariants.at_end()
+            history = self._history()
+            history.violations = self.invariants.at_end()
         for violation in history.violations:
             self.log.write(f"VIOLATION {violation}")
         return history
@@ -159,6 +164,7 @@ class Simulation:
             self.faults.seen,
             self.log.lines,
             str(self.scenario.topology),
+            self.jobs.resumed,
         )
 
     def _run_job(self) -> None:
@@ -171,17 +177,24 @@ class Simulation:
         are_over, self.faults.are_over = self.faults.are_over, True
         self.master.sweep()
         self.faults.are_over = are_over
+        self.is_refused = self.invariants.was_refused()
+        if not self.is_refused:
+            self.jobs.accept()
         self.invariants.at_job_end()
 
-    def _begin_next(self, path: str) -> None:
-        """The job that goes on from the savepoint of the one before."""
+    def _begin_next(self, continuation: Continuation) -> None:
+        """The job that goes on from what the one before left."""
+        path, disk = continuation.path, self.jobs.disk
         self.log.write(f"a new job begins from {path}")
-        self.events["resumed"] += 1
-        if self.scenario.wishes.moves:
-            self.jobs.disk.move_savepoint(path, path := f"{path}-moved")
+        self.events["begun anew" if path is None else "resumed"] += 1
+        if path is not None and path in disk.savepoints and self.scenario.wishes.moves:
+            disk.move_savepoint(path, path := f"{path}-moved")
         self.outside.stopping.clear()
         self.person.go_on()
-        self.cluster.store = self.jobs.begin(path).store
+        job = self.jobs.begin(path, continuation.as_it_was)
+        self.log.write(f"{job.program.backend}: {job.program.topology}")
+        self.cluster.store = job.store
+        self.is_refused = False
         self.process.begin_next()
 
     def _loop(self) -> None:

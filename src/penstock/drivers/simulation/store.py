@@ -6,7 +6,7 @@ operation does to the file system in several steps are methods of their own, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from penstock.common.errors import CheckpointError
 from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
@@ -35,7 +35,8 @@ class MemoryStore:
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
 
-    def _directory_of(self, checkpoint_id: int) -> str:
+    def directory_of(self, checkpoint_id: int) -> str:
+        """Where a checkpoint lies."""
         return f"{self._root}chk-{checkpoint_id}"
 
     # --- state files (workers) -------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ class MemoryStore:
             return StateFile(len(data), digest, data=data)
         self._faults.maybe_die()
         if savepoint_path is None:
-            path, upload = f"{self._directory_of(checkpoint_id)}/{name}", self.upload
+            path, upload = f"{self.directory_of(checkpoint_id)}/{name}", self.upload
         else:
             path, upload = f"{savepoint_path}/{name}-{digest:016x}", self.upload_for_savepoint
         fault = self._faults.storage_fault(("write-refused", "write-torn", "write-done-but-error"))
@@ -97,7 +98,7 @@ class MemoryStore:
             self.complete_savepoint(metadata, savepoint_path)
             if not metadata.ends_job:
                 return savepoint_path
-        directory, checkpoint_id = self._directory_of(metadata.checkpoint_id), metadata.checkpoint_id
+        directory, checkpoint_id = self.directory_of(metadata.checkpoint_id), metadata.checkpoint_id
         self._put_metadata(directory, metadata, lambda: self.make_visible(directory, checkpoint_id))
         return savepoint_path or directory
 
@@ -186,7 +187,7 @@ class MemoryStore:
         return epoch
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
-        where = f"{self._directory_of(checkpoint_id)}/{METADATA}"
+        where = f"{self.directory_of(checkpoint_id)}/{METADATA}"
         data = self._disk.files.get(where)
         if data is None:
             raise CheckpointError(f"{where} is missing")
@@ -208,10 +209,15 @@ class MemoryStore:
     def missing_files(self, metadata: CheckpointMetadata) -> list[str]:
         """What a kept checkpoint names and is not there."""
         wanted = [f.path for f in metadata.state_files() if f.path is not None]
-        where = f"{self._directory_of(metadata.checkpoint_id)}/{METADATA}"
+        where = f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}"
         return [p for p in [where, *wanted] if p not in self._disk.files]
 
-    def leftovers(self) -> list[str]:
-        """All files of checkpoints. The numbers of job masters stay: a later one must not take them again."""
+    def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
+        """All files of checkpoints, but of those that are kept.
+
+        The numbers of job masters stay: a later one must not take them again.
+        """
         prefix = f"{self._root}{EPOCH_PREFIX}"
-        return sorted(path for path in self._own_files() if not path.startswith(prefix))
+        needed = {f.path for metadata in kept for f in metadata.state_files()}
+        needed |= {f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}" for metadata in kept}
+        return sorted(path for path in self._own_files() if not path.startswith(prefix) and path not in needed)

@@ -33,6 +33,8 @@ from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
 STATELESS = ("map", "filter", "flat_map")
+#: The stages that a changed job may have more than the first one.
+ADDED = ("pass", "map", "tally")
 
 
 @dataclass
@@ -40,7 +42,8 @@ class Stage:
     """One operator. `inputs` are (stage, partitioning); `is_timed`: its output's timestamps do not depend on order.
 
     `order` names the records between which the output keeps order: "split" those of a split with the same key,
-    "count" running counts of a key; None where nothing is promised.
+    "count" running counts of a key; None where nothing is promised. `uid` and `rank` stay when a changed job has other
+    stages before it: ranks rise from upstream to downstream in every job of a history.
     """
 
     kind: str
@@ -55,10 +58,16 @@ class Stage:
     idleness_ms: int | None = None
     #: the subtask that stores the table of a "labels" stage
     chosen: int = 0
+    uid: str = ""
+    rank: float = 0.0
+    #: what `has_two_inputs` says, where that is not to follow the parallelism
+    two_inputs: bool | None = None
 
     @property
     def has_two_inputs(self) -> bool:
         """Whether its inputs are those of a two-input operator, rather than a union."""
+        if self.two_inputs is not None:
+            return self.two_inputs
         if self.kind == "rules":
             return True
         return self.kind == "buckets" and len(self.inputs) > 1 and self.parallelism % 2 == 0
@@ -70,11 +79,18 @@ class Stage:
 
 @dataclass
 class Topology:
-    """A job's stages, upstream before downstream."""
+    """A job's stages, upstream before downstream. `may_rescale`: not when it must be one of single channels."""
 
     world: str
     keys: int
     stages: list[Stage]
+    may_rescale: bool = True
+
+    def __post_init__(self) -> None:
+        for index, stage in enumerate(self.stages):
+            if not stage.uid:
+                stage.uid = f"{'sink' if stage.kind == 'sink' else 'stage'}-{index}"
+                stage.rank = float(index)
 
     def __str__(self) -> str:
         return "; ".join(f"{i}:{stage}" for i, stage in enumerate(self.stages))
@@ -88,15 +104,15 @@ class Topology:
     def job_graph(self, configuration: Configuration) -> JobGraph:
         """As the job master takes it."""
         made: list[Transformation] = []
-        for index, stage in enumerate(self.stages):
+        for stage in self.stages:
             upstreams = tuple(
                 Upstream(made[i], _partitioner(name), input_index=number % 2 if stage.has_two_inputs else 0)
                 for number, (i, name) in enumerate(stage.inputs)
             )
-            made.append(self._transformation(index, stage, upstreams))
+            made.append(self._transformation(stage, upstreams))
         return build_job_graph(made, configuration, self.world)
 
-    def _transformation(self, index: int, stage: Stage, upstreams: tuple[Upstream, ...]) -> Transformation:
+    def _transformation(self, stage: Stage, upstreams: tuple[Upstream, ...]) -> Transformation:
         source = sink = None
         factory: Any
         if stage.kind == "source":
@@ -107,7 +123,7 @@ class Topology:
                 strategy = strategy.with_idleness(stage.idleness_ms)
             factory = partial(_source_operator, source, strategy)
         elif stage.kind == "sink":
-            sink = SimulatedSink(self.world, f"sink-{index}")
+            sink = SimulatedSink(self.world, stage.uid)
             factory = partial(SinkOperator, sink)
         else:
             factory = self._factory(stage)
@@ -115,10 +131,10 @@ class Topology:
             stage.kind,
             factory,
             upstreams,
-            name=f"{stage.kind}-{index}",
-            uid=f"stage-{index}",
+            name=f"{stage.kind}-{stage.uid.partition('-')[2]}",
+            uid=stage.uid,
             parallelism=stage.parallelism,
-            is_stateful=stage.kind not in STATELESS,
+            is_stateful=stage.kind not in (*STATELESS, "pass"),
             source=source,
             sink=sink,
         )
@@ -130,6 +146,10 @@ class Topology:
                 return partial(MapOperator, functions.Map(world, self.keys))
             case "count":
                 return partial(MapOperator, functions.Map(world, None))
+            case "pass":
+                return partial(MapOperator, functions.Pass(world))
+            case "tally":
+                return partial(KeyedProcessOperator, functions.Tally(world, stage.uid), key_of)
             case "filter":
                 return partial(FilterOperator, functions.Filter(world))
             case "flat_map":

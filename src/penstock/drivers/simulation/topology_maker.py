@@ -48,7 +48,7 @@ class TopologyMaker:
         else:
             for index in list(self._open):
                 self._add("sink", (index,), self._parallelism())
-        return Topology(self._world, self._keys, self._stages)
+        return Topology(self._world, self._keys, self._stages, not self._is_single)
 
     def _parallelism(self) -> int:
         return 1 if self._is_single else self._chance.choice((1, 1, 2, 2, 3, 4))

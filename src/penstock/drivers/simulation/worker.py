@@ -24,6 +24,7 @@ class Worker(Action):
 
     __slots__ = (
         "_failures",
+        "backends",
         "background",
         "cluster",
         "executor",
@@ -42,6 +43,7 @@ class Worker(Action):
         self.heartbeat_ms = cluster.engine.now_ms() + HEARTBEAT_INTERVAL_MS
         self._failures = PeerFailures()
         self.background = SimulatedBackground(worker_id, cluster.engine, self.turn)
+        self.backends = cluster.make_backends()
         self.executor = TaskExecutor(
             worker_id,
             clock=cluster.engine,
@@ -49,6 +51,7 @@ class Worker(Action):
             master=self,
             background=self.background,
             storage=storage_of(worker_id, cluster.store, faults.seen),
+            backends=self.backends,
             metrics_interval_ms=METRICS_INTERVAL_MS if reports_metrics else None,
         )
 
@@ -94,6 +97,11 @@ class Worker(Action):
         """The connection to a peer has broken, as far as attempts up to this one go."""
         if self.cluster.workers.get(self.worker_id) is self:
             self.turn(lambda: self._failures.fail_tasks(self, peer, attempt))
+
+    def end(self) -> None:
+        """Its process is gone; some of its background work may have happened all the same."""
+        self.background.abandon()
+        self.backends.close()
 
     # --- the executor's side: ports Network and MasterGateway -------------------------------------------------------
 

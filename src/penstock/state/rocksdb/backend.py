@@ -236,12 +236,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         table, cache = self.table(name), self._open()
         cache.flush()
         loader = self._loader(name, schema)
-        try:
-            imported = import_keyed(cache, name, files, self.key_groups, loader)
-        except StateError:
-            raise
-        except Exception as error:
-            raise loader.unreadable(error) from error
+        imported = import_keyed(cache, name, files, self.key_groups, loader)
         for namespace, groups in imported.items():
             table.note_rows(namespace, groups)
             cache.settle()

@@ -31,7 +31,7 @@ from penstock.state.rocksdb.rows import (
     state_head,
     value_bytes,
 )
-from penstock.state.rocksdb.store import Row, RowStore
+from penstock.state.rocksdb.store import Batch, Row, RowStore
 from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, iterate_keyed, shapes_of_keyed
 
 #: A file of an export is closed when it has grown to this, so a reader never needs more at a time.
@@ -122,39 +122,57 @@ def import_keyed(
     Values are copied as they were pickled, but where classes have changed: those are pickled anew.
     """
     batch = cache.store.batch()
-    first, last = key_groups
     groups: dict[Any, int] = {}
     namespaces: dict[bytes, tuple[Any, bytes]] = {}
-    for data in files:
-        shapes = shapes_of_keyed(data)
-        loads = loader.for_file(shapes)
-        is_as_before = loads is pickle.loads
-        if is_as_before and shapes is not None:
-            cache.note_shapes(name, shapes)
-        for group, operation, key_data, namespace_data, value in iterate_keyed(data):
-            known = namespaces.get(namespace_data)
-            if known is None:
-                namespace = pickle.loads(namespace_data)
-                known = namespaces[namespace_data] = namespace, namespace_head(name, WHOLE, namespace)
-            namespace, head = known
-            if operation == DROP_NAMESPACE:
-                batch.write()
-                for prefix in _prefixes(groups.pop(namespace, 0), head):
-                    batch.delete_prefix(prefix)
-            elif first <= group <= last:
-                key = loads(key_data)
-                row = group.to_bytes(2, "big") + head + sized(key_bytes(key))
-                if operation == PUT:
-                    if not is_as_before and STACK_GLOBAL in value:
-                        value = cache.pickle(name, loads(value))
-                    if loader.has_changed:
-                        loader.check_key(key, group)
-                    cache.put(batch, row, cache.encode(name, value, key))
-                    groups[namespace] = groups.get(namespace, 0) | 1 << group
-                else:
-                    batch.delete(row)
+    for data in files:  # which reads them: what the storage raises is its own affair
+        try:
+            _import_file(cache, batch, name, data, key_groups, loader, groups, namespaces)
+        except StateError:
+            raise
+        except Exception as error:
+            raise loader.unreadable(error) from error
     batch.write()
     return groups
+
+
+def _import_file(
+    cache: WriteCache,
+    batch: Batch,
+    name: str,
+    data: bytes,
+    key_groups: tuple[int, int],
+    loader: StateLoader,
+    groups: dict[Any, int],
+    namespaces: dict[bytes, tuple[Any, bytes]],
+) -> None:
+    first, last = key_groups
+    shapes = shapes_of_keyed(data)
+    loads = loader.for_file(shapes)
+    is_as_before = loads is pickle.loads
+    if is_as_before and shapes is not None:
+        cache.note_shapes(name, shapes)
+    for group, operation, key_data, namespace_data, value in iterate_keyed(data):
+        known = namespaces.get(namespace_data)
+        if known is None:
+            namespace = pickle.loads(namespace_data)
+            known = namespaces[namespace_data] = namespace, namespace_head(name, WHOLE, namespace)
+        namespace, head = known
+        if operation == DROP_NAMESPACE:
+            batch.write()
+            for prefix in _prefixes(groups.pop(namespace, 0), head):
+                batch.delete_prefix(prefix)
+        elif first <= group <= last:
+            key = loads(key_data)
+            row = group.to_bytes(2, "big") + head + sized(key_bytes(key))
+            if operation == PUT:
+                if not is_as_before and STACK_GLOBAL in value:
+                    value = cache.pickle(name, loads(value))
+                if loader.has_changed:
+                    loader.check_key(key, group)
+                cache.put(batch, row, cache.encode(name, value, key))
+                groups[namespace] = groups.get(namespace, 0) | 1 << group
+            else:
+                batch.delete(row)
 
 
 def _prefixes(groups: int, head: bytes) -> Iterator[bytes]:

@@ -1,0 +1,240 @@
+"""What the next job of a history has otherwise than the one before: parallelism, backend, chaining, operators (H4).
+
+Operators keep their uids. Only such changes are made that the right answer is known all the same: what alters records
+stands where a record is emitted as soon as it was read, so that it is known which job did it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
+from penstock.storage.metadata import CheckpointMetadata
+
+HASHMAP, ROCKSDB = "hashmap", "rocksdb"
+PARALLELISMS = (1, 2, 3, 4)
+MISFITS = ("unclaimed", "max parallelism", "backend")
+#: Stages that emit at once what a record gives.
+IMMEDIATE = ("source", "labels", "count", "reduce", "tally", "pass", *STATELESS)
+#: Counts that a changed number or key would make others of.
+COUNTS = ("count", "reduce", "tally")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How likely the next job is another one, by what may be otherwise. All are drawn a seed."""
+
+    parallelism: float = 0.0
+    graph: float = 0.0
+    order: float = 0.0
+    chaining: float = 0.0
+    #: whether jobs may keep their state in RocksDB
+    uses_rocksdb: bool = False
+    #: how likely the first try is one that must be refused: no leave to drop state, another max parallelism, or a
+    #: backend that cannot read what there is
+    misfit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A job as its user wrote it."""
+
+    topology: Topology
+    backend: str = HASHMAP
+    #: None: as the scenario has it
+    chaining: bool | None = None
+    ignores_unclaimed: bool = True
+    max_parallelism: int | None = None
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The parallelism of each operator."""
+        return {stage.uid: stage.parallelism for stage in self.topology.stages}
+
+    @property
+    def operators(self) -> set[str]:
+        """All uids."""
+        return {stage.uid for stage in self.topology.stages}
+
+
+def holds_records_in_flight(metadata: CheckpointMetadata) -> bool:
+    """Whether records were between tasks."""
+    return any(
+        handle.mode == CHANNEL_MODE
+        for operator in metadata.operators
+        for subtask in operator.subtasks.values()
+        for handles in subtask.operator.values()
+        for handle in handles
+    )
+
+
+def holds_native(metadata: CheckpointMetadata) -> bool:
+    """Whether keyed state is in the own files of a backend, which no other one reads."""
+    return any(subtask.native for operator in metadata.operators for subtask in operator.subtasks.values())
+
+
+class ChangeMaker:
+    """Draws the next program."""
+
+    def __init__(self, chance: random.Random, changes: Changes, max_parallelism: int, is_exactly_once: bool) -> None:
+        self._chance = chance
+        self._changes = changes
+        self._max_parallelism = max_parallelism
+        self._is_exactly_once = is_exactly_once
+
+    def first(self, topology: Topology) -> Program:
+        """The program that a history begins with."""
+        return Program(topology, self._backend(None))
+
+    def same(self, program: Program) -> Program:
+        """What is restored if anything is: the program as it was."""
+        return replace(program, ignores_unclaimed=True)
+
+    def next(self, program: Program, metadata: CheckpointMetadata | None) -> Program:
+        """A compatible program; now and then one that does not fit, or that may not be changed like this."""
+        draw, changes = self._chance.random, self._changes
+        draft = _Draft(program.topology, self._chance, self._is_exactly_once)
+        if draw() < changes.graph:
+            draft.change(may_alter=metadata is None or not holds_records_in_flight(metadata))
+        if program.topology.may_rescale and draw() < changes.parallelism:
+            draft.rescale()
+        topology = draft.topology(is_shuffled=draw() < changes.order)
+        chaining = draw() < 0.6 if draw() < changes.chaining else program.chaining
+        misfit = self._chance.choice(MISFITS) if draw() < changes.misfit else None
+        return Program(
+            topology,
+            HASHMAP if misfit == "backend" else self._backend(metadata),
+            chaining,
+            misfit != "unclaimed",
+            (program.max_parallelism or self._max_parallelism) + 1
+            if misfit == "max parallelism"
+            else program.max_parallelism,
+        )
+
+    def _backend(self, metadata: CheckpointMetadata | None) -> str:
+        if not self._changes.uses_rocksdb:
+            return HASHMAP
+        drawn = self._chance.choice((HASHMAP, ROCKSDB, ROCKSDB))
+        return ROCKSDB if metadata is not None and holds_native(metadata) else drawn
+
+
+class _Draft:
+    """A topology while it is changed: stages by uid, each with the uids that it reads."""
+
+    def __init__(self, topology: Topology, chance: random.Random, may_map: bool) -> None:
+        self._topology = topology
+        # What comes again with another key may have let a window of that key end already, without it.
+        self._may_map = may_map
+        self._chance = chance
+        stages = topology.stages
+        # The kind of operator must not follow the parallelism any more.
+        self._stages = {s.uid: replace(s, two_inputs=s.has_two_inputs) for s in stages}
+        self._inputs = {s.uid: [(stages[i].uid, name) for i, name in s.inputs] for s in stages}
+
+    # --- operators -------------------------------------------------------------------------------------------------
+
+    def change(self, may_alter: bool) -> None:
+        """Add or remove one or two operators; `may_alter`: also such as change what comes out."""
+        for _ in range(self._chance.choice((1, 1, 2))):
+            removable = self._removable(may_alter)
+            if removable and self._chance.random() < 0.5:
+                self._remove(self._chance.choice(removable))
+            else:
+                self._add(may_alter)
+
+    def _removable(self, may_alter: bool) -> list[str]:
+        kinds = {"pass", *(("map", "tally", "labels") if may_alter else ())}
+        return [
+            uid
+            for uid, stage in self._stages.items()
+            if stage.kind in kinds and (stage.kind == "labels" or uid.startswith(tuple(f"{k}-" for k in ADDED)))
+        ]
+
+    def _remove(self, uid: str) -> None:
+        (upstream, before), *_ = self._inputs.pop(uid)
+        del self._stages[uid]
+        for inputs in self._inputs.values():
+            for number, (read, name) in enumerate(inputs):
+                if read == uid:
+                    # Behind an edge by key a forward edge kept the order of a key: one by key keeps it as well.
+                    inputs[number] = (upstream, before if name == "forward" else name)
+
+    def _add(self, may_alter: bool) -> None:
+        edges = [
+            (uid, number)
+            for uid, stage in self._stages.items()
+            for number in range(len(self._inputs[uid]))
+            if not (stage.kind == "rules" and number == 1)
+        ]
+        uid, number = self._chance.choice(edges)
+        upstream, name = self._inputs[uid][number]
+        kinds = ["pass"]
+        if may_alter and self._is_immediate(upstream):
+            if self._may_map and not self._has_above(upstream, COUNTS) and self._stages[uid].kind != "reduce":
+                kinds.append("map")
+            if self._stages[uid].kind == "sink" and not self._has_above(upstream, ("tally",)):
+                kinds += ["tally"] * 2
+        kind = self._chance.choice(kinds)
+        added = f"{kind}-{uid}-{number}"
+        if added in self._stages:
+            return
+        before, after = self._stages[upstream], self._stages[uid]
+        is_keyed = kind == "tally"
+        parallelism = before.parallelism
+        if is_keyed:
+            drawn = self._chance.choice(PARALLELISMS) if self._topology.may_rescale else 1
+            parallelism = after.parallelism if name == "forward" else drawn
+        self._stages[added] = Stage(
+            kind, parallelism, (), uid=added, rank=(before.rank + after.rank) / 2, two_inputs=False
+        )
+        self._inputs[added] = [(upstream, "hash" if is_keyed else "forward")]
+        self._inputs[uid][number] = (added, name)
+
+    def _is_immediate(self, uid: str) -> bool:
+        return self._stages[uid].kind in IMMEDIATE and all(self._is_immediate(i) for i, _ in self._inputs[uid])
+
+    def _has_above(self, uid: str, kinds: tuple[str, ...]) -> bool:
+        return self._stages[uid].kind in kinds or any(self._has_above(i, kinds) for i, _ in self._inputs[uid])
+
+    # --- parallelism -----------------------------------------------------------------------------------------------
+
+    def rescale(self) -> None:
+        """Another parallelism for some stages; those between which records are only forwarded keep the same one."""
+        group = {uid: uid for uid in self._stages}
+        for uid in self._stages:
+            for upstream, name in self._inputs[uid]:
+                if name == "forward":
+                    old, new = group[uid], group[upstream]
+                    group = {u: new if g == old else g for u, g in group.items()}
+        # How often a record is broadcast to a sink is a part of the right answer.
+        fixed = {
+            group[uid]
+            for uid, stage in self._stages.items()
+            if stage.kind == "sink" and any(name == "broadcast" for _, name in self._inputs[uid])
+        }
+        for chosen in dict.fromkeys(group.values()):
+            if chosen in fixed or self._chance.random() < 0.3:
+                continue
+            parallelism = self._chance.choice(PARALLELISMS)
+            for uid, stage in self._stages.items():
+                if group[uid] == chosen:
+                    stage.parallelism = parallelism
+                    stage.chosen = self._chance.randrange(parallelism) if stage.kind == "labels" else 0
+
+    # --- the result ------------------------------------------------------------------------------------------------
+
+    def topology(self, is_shuffled: bool) -> Topology:
+        """Upstream before downstream, in the order of the first job or in another one."""
+        left = sorted(self._stages.values(), key=lambda stage: stage.rank)
+        placed: dict[str, int] = {}
+        stages = []
+        while left:
+            ready = [s for s in left if all(upstream in placed for upstream, _ in self._inputs[s.uid])]
+            stage = self._chance.choice(ready) if is_shuffled else ready[0]
+            left.remove(stage)
+            placed[stage.uid] = len(placed)
+            inputs = tuple((placed[upstream], name) for upstream, name in self._inputs[stage.uid])
+            stages.append(replace(stage, inputs=inputs))
+        return replace(self._topology, stages=stages)

@@ -1,0 +1,85 @@
+"""Which jobs may not begin from a savepoint or checkpoint, and in what words that is refused (H4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.task.in_flight import CHANNEL_MODE, channel_of
+from penstock.storage.metadata import CheckpointMetadata, OperatorState
+
+if TYPE_CHECKING:
+    from penstock.drivers.simulation.jobs import Job
+
+#: Why, and what the error has to say.
+WORDS = {
+    "unclaimed state": "no operator of the job claims the state of",
+    "max parallelism": "its keyed state was written with max parallelism",
+    "chained with what had finished": "had finished, and is chained with",
+    "fed by what had not finished": "had finished, and reads from",
+    "files of another backend": "the checkpoint holds its keyed state in files of the backend",
+    "records in flight, other edges": "the job's edges are not the same any more",
+    "records in flight, operator gone": "which the job does not have any more",
+    "records in flight, broadcast": "records in flight on the broadcast edge to",
+}
+
+
+def expected_refusals(job: Job) -> set[str]:
+    """Every reason that there is to refuse a job."""
+    metadata, graph, program = job.begun_from, job.graph, job.program
+    reasons = set[str]()
+    if metadata is None:
+        return reasons
+    states = {operator.operator_id: operator for operator in metadata.operators}
+    vertex_of = {operator.operator_id: vertex for vertex in graph.vertices for operator in vertex.operators}
+    finished = {operator_id for operator_id, state in states.items() if len(state.finished) == state.parallelism}
+    for operator_id, state in states.items():
+        vertex = vertex_of.get(operator_id)
+        if vertex is None:
+            has_state = any(state.subtasks.values()) or state.coordinator is not None
+            if has_state and not program.ignores_unclaimed:
+                reasons.add("unclaimed state")
+            continue
+        backends = {native.backend for subtask in state.subtasks.values() for native in subtask.native}
+        holds_keyed = backends or any(subtask.keyed for subtask in state.subtasks.values())
+        if holds_keyed and vertex.max_parallelism != state.max_parallelism:
+            reasons.add("max parallelism")
+        if backends - {program.backend}:
+            reasons.add("files of another backend")
+    for vertex in graph.vertices:
+        ended = [operator.operator_id in finished for operator in vertex.operators]
+        if any(ended) and not all(ended):
+            reasons.add("chained with what had finished")
+        heads = [graph.vertices[edge.source].operators for edge in graph.inputs_of(vertex.index)]
+        if any(ended) and not all(o.operator_id in finished for operators in heads for o in operators):
+            reasons.add("fed by what had not finished")
+    return reasons | _in_flight(metadata, graph, states)
+
+
+def _in_flight(metadata: CheckpointMetadata, graph: JobGraph, states: dict[str, OperatorState]) -> set[str]:
+    found = {
+        (operator_id, channel_of(name)[1])
+        for operator_id, state in states.items()
+        for subtask in state.subtasks.values()
+        for name, handles in subtask.operator.items()
+        if any(handle.mode == CHANNEL_MODE for handle in handles)
+    }
+    edges = {edge for _, edge in found}
+    if not edges:
+        return set()
+    if metadata.edges != graph.edge_names():
+        return {"records in flight, other edges"}
+    if not {operator_id for operator_id, _ in found} <= {o.operator_id for v in graph.vertices for o in v.operators}:
+        return {"records in flight, operator gone"}
+    for edge in graph.edges:
+        ends = [graph.vertices[edge.source], graph.vertices[edge.target]]
+        before = [{states[o.operator_id].parallelism for o in v.operators if o.operator_id in states} for v in ends]
+        is_rescaled = any(was - {now.parallelism} for was, now in zip(before, ends, strict=True))
+        if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled:
+            return {"records in flight, broadcast"}
+    return set()
+
+
+def reason_of(error: str) -> str | None:
+    """Which of WORDS an error has."""
+    return next((reason for reason, words in WORDS.items() if words in error), None)

@@ -1,0 +1,82 @@
+"""Whether a job fits a savepoint or checkpoint: nothing that was in it, or is still to come, may be lost unseen."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.restore import check_restorable
+from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.records import Batch
+from penstock.core.task.in_flight import CHANNEL_MODE, capture_channel
+from penstock.storage.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+)
+
+HEAP = "hashmap"
+
+
+def graph_of(*chains: str) -> JobGraph:
+    """A row of vertices, each a chain of operators such as "map+pass"."""
+    vertices = tuple(
+        JobVertex(
+            index,
+            chain,
+            1,
+            128,
+            tuple(OperatorInfo(f"id-{name}", name, f"uid-{name}", True) for name in chain.split("+")),
+            b"",
+        )
+        for index, chain in enumerate(chains)
+    )
+    edges = tuple(JobEdge(i, i, i + 1, 0, "HASH", False) for i in range(len(chains) - 1))
+    return JobGraph("job", vertices, edges)
+
+
+def checkpoint_of(graph: JobGraph, finished: tuple[str, ...] = (), behind: str = "") -> CheckpointMetadata:
+    """Of that job: operators that had finished, and one behind which a barrier overtook a record on edge 0."""
+    capture = capture_channel("out", 0, 0, [Batch(["a record"], [1])])
+    assert capture is not None
+    handle = OperatorStateHandle(CHANNEL_MODE, 1, StateFile(1, 1, data=b""))
+    operators = []
+    for info in (o for vertex in graph.vertices for o in vertex.operators):
+        state = OperatorSubtaskState({}, {capture.name: (handle,)} if info.name == behind else {})
+        ended = (0,) if info.name in finished else ()
+        operators.append(OperatorState(info.operator_id, info.uid, info.name, 1, 128, {0: state}, ended))
+    return CheckpointMetadata(7, "job-1", "job", 0, False, tuple(operators), edges=graph.edge_names())
+
+
+def test_records_in_flight_stay_behind_their_operator() -> None:
+    """G5, H4: the end of a chain is taken away, and with it would go what a barrier had overtaken behind it."""
+    metadata = checkpoint_of(graph_of("source+pass", "sink"), behind="pass")
+    with pytest.raises(
+        CheckpointError, match=r"behind operator 'pass' \(uid 'uid-pass'\), which the job does not have"
+    ):
+        check_restorable(metadata, graph_of("source", "sink"), True, HEAP)
+    assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
+
+
+def test_an_operator_that_is_new_at_the_end_of_a_chain() -> None:
+    """G5, H4: what is in flight behind the operator ahead of it goes on from there."""
+    metadata = checkpoint_of(graph_of("source", "sink"), behind="source")
+    assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
+
+
+def test_what_had_finished_reads_from_something_new() -> None:
+    """G10, H4: an operator that had finished is skipped, so all that a new one ahead of it sends would be lost."""
+    metadata = checkpoint_of(graph_of("source", "sink"), finished=("source", "sink"))
+    with pytest.raises(
+        CheckpointError, match=r"'sink' \(uid 'uid-sink'\) had finished, and reads from 'new', which had"
+    ):
+        check_restorable(metadata, graph_of("source", "new", "sink"), False, HEAP)
+
+
+def test_something_new_reads_from_what_had_finished() -> None:
+    """G10, H4: it is told that nothing comes any more."""
+    metadata = checkpoint_of(graph_of("source", "sink"), finished=("source",))
+    lines = check_restorable(metadata, graph_of("source", "new", "sink"), False, HEAP)
+    assert lines == ["'source' had finished and is skipped"]
