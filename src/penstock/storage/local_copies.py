@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Protocol
 
 from penstock.common.errors import CheckpointError
@@ -29,10 +29,16 @@ class Storage(Protocol):
 class LocalCopies:
     """State storage of one worker; `copies` holds bytes by path. Without `reads` copies are written only.
 
-    Tasks write in the background, several at a time.
+    Tasks write in the background, several at a time. `warn` is told of the first copy that cannot be written.
     """
 
-    def __init__(self, storage: Storage, copies: MutableMapping[str, bytes], reads: bool = True) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        copies: MutableMapping[str, bytes],
+        reads: bool = True,
+        warn: Callable[[str], None] = _log.warning,
+    ) -> None:
         #: how many files, and how many bytes, came from copies and from the store
         self.read_locally = self.read_remotely = self.bytes_locally = self.bytes_remotely = 0
         self._storage = storage
@@ -42,6 +48,7 @@ class LocalCopies:
         self._needed_by: dict[str, int] = {}
         self._completed_id = 0
         self._lock = threading.Lock()
+        self._warn = warn
         self._has_failed = False
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
@@ -103,4 +110,4 @@ class LocalCopies:
     def _on_failure(self, error: OSError) -> None:
         if not self._has_failed:
             self._has_failed = True
-            _log.warning("state is not copied to this worker's disk, and will be read from the store: %s", error)
+            self._warn(f"state is not copied to this worker's disk, and will be read from the store: {error}")

@@ -14,7 +14,8 @@ def storage_of(worker_id: str, store: MemoryStore, seen: Counter[str]) -> StateS
     """The state storage of a worker: every other job has copies. Draws of its own, so that the others stay the same."""
     if random.Random(f"copies of {store.job_id}").random() < 0.5:
         return store
-    return LocalCopies(store, LossyDisk(random.Random(f"copies of {store.job_id} in {worker_id}"), seen))
+    disk = LossyDisk(random.Random(f"copies of {store.job_id} in {worker_id}"), seen)
+    return LocalCopies(store, disk, warn=lambda line: None)
 
 
 class LossyDisk(dict[str, bytes]):
