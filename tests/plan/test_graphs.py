@@ -249,9 +249,10 @@ def test_nothing_to_execute():
         environment().job_graph()
 
 
-def test_batch_mode_says_that_it_is_not_there():
-    """I1: what is not available yet says so."""
-    env = environment(**{"execution.runtime-mode": "BATCH"})
-    env.from_collection([1])
-    with pytest.raises(NotImplementedError, match="STREAMING"):
-        env.job_graph()
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
+def test_the_graph_knows_its_tempo(mode: str) -> None:
+    """I1: as configured; automatic mode is batch for bounded sources."""
+    for configured, expected in [(mode, mode), ("AUTOMATIC", "BATCH")]:
+        env = environment(**{"execution.runtime-mode": configured})
+        env.from_collection([1])
+        assert env.job_graph().mode == expected

@@ -146,6 +146,9 @@ class MicroBatchJob(BatchJob):
         missing = works.keys() - answers.keys()
         if missing:
             raise PenstockError(f"{len(missing)} tasks of the epoch have not answered")
+        tokens = {answer.token for answer in answers.values()}
+        if any(not answer.used <= tokens for answer in answers.values()):
+            raise PenstockError("a task of the epoch was run again after others had used what it sent")
         return answers, left
 
     def _wait_for_restart(self, error: Exception) -> None:

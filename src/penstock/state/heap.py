@@ -39,7 +39,9 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         table = self.table(name)
         for namespace, restored in entries.items():
             table.entries(namespace).update(restored)
-        if not is_written:
+        if is_written:
+            table.build_on_snapshot()
+        else:
             table.mark_all()
 
     def capture(self, checkpoint_id: int) -> list[KeyedCapture]:

@@ -26,7 +26,7 @@ _ORDERED_SHARE = 8
 class StateTable:
     """See the module's text."""
 
-    __slots__ = ("_changed", "_dropped", "_unconfirmed", "name", "panes", "settle")
+    __slots__ = ("_changed", "_dropped", "_has_base", "_unconfirmed", "name", "panes", "settle")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,6 +35,8 @@ class StateTable:
         self.settle: Callable[[], None] | None = None
         self._changed: dict[Any, set[Any]] = {}
         self._dropped: dict[Any, None] = {}
+        #: whether there may be a snapshot to build on; without one nothing need be said of what was dropped
+        self._has_base = False
         #: checkpoint id -> the changes that were new to its snapshot
         self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]]] = {}
 
@@ -57,7 +59,8 @@ class StateTable:
         if namespace in self._changed:
             # The set may be held by a state object, so it is emptied rather than thrown away.
             self._changed[namespace].clear()
-        self._dropped[namespace] = None
+        if self._has_base:
+            self._dropped[namespace] = None
         return self.panes.pop(namespace, {})
 
     def clear(self) -> None:
@@ -75,6 +78,10 @@ class StateTable:
         """Put back one entry of a snapshot, which need not be written again."""
         self.entries(namespace)[key] = value
 
+    def build_on_snapshot(self) -> None:
+        """What was restored is in a snapshot that the next one adds to."""
+        self._has_base = True
+
     def mark_all(self) -> None:
         """Let the next snapshot write everything."""
         for namespace, entries in self.panes.items():
@@ -82,6 +89,7 @@ class StateTable:
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
         """What has changed since the last confirmed checkpoint, pickled at once; None when nothing has."""
+        self._has_base = True
         changed = {namespace: set(keys) for namespace, keys in self._changed.items() if keys}
         dropped = self._dropped
         for keys in self._changed.values():

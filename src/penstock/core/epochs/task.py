@@ -38,6 +38,7 @@ class EpochTask:
         clock: Clock,
         storage: StateStorage,
         backends: KeyedBackends,
+        token: bytes = b"-",
     ) -> None:
         self._vertex = vertex
         self._subtask = subtask
@@ -51,6 +52,8 @@ class EpochTask:
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
         self._histories = StateHistories()
+        self._token = token
+        self._used: set[bytes] = set()
         self._records_read = 0
         #: the lowest watermark that all producers have come to
         self._input_watermark: int | None = None
@@ -91,7 +94,9 @@ class EpochTask:
                     chain.end_input(input_index)
                 chain.finish(is_input_ended=bool(self._vertex.inputs))
             operators = self._snapshot()
-            answer = EpochAnswer(operators, self._watermarks(), has_ended, self._records_read)
+            answer = EpochAnswer(
+                operators, self._watermarks(), has_ended, self._records_read, self._token, frozenset(self._used)
+            )
             self._tell_watermarks()
             self._rows.append(ANSWER, self._subtask, next(self._sequences), pickle.dumps(answer, 5))
             yield self._rows
@@ -165,9 +170,10 @@ class EpochTask:
         inputs = self._vertex.inputs
         for edge, timestamp, payload in zip(rows.edges, rows.timestamps, rows.payloads, strict=True):
             if timestamp is not None:
+                self._used.add(payload)
                 known = self._input_watermark
                 self._input_watermark = timestamp if known is None else min(known, timestamp)
-            elif payload:
+            else:
                 head.process_batch(loads_batch(payload), inputs[edge])
 
     def _advance(self, head: StreamOperator) -> None:
@@ -182,13 +188,13 @@ class EpochTask:
         return found
 
     def _tell_watermarks(self) -> None:
-        """A row for each consumer of each edge: what its producer here has come to; its time is the watermark."""
+        """A row for each consumer of each edge: who has sent what came from here, and the watermark as its time."""
         for out in self._chain.program.out_edges:
             watermark = self._outputs[out.operator].watermark
             consumers, _ = self._vertex.consumers[out.edge]
             targets = [self._subtask] if out.partitioner.is_pointwise else range(consumers)
             for target in targets:
-                self._rows.append(out.edge, target, next(self._sequences), b"", watermark)
+                self._rows.append(out.edge, target, next(self._sequences), self._token, watermark)
 
     # --- what the chain is given -----------------------------------------------------------------------------------
 

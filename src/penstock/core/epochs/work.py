@@ -47,9 +47,15 @@ class EpochWork:
 
 @dataclass(frozen=True)
 class EpochAnswer:
-    """A subtask's part of the epoch's checkpoint. `has_ended`: its source has nothing more to read, ever."""
+    """A subtask's part of the epoch's checkpoint. `has_ended`: its source has nothing more to read, ever.
+
+    A task that is run twice may read more the second time. So each run has a `token`, its rows say it, and an answer
+    tells those of the runs whose rows it `used`.
+    """
 
     operators: dict[str, OperatorSubtaskState]
     watermarks: dict[int, int]
     has_ended: bool
     records_read: int
+    token: bytes = b""
+    used: frozenset[bytes] = frozenset()

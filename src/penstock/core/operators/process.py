@@ -56,6 +56,11 @@ class TimerService:
         """Take no timers any more (F5): event time has come to its end, processing time does not count any more."""
         self._is_quiesced = True
 
+    def begin_anew(self) -> None:
+        """Batch execution goes on with other keys: event time begins anew, and timers are taken again."""
+        self._is_quiesced = False
+        self.watermark = MIN_TIMESTAMP
+
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Forget the current key's timer at `timestamp`, when there is one."""
         self.event_timers.delete(timestamp, self._keyed.current_key)
@@ -243,10 +248,11 @@ class KeyedProcessOperator(FunctionOperator):
         self._timers.processing_timers.clear()
 
     def end_keys(self) -> None:
-        """Fire all timers of both kinds, as Flink does in batch execution."""
+        """Fire all timers of both kinds; those that are set meanwhile are not taken, as in Flink's batch execution."""
+        self._timers.quiesce()
         super().end_keys()
         self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
-        self._timers.watermark = MIN_TIMESTAMP
+        self._timers.begin_anew()
 
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
         results: list[Any] = []
