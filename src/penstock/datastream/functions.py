@@ -27,10 +27,10 @@ from penstock.core.operators.process import KeyedProcessContext, ProcessContext
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
 from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
 from penstock.core.operators.window_contents import WindowProcessContext
-from penstock.core.windowing import TimeWindow
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointedFunction",
@@ -48,6 +48,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
@@ -276,7 +277,15 @@ class WindowFunction(Function, ABC):
     """Sees all records of a key and window when the window fires."""
 
     @abstractmethod
-    def apply(self, key: Any, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[Any]:
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
+        """The records to emit."""
+
+
+class AllWindowFunction(Function, ABC):
+    """Sees all records of a window of a stream without keys when the window fires."""
+
+    @abstractmethod
+    def apply(self, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         """The records to emit."""
 
 
@@ -290,4 +299,17 @@ class ProcessWindowFunction(Function, ABC):
         """The records to emit."""
 
     def clear(self, context: WindowProcessContext) -> None:
-        """Remove per-window state; there is none yet."""
+        """The window is cleaned up: remove what `context.window_state()` holds for it. Nothing else does."""
+
+
+class ProcessAllWindowFunction(Function, ABC):
+    """Sees all records of a window of a stream without keys, with a context, when the window fires."""
+
+    Context: TypeAlias = WindowProcessContext
+
+    @abstractmethod
+    def process(self, context: WindowProcessContext, elements: Iterable[Any]) -> Iterable[Any]:
+        """The records to emit."""
+
+    def clear(self, context: WindowProcessContext) -> None:
+        """The window is cleaned up: remove what `context.window_state()` holds for it. Nothing else does."""
