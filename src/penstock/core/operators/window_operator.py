@@ -80,8 +80,9 @@ class WindowOperator(WindowOperatorBase):
         self._ctx = TriggerContext(self)
         self._assigner_ctx = AssignerContext(self.context)
         self._evictor_ctx = EvictorContext(self)
-        own = self._ctx.event_timers if self._is_event_time else self._ctx.processing_timers
-        self._cleanups: WindowTimers = own
+        ctx = self._ctx
+        self._cleanups = ctx.event_timers if self._is_event_time else ctx.processing_timers
+        self._register = ctx.register_event_time_timer if self._is_event_time else ctx.register_processing_time_timer
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class WindowOperator(WindowOperatorBase):
             self._act(key, window, token, self._trigger.on_element(value, time, window, self._ctx.enter(token)))
             due = self._cleanup_ms(window)
             if due < MAX_TIMESTAMP:
-                self._cleanups.register(due, key, token)
+                self._register(due)
         if is_late and not is_added:
             self.late_record(value, time)
 
