@@ -77,6 +77,7 @@ def test_a_record_in_the_last_ms_of_a_processing_time_window_is_not_left_out() -
         assert harness.operator.next_timer_ms() == 10
         harness.advance_processing_time(9)
         harness.process(("a", 2))
+        harness.operator.on_processing_time(9)
         assert harness.values == []
         harness.advance_processing_time(1)
         assert harness.values == [("a", (0, 10), [1, 2])]
@@ -368,6 +369,72 @@ def test_timers_of_triggers_belong_to_key_and_window(backend: str) -> None:
         ("a", (10, 20), [2]),
     ]
     hostile(backend, factory, inputs, expected)
+
+
+class Alarm(EventTimeTrigger):
+    """A record sets a timer 5 ms after it, or takes that of `-value` ms away; late timers set one 3 ms earlier."""
+
+    def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        if element[1] < 0:
+            ctx.delete_event_time_timer(-element[1])
+        else:
+            ctx.register_event_time_timer(timestamp + 5)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        if time >= 50:
+            ctx.register_event_time_timer(time - 10)
+        return TriggerResult.FIRE
+
+
+def test_a_timer_that_was_deleted_stays_deleted(backend: str) -> None:
+    """C1, D1: also when it was in a snapshot before."""
+    factory = window_operator(TumblingEventTimeWindows(40), Alarm())
+    inputs = [*at(1), *at(1, key="b"), *numbered((-6, 3)), Watermark(10)]
+    hostile(backend, factory, inputs, [("b", (0, 40), [1])], end=False)
+
+
+def test_a_timer_set_for_an_earlier_time_is_next() -> None:
+    """C1: timers fire in the order of time, also those that are set while timers fire."""
+    factory = window_operator(TumblingEventTimeWindows(1000), Alarm())
+    with OneInputOperatorHarness(factory) as harness:
+        harness.process_batch([("a", 1), ("b", 2)], [50, 50])
+        harness.watermark(60)
+        assert [key for key, _, _ in harness.values] == ["a", "a", "b", "b"]
+
+
+class Haunted(PurgingTrigger):
+    """Leaves a timer and state behind in each window."""
+
+    seen = ListStateDescriptor("seen")
+
+    def __init__(self) -> None:
+        super().__init__(CountTrigger(100))
+
+    def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        ctx.register_event_time_timer(5)
+        ctx.get_partitioned_state(self.seen).add(element[1])
+        return super().on_element(element, timestamp, window, ctx)
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        assert window == TimeWindow(0, 25), "only the window that the others have become is there"
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: TimeWindow, ctx: Any) -> None:
+        super().on_merge(window, ctx)
+        ctx.merge_partitioned_state(self.seen)
+
+
+def test_windows_that_have_become_others_leave_nothing_behind() -> None:
+    """C1: their timers do not reach the trigger, their clean-up is off, and merged state has moved."""
+    with OneInputOperatorHarness(window_operator(EventTimeSessionWindows(10), Haunted())) as harness:
+        harness.process_batch([("a", 0), ("a", 15), ("a", 8)], [0, 15, 8])
+        tables = harness.context.keyed._tables  # type: ignore[attr-defined]
+        assert tables["trigger-state:seen"].entries(None) == {"a": {(0, 25): [0, 15, 8]}}
+        assert tables["trigger-state:count"].entries(None) == {"a": {(0, 25): 3}}
+        assert sorted(time for time, pane in tables["_penstock_window_event_timers"].panes.items() if pane) == [5, 24]
+        harness.watermark(5)
+        assert harness.values == [("a", (0, 25), [0, 8, 15])]
 
 
 def test_a_trigger_that_gives_nothing_is_an_error() -> None:

@@ -30,6 +30,7 @@ from penstock.datastream.state import (
     ValueStateDescriptor,
 )
 from penstock.datastream.window import (
+    ContinuousEventTimeTrigger,
     CountTrigger,
     CountTumblingWindowAssigner,
     CumulativeEventTimeWindows,
@@ -510,6 +511,7 @@ def test_sessions_are_reduced_when_they_merge(backend: str) -> None:
     [
         window_operator(TumblingEventTimeWindows(10), CountTrigger(2)),
         window_operator(EventTimeSessionWindows(10), PurgingTrigger(CountTrigger(2)), allowed_lateness_ms=5),
+        window_operator(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(4), allowed_lateness_ms=30),
         window_operator(SlidingEventTimeWindows(10, 5), PurgingTrigger(EventTimeTrigger())),
         window_operator(TumblingProcessingTimeWindows(10)),
         window_operator(ProcessingTimeSessionWindows(10)),

@@ -39,6 +39,8 @@ from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.core.windowing.windows import WindowToken, WindowTokens
 from penstock.state.states import NO_KEY
 
+CONTINUE = TriggerResult.CONTINUE
+
 
 class WindowOperator(WindowOperatorBase):
     """See the module's text. With an evictor `contents` is made of the window's records whenever it fires."""
@@ -110,13 +112,14 @@ class WindowOperator(WindowOperatorBase):
 
     def _add(self, key: Any, value: Any, timestamp: int | None) -> None:
         time = MIN_TIMESTAMP if timestamp is None else timestamp
-        slots, held = self._slots, self._held
+        slots, held, is_event_time = self._slots, self._held, self._is_event_time
         added = value if self._evictor is None else (value, timestamp)
         is_late = False
         is_added = False
         for assigned in self._assigner.assign_windows(value, time, self._assigner_ctx):
             window = self._merge_in(key, assigned) if self.merges else assigned
-            if self._is_window_late(window):
+            due = self._cleanup_ms(window)
+            if is_event_time and due <= self._watermark:
                 is_late = True
                 continue
             is_added = True
@@ -127,8 +130,9 @@ class WindowOperator(WindowOperatorBase):
             else:
                 slot = [held.first(added)]
             slots.put(token, slot)
-            self._act(key, window, token, self._trigger.on_element(value, time, window, self._ctx.enter(token)))
-            due = self._cleanup_ms(window)
+            result = self._trigger.on_element(value, time, window, self._ctx.enter(token))
+            if result is not CONTINUE:
+                self._act(key, window, token, result)
             if due < MAX_TIMESTAMP:
                 self._register(due)
         if is_late and not is_added:
@@ -137,9 +141,6 @@ class WindowOperator(WindowOperatorBase):
     def _cleanup_ms(self, window: Any) -> int:
         end: int = window.max_timestamp()
         return min(end + self._lateness_ms, MAX_TIMESTAMP) if self._is_event_time else end
-
-    def _is_window_late(self, window: Any) -> bool:
-        return self._is_event_time and self._cleanup_ms(window) <= self._watermark
 
     # --- merging ------------------------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class WindowOperator(WindowOperatorBase):
         return merged
 
     def _merge(self, key: Any, window: Any, token: WindowToken, gone: list[WindowToken]) -> None:
-        if self._is_window_late(window):
+        if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
             raise RuntimeError(
                 f"windows were merged into {window!r}, whose end and lateness have passed already: an assigner must "
                 "not merge windows into one that ends before they do"
@@ -183,7 +184,7 @@ class WindowOperator(WindowOperatorBase):
     # --- firing -------------------------------------------------------------------------------------------------------
 
     def _act(self, key: Any, window: Any, token: WindowToken, result: TriggerResult) -> None:
-        if result is TriggerResult.CONTINUE:
+        if result is CONTINUE:
             return
         if not isinstance(result, TriggerResult):
             raise TypeError(f"trigger {type(self._trigger).__name__} gave {result!r} instead of a TriggerResult")
