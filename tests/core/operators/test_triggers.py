@@ -121,6 +121,15 @@ def test_continuous_event_time_trigger_on_sessions(backend: str) -> None:
     hostile(backend, factory, inputs, expected)  # at 6, 12, 18, and at the end
 
 
+def test_continuous_triggers_forget_the_next_firings_of_windows_that_merged() -> None:
+    """C1: what is left is the earliest firing, and the end."""
+    factory = window_operator(EventTimeSessionWindows(10), ContinuousEventTimeTrigger.of(6))
+    with OneInputOperatorHarness(factory) as harness:
+        harness.process_batch([("a", 0), ("a", 15), ("a", 8)], [0, 15, 8])
+        timers = harness.context.keyed.table("_penstock_window_event_timers").panes
+        assert sorted(time for time, pane in timers.items() if pane) == [6, 24]
+
+
 def test_continuous_processing_time_trigger(backend: str) -> None:
     """C1: fires at every multiple of the interval by the clock, and at the window's end, but not when it is empty."""
     factory = window_operator(TumblingProcessingTimeWindows(25), ContinuousProcessingTimeTrigger.of(10))
@@ -404,9 +413,10 @@ def test_a_timer_set_for_an_earlier_time_is_next() -> None:
 
 
 class Haunted(PurgingTrigger):
-    """Leaves a timer and state behind in each window."""
+    """Leaves a timer behind in each window, and state of which it merges only some."""
 
     seen = ListStateDescriptor("seen")
+    last = ValueStateDescriptor("last")
 
     def __init__(self) -> None:
         super().__init__(CountTrigger(100))
@@ -414,6 +424,7 @@ class Haunted(PurgingTrigger):
     def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
         ctx.register_event_time_timer(5)
         ctx.get_partitioned_state(self.seen).add(element[1])
+        ctx.get_partitioned_state(self.last).update(element[1])
         return super().on_element(element, timestamp, window, ctx)
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
@@ -424,6 +435,10 @@ class Haunted(PurgingTrigger):
         super().on_merge(window, ctx)
         ctx.merge_partitioned_state(self.seen)
 
+    def clear(self, window: TimeWindow, ctx: Any) -> None:
+        super().clear(window, ctx)
+        ctx.get_partitioned_state(self.last).clear()
+
 
 def test_windows_that_have_become_others_leave_nothing_behind() -> None:
     """C1: their timers do not reach the trigger, their clean-up is off, and merged state has moved."""
@@ -431,6 +446,7 @@ def test_windows_that_have_become_others_leave_nothing_behind() -> None:
         harness.process_batch([("a", 0), ("a", 15), ("a", 8)], [0, 15, 8])
         tables = harness.context.keyed._tables  # type: ignore[attr-defined]
         assert tables["trigger-state:seen"].entries(None) == {"a": {(0, 25): [0, 15, 8]}}
+        assert tables["trigger-state:last"].entries(None) == {"a": {(0, 25): 8}}
         assert tables["trigger-state:count"].entries(None) == {"a": {(0, 25): 3}}
         assert sorted(time for time, pane in tables["_penstock_window_event_timers"].panes.items() if pane) == [5, 24]
         harness.watermark(5)
