@@ -195,7 +195,8 @@ class SavepointReader:
 
         The value is what the window holds: a reduced record, an accumulator, the list of all records, or with an
         evictor that of (record, timestamp). Windows that have `fired` are kept for late records; of windows with a
-        trigger of their own it is not known. Count windows, the global one and those of other classes have no start and end.
+        trigger of their own it is not known. Count windows, the global one and those of other classes have no start
+        and no end.
         """
         operator = self._find(uid)
         self._check_native(operator)

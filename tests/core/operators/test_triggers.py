@@ -121,15 +121,6 @@ def test_continuous_event_time_trigger_on_sessions(backend: str) -> None:
     hostile(backend, factory, inputs, expected)  # at 6, 12, 18, and at the end
 
 
-def test_continuous_triggers_forget_the_next_firings_of_windows_that_merged() -> None:
-    """C1: what is left is the earliest firing, and the end."""
-    factory = window_operator(EventTimeSessionWindows(10), ContinuousEventTimeTrigger.of(6))
-    with OneInputOperatorHarness(factory) as harness:
-        harness.process_batch([("a", 0), ("a", 15), ("a", 8)], [0, 15, 8])
-        timers = harness.context.keyed.table("_penstock_window_event_timers").panes
-        assert sorted(time for time, pane in timers.items() if pane) == [6, 24]
-
-
 def test_continuous_processing_time_trigger(backend: str) -> None:
     """C1: fires at every multiple of the interval by the clock, and at the window's end, but not when it is empty."""
     factory = window_operator(TumblingProcessingTimeWindows(25), ContinuousProcessingTimeTrigger.of(10))
