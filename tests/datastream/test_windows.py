@@ -19,7 +19,7 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_operator import WindowOperator
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -309,6 +309,45 @@ def test_processing_time_windows_in_a_program() -> None:
         seen = [next(results) for _ in range(6)]
     assert {key for key, _, _ in seen} == {0, 1}
     assert all(end % 20 == 19 and count > 0 for _, end, (count,) in seen)
+
+
+WAYS: dict[str, Any] = {
+    "fast": lambda s: s.window(TumblingEventTimeWindows(10)).process(Process()),
+    "purging": lambda s: (
+        s.window(TumblingEventTimeWindows(10)).trigger(PurgingTrigger(EventTimeTrigger())).apply(Apply())
+    ),
+    "sessions": lambda s: s.window(DynamicEventTimeSessionWindows(lambda e: 1 + e[1] % 4)).apply(Apply()),
+    "count": lambda s: s.count_window(6, 4).apply(Apply()),
+    "evicting": lambda s: s.window(EventTimeSessionWindows(5)).evictor(CountEvictor(3)).apply(Apply()),
+    "continuous": lambda s: (
+        s.window(TumblingEventTimeWindows(20)).trigger(ContinuousEventTimeTrigger(7)).aggregate(Count(), Apply())
+    ),
+    "all": lambda s: s.window_all(TumblingEventTimeWindows(10)).process(ProcessAll()),
+    "all, purging": lambda s: (
+        s.window_all(TumblingEventTimeWindows(10)).trigger(PurgingTrigger(EventTimeTrigger())).process(ProcessAll())
+    ),
+    "all, count": lambda s: s.count_window_all(7).aggregate(Count()),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_batch_execution_gives_the_same(way: str) -> None:
+    """I1: windows of a bounded program in batch execution and in streaming, in which all records come in one batch."""
+
+    def run(mode: RuntimeExecutionMode) -> list[Any]:
+        env = environment(2).set_runtime_mode(mode)
+        return collect(WAYS[way](keyed(env)))
+
+    streamed = run(RuntimeExecutionMode.STREAMING)
+    assert streamed
+    assert run(RuntimeExecutionMode.BATCH) == streamed
+
+
+def test_processing_time_windows_in_batch_execution() -> None:
+    """I1: windows of the clock fire at the end of their key, as in Flink; none is dropped."""
+    env = environment(2).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    windows = keyed(env).window(TumblingProcessingTimeWindows.of(Time.days(1000)))
+    assert sorted(count for _, _, (count,) in collect(windows.aggregate(Count(), Apply()))) == [20, 20]
 
 
 class FailsOnce(MapFunction):

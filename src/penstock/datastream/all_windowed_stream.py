@@ -1,7 +1,8 @@
 """A stream without keys cut into windows (C1).
 
-It is a keyed stream with one key, in one subtask: so state, timers and snapshots are those of keyed windows. The
-operator cannot have more than one subtask, for all records share its windows.
+It is a keyed stream with one key, in one subtask: so state, timers and snapshots are those of keyed windows, and batch
+execution sorts its records by time as it does those of any key. The operator cannot have more than one subtask, for all
+records share its windows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class AllWindowedStream(Windows):
     _apply_result = ApplyAllResult
 
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner) -> None:
-        super().__init__(data_stream, _the_one_key, window_assigner)
+        super().__init__(data_stream.key_by(_the_one_key), _the_one_key, window_assigner)
 
     def _add(self, kind: str, contents: WindowContents, function: Any) -> DataStream:
         stream = super()._add(f"All-{kind}", contents, function)

@@ -102,6 +102,14 @@ def test_continuous_event_time_trigger(backend: str) -> None:
     hostile(backend, factory, inputs, [Record(value, 24) for value in expected])
 
 
+def test_continuous_event_time_trigger_on_the_global_window() -> None:
+    """C1: fires on for ever, and once more at the end of time, which it does not count its way up to."""
+    factory = window_operator(GlobalWindows(), ContinuousEventTimeTrigger.of(10))
+    inputs = [*at(3), Watermark(25), *at(27)]
+    expected = [("a", GLOBAL, [3])] * 2 + [("a", GLOBAL, [3, 27])] * 2  # at 10, 20, 30, and at the end
+    hostile("hashmap", factory, inputs, expected)
+
+
 def test_continuous_event_time_trigger_fires_for_late_records() -> None:
     """C1: a record within the allowed lateness fires its window at once."""
     factory = window_operator(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger.of(4), allowed_lateness_ms=5)

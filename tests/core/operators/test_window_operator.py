@@ -31,6 +31,7 @@ from penstock.datastream.state import (
 )
 from penstock.datastream.window import (
     ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     CountTumblingWindowAssigner,
     CumulativeEventTimeWindows,
@@ -567,6 +568,27 @@ def test_timers_move_with_their_key_groups() -> None:
         harness.advance_processing_time(10)
         fired += [key for key, _, _ in harness.values]
     assert sorted(fired) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("factory", "expected"),
+    [
+        (window_operator(TumblingProcessingTimeWindows(10)), [("a", (0, 10), [1, 2])]),
+        (window_operator(ProcessingTimeSessionWindows(10)), [("a", (0, 10), [1, 2])]),
+        (window_operator(GlobalWindows(), ContinuousProcessingTimeTrigger(5)), [("a", "GlobalWindow()", [1, 2])]),
+        (window_operator(TumblingEventTimeWindows(10), PurgingTrigger(EventTimeTrigger())), [("a", (0, 10), [1, 2])]),
+        (window_operator(GlobalWindows(), CountTrigger(2)), [("a", "GlobalWindow()", [1, 2])]),
+    ],
+)
+def test_the_end_of_a_key_in_batch_execution(factory: Any, expected: Any) -> None:
+    """I1: windows of both times fire, each once, and the keys to come begin anew."""
+    with OneInputOperatorHarness(factory) as harness:
+        for _ in range(2):
+            harness.process_batch([("a", 1), ("a", 2)], [1, 2])
+            harness.operator.end_keys()
+            harness.context.keyed.clear()  # type: ignore[attr-defined]
+            assert [record.value for record in harness.take_output()] == expected
+            harness.captured.watermarks.clear()
 
 
 def test_an_aborted_checkpoint_changes_nothing() -> None:

@@ -74,7 +74,8 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
         self._states = WindowStates(times.context, TRIGGER_STATES)
         self._token: WindowToken = ()
         self._merged: Sequence[WindowToken] = ()
-        self._is_quiesced = False
+        #: Whether processing-time timers are taken; not any more at the end, of the input or of a key in batch.
+        self.takes_processing_timers = True
         self.event_timers = WindowTimers(keyed.table(EVENT_TIMERS))
         self.processing_timers = WindowTimers(keyed.table(PROCESSING_TIMERS))
 
@@ -85,7 +86,7 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
         return self
 
     def register_processing_time_timer(self, time: int) -> None:
-        if not self._is_quiesced:
+        if self.takes_processing_timers:
             self.processing_timers.register(time, self._keyed.current_key, self._token)
 
     def register_event_time_timer(self, time: int) -> None:
@@ -102,8 +103,3 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
         self._states.merge(state_descriptor, self._token, self._merged)
-
-    def quiesce(self) -> None:
-        """Take no processing-time timers any more, and drop those that wait (F5)."""
-        self._is_quiesced = True
-        self.processing_timers.clear()

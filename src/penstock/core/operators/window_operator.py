@@ -32,7 +32,7 @@ from penstock.core.operators.window_contents import ListContents, WindowContents
 from penstock.core.operators.window_contexts import AssignerContext, EvictorContext, TriggerContext
 from penstock.core.operators.window_states import WINDOW_SLOTS, open_runtime_map
 from penstock.core.operators.window_timers import WindowTimers
-from penstock.core.records import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
+from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.core.windowing.evictors import Evictor, TimestampedValue
 from penstock.core.windowing.triggers import Trigger, TriggerResult
@@ -253,7 +253,15 @@ class WindowOperator(WindowOperatorBase):
 
     def quiesce_timers(self) -> None:
         """Drop the processing-time timers that have not fired."""
-        self._ctx.quiesce()
+        self._ctx.takes_processing_timers = False
+        self._ctx.processing_timers.clear()
+
+    def end_keys(self) -> None:
+        """Fire all timers of both kinds; those of the clock that are set meanwhile are not taken, as in Flink."""
+        super().end_keys()
+        self._ctx.takes_processing_timers = False
+        self._fire_timers(self._ctx.processing_timers, MAX_WATERMARK, self._trigger.on_processing_time)
+        self._ctx.takes_processing_timers = True
 
     def _fire_timers(
         self, timers: WindowTimers, up_to: int, on_time: Callable[[int, Any, TriggerContext], TriggerResult]

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.common.time import to_millis
 from penstock.common.typeinfo import Types
+from penstock.core.records import MAX_TIMESTAMP
 from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.state.descriptors import ReducingStateDescriptor
 
@@ -175,7 +176,10 @@ class ContinuousEventTimeTrigger(_Continuous):
         self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
         """Fire an interval after `time` (ms), at the latest at the window's end."""
-        due = min(time + self.interval, window.max_timestamp())
+        end = window.max_timestamp()
+        due = min(time + self.interval, end)
+        if end == MAX_TIMESTAMP == ctx.get_current_watermark():
+            due = end  # nobody could wait for all the multiples up to the end of time
         fire_timestamp_state.add(due)
         ctx.register_event_time_timer(due)
 
