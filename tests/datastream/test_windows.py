@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from penstock.common.configuration import Configuration
 from penstock.common.output_tag import OutputTag
 from penstock.common.restart_strategy import RestartStrategies
+from penstock.common.serializer import TypeSerializer
 from penstock.common.time import Duration, Time
 from penstock.common.typeinfo import Types
 from penstock.common.watermark_strategy import WatermarkStrategy
@@ -42,8 +44,13 @@ from penstock.datastream.window import (
     NeverTrigger,
     PurgingTrigger,
     SlidingEventTimeWindows,
+    TimeWindow,
+    TimeWindowSerializer,
+    Trigger,
+    TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
 )
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
@@ -102,7 +109,7 @@ class Count(AggregateFunction):
         return acc_a + acc_b
 
 
-class Apply(WindowFunction):
+class Apply(WindowFunction[Any, Any, str, Any]):
     def apply(self, key: Any, window: Any, inputs: Any) -> Any:
         return [(key, window.max_timestamp(), sorted(inputs))]
 
@@ -112,12 +119,12 @@ class Process(ProcessWindowFunction):
         yield key, context.window().max_timestamp(), sorted(elements)
 
 
-class ApplyAll(AllWindowFunction):
+class ApplyAll(AllWindowFunction[Any, Any, Any]):
     def apply(self, window: Any, inputs: Any) -> Any:
         return [(window.max_timestamp(), sorted(inputs))]
 
 
-class ProcessAll(ProcessAllWindowFunction):
+class ProcessAll(ProcessAllWindowFunction[Any, Any, Any]):
     def process(self, context: ProcessAllWindowFunction.Context, elements: Any) -> Any:
         yield context.window().max_timestamp(), sorted(elements)
 
@@ -436,6 +443,46 @@ def test_what_windows_say_of_themselves() -> None:
     for windows in (keyed(env).window(GlobalWindows()), timed(env).window_all(GlobalWindows())):
         assert windows.get_execution_environment() is env
         assert windows.get_input_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+def test_functions_triggers_and_assigners_may_be_subscripted() -> None:
+    """A1: programs that give PyFlink's base classes their types run unchanged."""
+
+    class Typed(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
+        def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Any) -> Any:
+            yield key, context.window().start, len(list(elements))
+
+    class TypedTrigger(Trigger[tuple, TimeWindow]):
+        def on_element(self, element: tuple, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+            return TriggerResult.FIRE_AND_PURGE if element[1] % 10 == 9 else TriggerResult.CONTINUE
+
+        def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+            return TriggerResult.CONTINUE
+
+        def on_processing_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+            return TriggerResult.CONTINUE
+
+        def on_merge(self, window: TimeWindow, ctx: Any) -> None:
+            pass
+
+        def clear(self, window: TimeWindow, ctx: Any) -> None:
+            pass
+
+    class TypedAssigner(WindowAssigner[tuple, TimeWindow]):
+        def assign_windows(self, element: tuple, timestamp: int, context: Any) -> Collection[TimeWindow]:
+            return [TimeWindow(timestamp // 10 * 10, timestamp // 10 * 10 + 10)]
+
+        def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[tuple, TimeWindow]:
+            return TypedTrigger()
+
+        def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+            return TimeWindowSerializer()
+
+        def is_event_time(self) -> bool:
+            return True
+
+    typed = keyed(environment()).window(TypedAssigner()).process(Typed())
+    assert collect(typed) == [("b", n, 5) for n in range(0, 40, 10)]
 
 
 def test_names_of_window_operators() -> None:

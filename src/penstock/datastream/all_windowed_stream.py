@@ -21,7 +21,7 @@ class AllWindowedStream(Windows):
     _process_result = ProcessAllResult
     _apply_result = ApplyAllResult
 
-    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner) -> None:
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(data_stream.key_by(_the_one_key), _the_one_key, window_assigner)
 
     def _add(self, kind: str, contents: WindowContents, function: Any) -> DataStream:

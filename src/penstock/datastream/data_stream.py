@@ -160,7 +160,7 @@ class DataStream:
         """Give the records event timestamps, and the stream watermarks (C2)."""
         return self._add("Timestamps/Watermarks", partial(TimestampsAndWatermarksOperator, watermark_strategy))
 
-    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group all records into windows, in one subtask."""
         from penstock.datastream.all_windowed_stream import AllWindowedStream
 
@@ -318,7 +318,7 @@ class KeyedStream(DataStream):
         """Apply a `KeyedProcessFunction`: keyed state and timers."""
         return self._add("Keyed Process", partial(KeyedProcessOperator, func, self._key_selector), is_stateful=True)
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
         """Group each key's records into windows."""
         from penstock.datastream.windowed_stream import WindowedStream
 

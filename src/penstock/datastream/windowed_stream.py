@@ -54,13 +54,15 @@ class Windows:
     _process_result: ClassVar[type[WindowResult]]
     _apply_result: ClassVar[type[WindowResult]]
 
-    def __init__(self, stream: DataStream, key_selector: Callable[[Any], Any], assigner: WindowAssigner) -> None:
+    def __init__(
+        self, stream: DataStream, key_selector: Callable[[Any], Any], assigner: WindowAssigner[Any, Any]
+    ) -> None:
         if not isinstance(assigner, WindowAssigner):
             raise TypeError(f"expected a WindowAssigner, such as TumblingEventTimeWindows.of(...), not {assigner!r}")
         self._stream = stream
         self._key_selector = key_selector
         self._assigner = assigner
-        self._trigger: Trigger | None = None
+        self._trigger: Trigger[Any, Any] | None = None
         self._evictor: Evictor | None = None
         self._lateness_ms = 0
         self._late_tag: str | None = None
@@ -73,7 +75,7 @@ class Windows:
         """The type of the records: plain Python values, pickled."""
         return Types.PICKLED_BYTE_ARRAY()
 
-    def trigger(self, trigger: Trigger) -> Self:
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Fire by another rule than the assigner's.
 
         Raises:
@@ -167,5 +169,5 @@ class WindowedStream(Windows):
     _process_result = ProcessResult
     _apply_result = ApplyResult
 
-    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner) -> None:
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(keyed_stream, keyed_stream.key_selector, window_assigner)

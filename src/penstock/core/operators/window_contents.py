@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.runtime_context import KeyedStateStore
@@ -12,6 +12,8 @@ from penstock.core.operators.stateless import method
 from penstock.core.operators.window_states import WindowStates, WindowStateStore
 from penstock.core.windowing.windows import WindowTokens
 from penstock.state.errors import StateError
+
+W = TypeVar("W")
 
 
 class WindowContents(ABC):
@@ -121,17 +123,17 @@ class WindowEnvironment:
         return WindowStateStore(self._states, self._tokens.token_of(window))
 
 
-class WindowProcessContext:
+class WindowProcessContext(Generic[W]):
     """What a process window function is handed beside key and records."""
 
     __slots__ = ("_environment", "_watermark", "_window")
 
-    def __init__(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:
+    def __init__(self, window: W, watermark: int, environment: WindowEnvironment) -> None:
         self._window = window
         self._watermark = watermark
         self._environment = environment
 
-    def window(self) -> Any:
+    def window(self) -> W:
         """The window that fires, or is cleaned up."""
         return self._window
 

@@ -48,8 +48,8 @@ class WindowOperator(WindowOperatorBase):
     def __init__(
         self,
         key_selector: Callable[[Any], Any],
-        assigner: WindowAssigner,
-        trigger: Trigger,
+        assigner: WindowAssigner[Any, Any],
+        trigger: Trigger[Any, Any],
         contents: WindowContents,
         result: WindowResult | None = None,
         allowed_lateness_ms: int = 0,
@@ -289,7 +289,7 @@ class WindowOperator(WindowOperatorBase):
             self.emit_collected()
 
 
-class _Merges(MergingWindowAssigner.MergeCallback):
+class _Merges(MergingWindowAssigner.MergeCallback[Any]):
     """Writes down what merges."""
 
     def __init__(self) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock.common.serializer import TypeSerializer
 from penstock.core.windowing.triggers import Trigger
 
+T = TypeVar("T")
+V = TypeVar("V")
+W = TypeVar("W")
 
-class WindowAssigner(ABC):
+
+class WindowAssigner(ABC, Generic[T, W]):
     """Puts each record into any number of windows. One object serves all keys, so it keeps nothing of its own."""
 
     class WindowAssignerContext(ABC):
@@ -25,15 +29,15 @@ class WindowAssigner(ABC):
             """The operator's runtime context, whose keyed state is that of the record's key."""
 
     @abstractmethod
-    def assign_windows(self, element: Any, timestamp: int, context: WindowAssignerContext) -> Collection[Any]:
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[W]:
         """The windows of a record; `timestamp` is its event time in ms, or -2**63 where it carries none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
         """The trigger of a stream that names none."""
 
     @abstractmethod
-    def get_window_serializer(self) -> TypeSerializer[Any]:
+    def get_window_serializer(self) -> TypeSerializer[W]:
         """What writes windows into state; asked for only where they are none of the built-in kinds."""
 
     @abstractmethod
@@ -41,16 +45,16 @@ class WindowAssigner(ABC):
         """Whether windows end by event time: then records need timestamps, and may be late."""
 
 
-class MergingWindowAssigner(WindowAssigner):
+class MergingWindowAssigner(WindowAssigner[T, W]):
     """An assigner whose windows may become one, such as sessions."""
 
-    class MergeCallback(ABC):
+    class MergeCallback(ABC, Generic[V]):
         """Is told which windows become one."""
 
         @abstractmethod
-        def merge(self, to_be_merged: Collection[Any], merge_result: Any) -> None:
+        def merge(self, to_be_merged: Collection[V], merge_result: V) -> None:
             """All of `to_be_merged` become the one window `merge_result`."""
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[Any], callback: MergeCallback) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergeCallback[W]) -> None:
         """Look at the windows of a key, and tell `callback` of each group that becomes one window."""

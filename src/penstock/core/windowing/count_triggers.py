@@ -12,7 +12,7 @@ from penstock.state.descriptors import ReducingStateDescriptor
 CONTINUE, FIRE, FIRE_AND_PURGE = TriggerResult.CONTINUE, TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE
 
 
-class CountTrigger(Trigger):
+class CountTrigger(Trigger[Any, Any]):
     """Fires with every so many records of a window, which keeps them, and counts anew."""
 
     def __init__(self, window_size: int) -> None:
@@ -59,14 +59,14 @@ class CountTrigger(Trigger):
         return f"CountTrigger(window_size={self.window_size})"
 
 
-class PurgingTrigger(Trigger):
+class PurgingTrigger(Trigger[Any, Any]):
     """Another trigger, after each firing of which the window's records are forgotten."""
 
-    def __init__(self, nested_trigger: Trigger) -> None:
+    def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger
 
     @staticmethod
-    def of(nested_trigger: Trigger) -> PurgingTrigger:
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
         """Let `nested_trigger` purge."""
         return PurgingTrigger(nested_trigger)
 
@@ -102,7 +102,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
     return FIRE_AND_PURGE if result.is_fire() else result
 
 
-class NeverTrigger(Trigger):
+class NeverTrigger(Trigger[Any, Any]):
     """Never fires: the default of `GlobalWindows`."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:

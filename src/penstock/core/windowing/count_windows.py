@@ -13,7 +13,7 @@ from penstock.core.windowing.windows import CountWindow, CountWindowSerializer, 
 from penstock.state.descriptors import ValueStateDescriptor
 
 
-class _CountWindows(WindowAssigner):
+class _CountWindows(WindowAssigner[Any, Any]):
     """Numbers the records of each key, in state."""
 
     def __init__(self, window_size: int, state_name: str) -> None:
@@ -28,7 +28,7 @@ class _CountWindows(WindowAssigner):
         state.update(number + 1)
         return number
 
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Fire when the window is full, and forget it."""
         return PurgingTrigger(CountTrigger(self.window_size))
 
@@ -89,12 +89,12 @@ class CountSlidingWindowAssigner(_CountWindows):
         return f"CountSlidingWindowAssigner(window_size={self.window_size}, window_slide={self.window_slide})"
 
 
-def count_windows(size: int, slide: int) -> WindowAssigner:
+def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
     """Windows of `size` records, a new one every `slide` records; one behind the other when that is 0."""
     return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
 
 
-class GlobalWindows(WindowAssigner):
+class GlobalWindows(WindowAssigner[Any, Any]):
     """One window a key, which never ends: it needs a trigger, and mostly an evictor or a purging trigger."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class GlobalWindows(WindowAssigner):
         """The window."""
         return [GlobalWindow()]
 
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Never fire."""
         return NeverTrigger()
 

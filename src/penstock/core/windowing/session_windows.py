@@ -22,12 +22,12 @@ class SessionWindowTimeGapExtractor(ABC):
         """The gap in ms, over 0."""
 
 
-class _Sessions(MergingWindowAssigner):
+class _Sessions(MergingWindowAssigner[Any, Any]):
     @abstractmethod
     def _gap_ms_of(self, element: Any) -> int:
         """For how long a session stays open after the record."""
 
-    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback) -> None:
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
         """Windows that overlap or touch become one."""
         TimeWindow.merge_windows(windows, callback)
 
@@ -43,7 +43,7 @@ class _OfEventTime(_Sessions):
         """A window that begins with the record and lasts for the gap."""
         return [TimeWindow(timestamp, timestamp + self._gap_ms_of(element))]
 
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Fire when the watermark passes the end."""
         return EventTimeTrigger()
 
@@ -60,7 +60,7 @@ class _OfProcessingTime(_Sessions):
         now_ms = context.get_current_processing_time()
         return [TimeWindow(now_ms, now_ms + self._gap_ms_of(element))]
 
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Fire when the clock passes the end."""
         return ProcessingTimeTrigger()
 

@@ -13,7 +13,7 @@ from penstock.state.descriptors import ReducingStateDescriptor
 CONTINUE, FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
-class EventTimeTrigger(Trigger):
+class EventTimeTrigger(Trigger[Any, Any]):
     """Fires when the watermark passes the window's end, and at once for each record that comes after that."""
 
     @staticmethod
@@ -55,7 +55,7 @@ class EventTimeTrigger(Trigger):
         return "EventTimeTrigger()"
 
 
-class ProcessingTimeTrigger(Trigger):
+class ProcessingTimeTrigger(Trigger[Any, Any]):
     """Fires when the clock passes the window's end."""
 
     @staticmethod
@@ -94,7 +94,7 @@ class ProcessingTimeTrigger(Trigger):
         return "ProcessingTimeTrigger()"
 
 
-class _Continuous(Trigger):
+class _Continuous(Trigger[Any, Any]):
     """Keeps the time of the next firing in state; where windows merge, the earliest counts."""
 
     def __init__(self, interval: int) -> None:

@@ -21,7 +21,7 @@ from penstock.core.windowing.windows import TimeWindow, TimeWindowSerializer
 Assigned = tuple[int, int, list[tuple[int, int]]]
 
 
-class _AlignedWindows(WindowAssigner):
+class _AlignedWindows(WindowAssigner[Any, Any]):
     """Windows whose bounds depend on the time alone."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class _OfEventTime(_AlignedWindows):
         """The windows of the record's timestamp."""
         return [TimeWindow(start, end) for start, end in self.assign(timestamp)[2]]
 
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Fire when the watermark passes the end."""
         return EventTimeTrigger()
 
@@ -56,7 +56,7 @@ class _OfProcessingTime(_AlignedWindows):
         """The windows of the moment at which the record is processed."""
         return [TimeWindow(start, end) for start, end in self.assign(context.get_current_processing_time())[2]]
 
-    def get_default_trigger(self, env: Any) -> Trigger:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Fire when the clock passes the end."""
         return ProcessingTimeTrigger()
 

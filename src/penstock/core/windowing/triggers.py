@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock.state.descriptors import StateDescriptor
+
+T = TypeVar("T")
+W = TypeVar("W")
 
 
 class TriggerResult(Enum):
@@ -30,7 +33,7 @@ class TriggerResult(Enum):
         return self.value[1]
 
 
-class Trigger(ABC):
+class Trigger(ABC, Generic[T, W]):
     """Decides for each key and window. One object serves all of them: what it remembers lies in partitioned state."""
 
     class TriggerContext(ABC):
@@ -76,15 +79,15 @@ class Trigger(ABC):
             """Let the window have the state of those that it is made of; for list, reducing and aggregating state."""
 
     @abstractmethod
-    def on_element(self, element: Any, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult:
         """A record (with its event time, or -2**63) was put into the window."""
 
     @abstractmethod
-    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
         """A processing-time timer of the window is due."""
 
     @abstractmethod
-    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
         """An event-time timer of the window is due."""
 
     def can_merge(self) -> bool:
@@ -92,9 +95,9 @@ class Trigger(ABC):
         return False
 
     @abstractmethod
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: W, ctx: OnMergeContext) -> None:
         """Several windows became `window`: merge state, set timers. Those windows are cleared after this."""
 
     @abstractmethod
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: W, ctx: TriggerContext) -> None:
         """The window is gone: remove the state and the timers that the trigger set for it."""

@@ -52,7 +52,7 @@ class TimeWindow(Window):
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
-    def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback) -> None:
+    def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
         """Tell `callback` of each group of windows that overlap or touch, and of the window that covers the group."""
         groups: list[tuple[TimeWindow, set[TimeWindow]]] = []
         for window in sorted(windows):
