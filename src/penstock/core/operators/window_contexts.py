@@ -13,7 +13,8 @@ from penstock.core.windowing.assigners import WindowAssigner
 from penstock.core.windowing.evictors import Evictor
 from penstock.core.windowing.triggers import Trigger
 from penstock.core.windowing.windows import WindowToken
-from penstock.state.descriptors import StateDescriptor
+from penstock.state.descriptors import StateDescriptor, ValueStateDescriptor
+from penstock.state.states import ValueState
 
 EVENT_TIMERS: Final = "_penstock_window_event_timers"
 PROCESSING_TIMERS: Final = "_penstock_window_processing_timers"
@@ -28,12 +29,26 @@ class Times(Protocol):
     def watermark(self) -> int: ...
 
 
+class _AssignerRuntimeContext(RuntimeContext):
+    """Knows the value states that it was asked for: an assigner has no `open`, so it asks with every record."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self._opened: dict[str, tuple[ValueStateDescriptor, ValueState[Any]]] = {}
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        opened = self._opened.get(state_descriptor.name)
+        if opened is None or opened[0] is not state_descriptor:
+            opened = self._opened[state_descriptor.name] = (state_descriptor, super().get_state(state_descriptor))
+        return opened[1]
+
+
 class AssignerContext(WindowAssigner.WindowAssignerContext):
     """What an assigner may look at beside the record."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._now_ms = context.clock.now_ms
-        self._runtime_context = RuntimeContext(context)
+        self._runtime_context = _AssignerRuntimeContext(context)
 
     def get_current_processing_time(self) -> int:
         """Processing time in ms."""
