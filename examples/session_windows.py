@@ -13,7 +13,7 @@ from penstock.datastream import (
     ProcessWindowFunction,
     StreamExecutionEnvironment,
 )
-from penstock.datastream.window import EventTimeSessionWindows
+from penstock.datastream.window import EventTimeSessionWindows, TimeWindow
 
 #: A click: visitor, page, moment in ms.
 Click = tuple[str, str, int]
@@ -46,9 +46,9 @@ class CountClicks(AggregateFunction):
         return acc_a + acc_b
 
 
-class DescribeSession(ProcessWindowFunction):
+class DescribeSession(ProcessWindowFunction[int, tuple[str, int, int, int], str, TimeWindow]):
     def process(
-        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[int]
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[int]
     ) -> Iterator[tuple[str, int, int, int]]:
         for clicks in elements:
             yield key, context.window().start, context.window().end, clicks

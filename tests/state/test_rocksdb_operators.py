@@ -18,7 +18,17 @@ from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_contents import ListContents, ReducingContents
-from penstock.core.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.core.operators.window_operator import WindowOperator
+from penstock.core.windowing import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TimeEvictor,
+    TumblingEventTimeWindows,
+)
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.testing import OneInputOperatorHarness, operator_harness
@@ -71,6 +81,23 @@ FACTORIES: dict[str, Callable[[], Any]] = {
     "tumbling": partial(AlignedWindowOperator, first, TumblingEventTimeWindows(10), ListContents()),
     "late": partial(
         AlignedWindowOperator, first, SlidingEventTimeWindows(10, 4), ReducingContents(add), allowed_lateness_ms=7
+    ),
+    "general": partial(
+        WindowOperator,
+        first,
+        SlidingEventTimeWindows(10, 4),
+        PurgingTrigger(EventTimeTrigger()),
+        ReducingContents(add),
+        allowed_lateness_ms=7,
+    ),
+    "counted": partial(WindowOperator, first, EventTimeSessionWindows(5), CountTrigger(3), ListContents()),
+    "continuous": partial(
+        WindowOperator,
+        first,
+        EventTimeSessionWindows(9),
+        ContinuousEventTimeTrigger(4),
+        ListContents(),
+        evictor=TimeEvictor(12),
     ),
     "session": partial(SessionWindowOperator, first, EventTimeSessionWindows(5), ListContents()),
     "late session": partial(

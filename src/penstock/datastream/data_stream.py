@@ -39,11 +39,14 @@ from penstock.core.task.partitioners import (
     Partitioner,
     RebalancePartitioner,
 )
+from penstock.core.windowing import WindowAssigner
+from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.functions import Function as RichFunction
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
+    from penstock.datastream.all_windowed_stream import AllWindowedStream
     from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from penstock.datastream.connected_streams import ConnectedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -156,6 +159,16 @@ class DataStream:
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give the records event timestamps, and the stream watermarks (C2)."""
         return self._add("Timestamps/Watermarks", partial(TimestampsAndWatermarksOperator, watermark_strategy))
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Group all records into windows, in one subtask."""
+        from penstock.datastream.all_windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Windows of `size` records, a new one every `slide` records; one behind the other when that is 0."""
+        return self.window_all(count_windows(size, slide))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator wrote to a side output."""
@@ -305,11 +318,15 @@ class KeyedStream(DataStream):
         """Apply a `KeyedProcessFunction`: keyed state and timers."""
         return self._add("Keyed Process", partial(KeyedProcessOperator, func, self._key_selector), is_stateful=True)
 
-    def window(self, window_assigner: Any) -> WindowedStream:
-        """Group each key's records into windows of event time."""
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Group each key's records into windows."""
         from penstock.datastream.windowed_stream import WindowedStream
 
-        return WindowedStream(self, window_assigner, self._key_selector)
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of `size` records of a key, a new one every `slide` records; one behind the other when that is 0."""
+        return self.window(count_windows(size, slide))
 
     def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by another key."""
@@ -369,6 +386,7 @@ class CloseableIterator:
 
 #: Names that PyFlink has in this module too; their modules need this one.
 _ELSEWHERE = {
+    "AllWindowedStream": "all_windowed_stream",
     "BroadcastConnectedStream": "broadcast_stream",
     "BroadcastStream": "broadcast_stream",
     "ConnectedStreams": "connected_streams",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from penstock.core.operators.broadcast_contexts import (
     BroadcastBaseContext,
@@ -27,10 +27,10 @@ from penstock.core.operators.process import KeyedProcessContext, ProcessContext
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
 from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
 from penstock.core.operators.window_contents import WindowProcessContext
-from penstock.core.windowing import TimeWindow
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointedFunction",
@@ -48,6 +48,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
@@ -272,22 +273,50 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
         """A timer of the current key is due, at `timestamp` ms; the records to emit."""
 
 
-class WindowFunction(Function, ABC):
+#: What window functions may be subscripted with, as in `WindowFunction[tuple, int, str, TimeWindow]`.
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W")
+
+
+class WindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
     """Sees all records of a key and window when the window fires."""
 
     @abstractmethod
-    def apply(self, key: Any, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[Any]:
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
         """The records to emit."""
 
 
-class ProcessWindowFunction(Function, ABC):
+class AllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
+    """Sees all records of a window of a stream without keys when the window fires."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """The records to emit."""
+
+
+class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
     """Sees all records of a key and window, with a context, when the window fires."""
 
     Context: TypeAlias = WindowProcessContext
 
     @abstractmethod
-    def process(self, key: Any, context: WindowProcessContext, elements: Iterable[Any]) -> Iterable[Any]:
+    def process(self, key: KEY, context: WindowProcessContext[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """The records to emit."""
 
-    def clear(self, context: WindowProcessContext) -> None:
-        """Remove per-window state; there is none yet."""
+    def clear(self, context: WindowProcessContext[W]) -> None:
+        """The window is cleaned up: remove what `context.window_state()` holds for it. Nothing else does."""
+
+
+class ProcessAllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
+    """Sees all records of a window of a stream without keys, with a context, when the window fires."""
+
+    Context: TypeAlias = WindowProcessContext
+
+    @abstractmethod
+    def process(self, context: WindowProcessContext[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """The records to emit."""
+
+    def clear(self, context: WindowProcessContext[W]) -> None:
+        """The window is cleaned up: remove what `context.window_state()` holds for it. Nothing else does."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time, to_millis
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import TypeInformation, Types
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_contents import (
@@ -21,43 +21,103 @@ from penstock.core.operators.window_contents import (
     WindowContents,
     WindowResult,
 )
-from penstock.core.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.core.operators.window_operator import WindowOperator
+from penstock.core.windowing import (
+    CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    Evictor,
+    MergingWindowAssigner,
+    SlidingEventTimeWindows,
+    Trigger,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from penstock.datastream.data_stream import DataStream, KeyedStream
+from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+#: The assigners whose windows have operators of their own, with the default trigger.
+_FAST: dict[type[Any], Callable[..., Any]] = {
+    TumblingEventTimeWindows: AlignedWindowOperator,
+    SlidingEventTimeWindows: AlignedWindowOperator,
+    CumulativeEventTimeWindows: AlignedWindowOperator,
+    EventTimeSessionWindows: SessionWindowOperator,
+}
 
 
-class WindowedStream:
-    """Windows of a keyed stream; fires when the watermark passes a window's end."""
+class Windows:
+    """What windows of streams with and without keys share."""
 
-    def __init__(self, stream: KeyedStream, assigner: Any, key_selector: Callable[[Any], Any]) -> None:
-        if not isinstance(assigner, TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows):
-            raise NotImplementedError(
-                f"window assigner {type(assigner).__name__} is not available yet; there are TumblingEventTimeWindows, "
-                "SlidingEventTimeWindows and EventTimeSessionWindows"
-            )
+    _process_result: ClassVar[type[WindowResult]]
+    _apply_result: ClassVar[type[WindowResult]]
+
+    def __init__(
+        self, stream: DataStream, key_selector: Callable[[Any], Any], assigner: WindowAssigner[Any, Any]
+    ) -> None:
+        if not isinstance(assigner, WindowAssigner):
+            raise TypeError(f"expected a WindowAssigner, such as TumblingEventTimeWindows.of(...), not {assigner!r}")
         self._stream = stream
-        self._assigner = assigner
         self._key_selector = key_selector
+        self._assigner = assigner
+        self._trigger: Trigger[Any, Any] | None = None
+        self._evictor: Evictor | None = None
         self._lateness_ms = 0
         self._late_tag: str | None = None
 
-    def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> WindowedStream:
-        """For how long after its end (ms or a duration) a window takes late records, and fires again for each."""
-        self._lateness_ms = to_millis(time_ms)
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        """The type of the records: plain Python values, pickled."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Fire by another rule than the assigner's.
+
+        Raises:
+            ValueError: if windows merge, and the trigger cannot.
+        """
+        if not isinstance(trigger, Trigger):
+            raise TypeError(f"expected a Trigger, such as CountTrigger.of(10), not {trigger!r}")
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise ValueError(
+                f"{type(self._assigner).__name__} merges windows, and {type(trigger).__name__} does not say that it "
+                "can (can_merge): implement can_merge and on_merge, or use another trigger"
+            )
+        self._trigger = trigger
         return self
 
-    def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
+    def evictor(self, evictor: Evictor) -> Self:
+        """Throw records out of a window that fires; it then keeps all records, whatever becomes of them."""
+        if not isinstance(evictor, Evictor):
+            raise TypeError(f"expected an Evictor, such as CountEvictor.of(10), not {evictor!r}")
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> Self:
+        """For how long after its end (ms or a duration) a window takes late records; by default 0.
+
+        With the default trigger it fires again for each of them. Windows of processing time have no late records.
+        """
+        lateness_ms = to_millis(time_ms)
+        if lateness_ms < 0:
+            raise ValueError(f"the allowed lateness cannot be below 0 ms, and is {lateness_ms}")
+        self._lateness_ms = lateness_ms
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Send records that come too late for all their windows to a side output instead of dropping them."""
         self._late_tag = output_tag.tag_id
         return self
 
-    def trigger(self, trigger: Any) -> WindowedStream:
-        """Fire by another rule than the watermark."""
-        raise NotImplementedError("triggers other than event time are not available yet")
-
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Fold each window's records into one; `window_function` may then see it with its key and window."""
+        """Fold each window's records into one; `window_function` may then see it with its window."""
         return self._add("Window Reduce", ReducingContents(reduce_function), window_function)
 
     def aggregate(
@@ -67,26 +127,47 @@ class WindowedStream:
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Aggregate each window's records; `window_function` may then see the result with its key and window."""
+        """Aggregate each window's records; `window_function` may then see the result with its window."""
         return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function)
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Keep each window's records and hand them all to a `ProcessWindowFunction`."""
+        """Keep each window's records and hand them all to a process window function."""
         return self._add("Window Process", ListContents(), process_window_function)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Keep each window's records and hand them all to a `WindowFunction`."""
+        """Keep each window's records and hand them all to a window function."""
         return self._add("Window Apply", ListContents(), window_function)
 
     def _add(self, kind: str, contents: WindowContents, function: Any) -> DataStream:
         result: WindowResult | None = None
-        is_list = isinstance(contents, ListContents)
         if function is not None:
-            result = (ProcessResult if hasattr(function, "process") else ApplyResult)(function, is_list)
-        operator: Any = (
-            SessionWindowOperator if isinstance(self._assigner, EventTimeSessionWindows) else AlignedWindowOperator
-        )
+            kind_of_result = self._process_result if hasattr(function, "process") else self._apply_result
+            result = kind_of_result(function, isinstance(contents, ListContents))
+        arguments = (contents, result, self._lateness_ms, self._late_tag)
+        fast = _FAST.get(type(self._assigner))
+        if fast is not None and self._has_default_trigger() and self._evictor is None and not _clears(function):
+            return self._stream._add(kind, partial(fast, self._key_selector, self._assigner, *arguments), True)
+        trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())
         factory = partial(
-            operator, self._key_selector, self._assigner, contents, result, self._lateness_ms, self._late_tag
+            WindowOperator, self._key_selector, self._assigner, trigger, *arguments, evictor=self._evictor
         )
         return self._stream._add(kind, factory, is_stateful=True)
+
+    def _has_default_trigger(self) -> bool:
+        return self._trigger is None or type(self._trigger) is EventTimeTrigger
+
+
+def _clears(function: Any) -> bool:
+    """Whether a window function wants to hear of windows that are cleaned up."""
+    clear = getattr(type(function), "clear", None)
+    return clear is not None and clear not in (ProcessWindowFunction.clear, ProcessAllWindowFunction.clear)
+
+
+class WindowedStream(Windows):
+    """Windows of a keyed stream: each key has its own."""
+
+    _process_result = ProcessResult
+    _apply_result = ApplyResult
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(keyed_stream, keyed_stream.key_selector, window_assigner)

@@ -26,7 +26,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors import BucketAssigner, FileSink, FileSource, OutputFileConfig
 from penstock.datastream.formats.csv import CsvFormat, CsvWriterFactory
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.datastream.window import TimeWindow, TumblingEventTimeWindows
 from penstock.demo.data import MINUTE_MS, hour_ms
 from penstock.demo.pacing import PacedSource
 
@@ -140,11 +140,11 @@ class CountAndSum(AggregateFunction):
         return accumulator
 
 
-class NameHour(ProcessWindowFunction):
+class NameHour(ProcessWindowFunction[tuple[int, int], tuple[str, str, int, int], str, TimeWindow]):
     """Puts origin and hour before a window's result."""
 
     def process(
-        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[tuple[int, int]]
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[int, int]]
     ) -> Iterator[tuple[str, str, int, int]]:
         """One row a window."""
         for departures, delay_minutes in elements:

@@ -115,6 +115,18 @@ def session_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> 
     return _expanded(storage, part, raw, 5, expand)
 
 
+def slots_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
+    """The same of windows of any kind; those that know no time have neither start nor end."""
+
+    def expand(key: Any, slots: Any) -> Iterator[Any]:
+        for token, slot in slots.items():
+            start, end = token if isinstance(token, tuple) and len(token) == 2 else (None, None)
+            for contents in slot:
+                yield key, start, end, False, contents
+
+    return _expanded(storage, part, raw, 5, expand)
+
+
 def _expanded(
     storage: FileCheckpointStore,
     part: KeyedPart,

@@ -10,6 +10,9 @@ from typing import Final
 from penstock.core.operators.process import EVENT_TIMERS, PROCESSING_TIMERS
 from penstock.core.operators.sink import COMMITTABLES_STATE, WRITER_STATE
 from penstock.core.operators.source import SPLITS_STATE
+from penstock.core.operators.window_contexts import EVENT_TIMERS as WINDOW_EVENT_TIMERS
+from penstock.core.operators.window_contexts import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS
+from penstock.core.operators.window_states import WINDOW_SLOTS
 
 #: The value of each key of `KeyedStream.reduce`.
 REDUCE_STATE: Final = "_penstock_reduce"
@@ -20,6 +23,9 @@ FIRED_WINDOW_STATE: Final = "_penstock_window_fired"
 SESSION_STATE: Final = "_penstock_sessions"
 SESSION_ENDS: Final = "_penstock_session_ends"
 SESSION_CLEANUPS: Final = "_penstock_session_cleanups"
+#: All other windows: a map state from windows to [contents]. Under `trigger-state:` and `window-state:` lies what
+#: triggers and window functions keep for each window, as map states too.
+WINDOW_TIMERS: Final = (WINDOW_EVENT_TIMERS, WINDOW_PROCESSING_TIMERS)
 
 TIMERS: Final = {"event": EVENT_TIMERS, "processing": PROCESSING_TIMERS}
 
@@ -30,6 +36,8 @@ KINDS: Final = {
     SESSION_STATE: "window",
     SESSION_ENDS: "timers",
     SESSION_CLEANUPS: "timers",
+    WINDOW_SLOTS: "window",
+    **dict.fromkeys(WINDOW_TIMERS, "timers"),
     EVENT_TIMERS: "timers",
     PROCESSING_TIMERS: "timers",
     SPLITS_STATE: "source splits",

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.core.operators.sink import COMMITTABLES_STATE
 from penstock.core.operators.source import SPLITS_STATE
+from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
@@ -27,6 +28,7 @@ from penstock.state_processor.layouts import (
     pair_layout,
     result_layout,
     session_layout,
+    slots_layout,
     timer_layout,
     value_layout,
     window_layout,
@@ -191,8 +193,10 @@ class SavepointReader:
     def read_window_state(self, uid: str, key_type: Any = None, value_type: Any = None) -> SavepointTable:
         """The open windows: key, window_start, window_end (ms), fired, value.
 
-        The value is what the window holds: a reduced record, an accumulator, or the list of all records. Windows that
-        have `fired` are kept for late records.
+        The value is what the window holds: a reduced record, an accumulator, the list of all records, or with an
+        evictor that of (record, timestamp). Windows that have `fired` are kept for late records; of windows with a
+        trigger of their own it is not known. Count windows, the global one and those of other classes have no start
+        and no end.
         """
         operator = self._find(uid)
         self._check_native(operator)
@@ -200,6 +204,7 @@ class SavepointReader:
             WINDOW_STATE: partial(window_layout, fired=False),
             FIRED_WINDOW_STATE: partial(window_layout, fired=True),
             SESSION_STATE: session_layout,
+            WINDOW_SLOTS: slots_layout,
         }
         if not _keyed_names(operator) & layouts.keys():
             raise no_such_state(operator, "windows", "window")

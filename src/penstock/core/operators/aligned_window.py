@@ -1,4 +1,4 @@
-"""Tumbling and sliding event-time windows.
+"""Tumbling, sliding and cumulative event-time windows, with the default trigger and without evictor: the fast way.
 
 A window's contents lie in one dictionary a window, `(start, end) -> key -> contents`, so a record costs one dictionary
 access a window and firing a window is walking one dictionary; there are no timers a key.
@@ -16,8 +16,9 @@ from typing import Any
 
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import AggregatingContents, WindowContents, WindowResult
+from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
-from penstock.core.windowing import AlignedAssigner
+from penstock.core.windowing.time_windows import AlignedAssigner
 
 Window = tuple[int, int]
 _MISSING: Any = object()
@@ -41,6 +42,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Find the windows, and when they are due."""
         super().initialize_state()
+        self.require_empty(WINDOW_SLOTS)
         self._open_table = self.context.keyed.table("_penstock_window")
         self._fired_table = self.context.keyed.table("_penstock_window_fired")
         self._open_panes: dict[Window, dict[Any, Any]] = self._open_table.panes

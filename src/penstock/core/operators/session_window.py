@@ -1,4 +1,6 @@
-"""Session windows by event time: each key has a few windows that grow and merge as records come (C1).
+"""Session windows by event time, with a fixed gap and the default trigger and without evictor: the fast way (C1).
+
+Each key has a few windows that grow and merge as records come.
 
 A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so a key never has
 two windows with one end, and a timer at the end of a window finds it again; a timer whose window has grown since finds
@@ -12,15 +14,18 @@ from typing import Any
 
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import WindowContents, WindowResult
+from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
 from penstock.core.task.timers import TimerQueue
-from penstock.core.windowing import EventTimeSessionWindows
+from penstock.core.windowing.session_windows import EventTimeSessionWindows
 
 Session = list[Any]  # [start, end, contents, fired]
 
 
 class SessionWindowOperator(WindowOperatorBase):
     """Windows that end when a key was silent for a gap."""
+
+    merges = True
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class SessionWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Find the sessions and their timers."""
         super().initialize_state()
+        self.require_empty(WINDOW_SLOTS)
         keyed = self.context.keyed
         table = keyed.table("_penstock_sessions")
         self._sessions: dict[Any, list[Session]] = table.entries(None)

@@ -7,16 +7,21 @@ from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
-from penstock.core.operators.window_contents import WindowContents, WindowResult
+from penstock.core.operators.window_contents import WindowContents, WindowEnvironment, WindowResult
+from penstock.core.operators.window_states import WINDOW_STATES, WindowStates
 from penstock.core.records import MIN_TIMESTAMP, Batch
-from penstock.core.windowing import TimeWindow
+from penstock.core.windowing.windows import TimeWindow, WindowTokens
+from penstock.state.errors import StateError
 from penstock.state.states import NO_KEY
 
 LATE_RECORDS = "late_records_dropped"
 
 
 class WindowOperatorBase(FunctionOperator):
-    """Common part of aligned and session windows; fires by event time only."""
+    """What `AlignedWindowOperator`, `SessionWindowOperator` and the general `WindowOperator` share."""
+
+    #: Whether windows may become one.
+    merges = False
 
     is_keyed = True
 
@@ -43,6 +48,26 @@ class WindowOperatorBase(FunctionOperator):
     def user_functions(self) -> tuple[Any, ...]:
         """The function that aggregates and the one that sees the result."""
         return (self.function, self._result and self._result.function)
+
+    def initialize_state(self) -> None:
+        """Find what contexts of window functions reach."""
+        super().initialize_state()
+        states = None if self.merges else WindowStates(self.context, WINDOW_STATES)
+        self._environment = WindowEnvironment(self.context, self.window_tokens(), states)
+
+    def window_tokens(self) -> WindowTokens:
+        """What stands for windows in state."""
+        return WindowTokens(None)
+
+    def require_empty(self, *names: str) -> None:
+        """Raise when state of another way to keep windows was restored, which would be lost."""
+        for name in names:
+            if any(self.context.keyed.table(name).panes.values()):
+                raise StateError(
+                    f"{self.context.operator_name}: the snapshot holds windows as another assigner, trigger, evictor "
+                    f"or function keeps them (state {name!r}). Go back to what the operator had, or give it another "
+                    "uid, with which it begins without windows"
+                )
 
     def open(self) -> None:
         """Open both user functions."""
@@ -77,17 +102,25 @@ class WindowOperatorBase(FunctionOperator):
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
         """Add a window's result to what is emitted next."""
         result = self._contents.result(contents)
-        fired = self._fired
+        if self._result is None:
+            self._fired.append(result)
+            self._fired_times.append(end - 1)
+        else:
+            self.emit_result(key, TimeWindow(start, end), result)
+
+    def emit_result(self, key: Any, window: Any, result: Any) -> None:
+        """Add what the window function makes of a window's result to what is emitted next."""
+        fired, times = self._fired, self._fired_times
         if self._result is None:
             fired.append(result)
         else:
             self.context.keyed.current_key = key
-            fired.extend(
-                self._result.emit(key, TimeWindow(start, end), result, self._watermark, self.context.clock.now_ms)
-            )
-        times = self._fired_times
+            emitted = self._result.emit(key, window, result, self._watermark, self._environment)
+            if emitted is not None:
+                fired.extend(emitted)
+        timestamp = window.max_timestamp()
         while len(times) < len(fired):
-            times.append(end - 1)
+            times.append(timestamp)
 
     def is_late(self, end: int) -> bool:
         """Whether a window has been cleaned up already."""

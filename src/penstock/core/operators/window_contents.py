@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.core.operators.stateless import method
-from penstock.core.windowing import TimeWindow
+from penstock.core.operators.window_states import WindowStates, WindowStateStore
+from penstock.core.windowing.windows import WindowTokens
+from penstock.state.errors import StateError
+
+W = TypeVar("W")
 
 
 class WindowContents(ABC):
@@ -98,16 +104,37 @@ class ListContents(WindowContents):
         return [*one, *other]
 
 
-class WindowProcessContext:
+class WindowEnvironment:
+    """What the context of a window function reaches of the operator; `states` is None where windows merge."""
+
+    def __init__(self, context: OperatorContext, tokens: WindowTokens, states: WindowStates | None) -> None:
+        self.now_ms: Callable[[], int] = context.clock.now_ms
+        self.global_state = KeyedStateStore(context)
+        self._tokens = tokens
+        self._states = states
+
+    def state_of(self, window: Any) -> WindowStateStore:
+        """The states of the current key and a window."""
+        if self._states is None:
+            raise StateError(
+                "window_state() cannot be used with windows that merge, for a window may become part of another: use "
+                "global_state()"
+            )
+        return WindowStateStore(self._states, self._tokens.token_of(window))
+
+
+class WindowProcessContext(Generic[W]):
     """What a process window function is handed beside key and records."""
 
-    def __init__(self, window: TimeWindow, watermark: int, now_ms: Callable[[], int]) -> None:
+    __slots__ = ("_environment", "_watermark", "_window")
+
+    def __init__(self, window: W, watermark: int, environment: WindowEnvironment) -> None:
         self._window = window
         self._watermark = watermark
-        self._now_ms = now_ms
+        self._environment = environment
 
-    def window(self) -> TimeWindow:
-        """The window that fires."""
+    def window(self) -> W:
+        """The window that fires, or is cleaned up."""
         return self._window
 
     def current_watermark(self) -> int:
@@ -116,55 +143,83 @@ class WindowProcessContext:
 
     def current_processing_time(self) -> int:
         """Processing time, ms."""
-        return self._now_ms()
+        return self._environment.now_ms()
 
-    def window_state(self) -> Any:
-        """State of this key and window."""
-        raise NotImplementedError("per-window state is not available yet: use a KeyedProcessFunction with state")
+    def window_state(self) -> KeyedStateStore:
+        """State of this key and window; what is set here is to be removed in `clear`. Not for windows that merge."""
+        return self._environment.state_of(self._window)
 
-    def global_state(self) -> Any:
+    def global_state(self) -> KeyedStateStore:
         """State of this key over all windows."""
-        raise NotImplementedError("global window state is not available yet: use a KeyedProcessFunction with state")
+        return self._environment.global_state
 
 
 class WindowResult(ABC):
-    """What becomes of a window's result when it fires."""
-
-    function: Any = None
-
-    @abstractmethod
-    def emit(
-        self, key: Any, window: TimeWindow, result: Any, watermark: int, now_ms: Callable[[], int]
-    ) -> Iterable[Any]:
-        """The records to emit."""
-
-
-class ProcessResult(WindowResult):
-    """A `ProcessWindowFunction`; `is_list` tells whether the result is the list of records or a single one."""
+    """What becomes of a window's result when it fires; `is_list` tells whether that is the list of its records."""
 
     def __init__(self, function: Any, is_list: bool) -> None:
         self.function = function
         self._is_list = is_list
 
+    @abstractmethod
     def emit(
-        self, key: Any, window: TimeWindow, result: Any, watermark: int, now_ms: Callable[[], int]
-    ) -> Iterable[Any]:
+        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
+    ) -> Iterable[Any] | None:
+        """The records to emit."""
+
+    def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:  # noqa: B027 - a hook
+        """The window is cleaned up."""
+
+
+class ProcessResult(WindowResult):
+    """A `ProcessWindowFunction`."""
+
+    def emit(
+        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
+    ) -> Iterable[Any] | None:
         """Call the function with a context."""
-        records = result if self._is_list else [result]
-        yielded = self.function.process(key, WindowProcessContext(window, watermark, now_ms), records)
-        return yielded if yielded is not None else ()
+        context = WindowProcessContext(window, watermark, environment)
+        records: Iterable[Any] | None = self.function.process(key, context, result if self._is_list else [result])
+        return records
+
+    def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:
+        """Let the function remove the window's state."""
+        clear = getattr(self.function, "clear", None)
+        if clear is not None:
+            clear(WindowProcessContext(window, watermark, environment))
+
+
+class ProcessAllResult(ProcessResult):
+    """A `ProcessAllWindowFunction`."""
+
+    def emit(
+        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
+    ) -> Iterable[Any] | None:
+        """Call the function with a context."""
+        context = WindowProcessContext(window, watermark, environment)
+        records: Iterable[Any] | None = self.function.process(context, result if self._is_list else [result])
+        return records
 
 
 class ApplyResult(WindowResult):
     """A `WindowFunction`."""
 
-    def __init__(self, function: Any, is_list: bool) -> None:
-        self.function = function
-        self._is_list = is_list
+    def emit(
+        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
+    ) -> Iterable[Any] | None:
+        """Call the function with the window."""
+        apply = method(self.function, "apply")
+        records: Iterable[Any] | None = apply(key, window, result if self._is_list else [result])
+        return records
+
+
+class ApplyAllResult(WindowResult):
+    """An `AllWindowFunction`."""
 
     def emit(
-        self, key: Any, window: TimeWindow, result: Any, watermark: int, now_ms: Callable[[], int]
-    ) -> Iterable[Any]:
+        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
+    ) -> Iterable[Any] | None:
         """Call the function with the window."""
-        yielded = method(self.function, "apply")(key, window, result if self._is_list else [result])
-        return yielded if yielded is not None else ()
+        apply = method(self.function, "apply")
+        records: Iterable[Any] | None = apply(window, result if self._is_list else [result])
+        return records

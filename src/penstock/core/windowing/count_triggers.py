@@ -1,0 +1,127 @@
+"""Triggers that go by the number of records, by another trigger, or never (C1)."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from penstock.common.typeinfo import Types
+from penstock.core.windowing.triggers import Trigger, TriggerResult
+from penstock.state.descriptors import ReducingStateDescriptor
+
+CONTINUE, FIRE, FIRE_AND_PURGE = TriggerResult.CONTINUE, TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE
+
+
+class CountTrigger(Trigger[Any, Any]):
+    """Fires with every so many records of a window, which keeps them, and counts anew."""
+
+    def __init__(self, window_size: int) -> None:
+        if window_size <= 0:
+            raise ValueError(f"CountTrigger needs a count over 0, not {window_size}")
+        self.window_size = window_size
+        self._descriptor = ReducingStateDescriptor("count", operator.add, Types.LONG())
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger:
+        """Fire with every `window_size` records."""
+        return CountTrigger(window_size)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Count."""
+        count = ctx.get_partitioned_state(self._descriptor)
+        count.add(1)
+        if count.get() < self.window_size:
+            return CONTINUE
+        count.clear()
+        return FIRE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Time does not matter."""
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Time does not matter."""
+        return CONTINUE
+
+    def can_merge(self) -> bool:
+        """Yes."""
+        return True
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        """Add the counts; the next record fires when they come to the size together."""
+        ctx.merge_partitioned_state(self._descriptor)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        """Forget the count."""
+        ctx.get_partitioned_state(self._descriptor).clear()
+
+    def __repr__(self) -> str:
+        return f"CountTrigger(window_size={self.window_size})"
+
+
+class PurgingTrigger(Trigger[Any, Any]):
+    """Another trigger, after each firing of which the window's records are forgotten."""
+
+    def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
+        self.nested_trigger = nested_trigger
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+        """Let `nested_trigger` purge."""
+        return PurgingTrigger(nested_trigger)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """As the nested one says."""
+        return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """As the nested one says."""
+        return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """As the nested one says."""
+        return _purging(self.nested_trigger.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        """Whether the nested one can."""
+        return self.nested_trigger.can_merge()
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        """Let the nested one do it."""
+        self.nested_trigger.on_merge(window, ctx)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        """Let the nested one do it."""
+        self.nested_trigger.clear(window, ctx)
+
+    def __repr__(self) -> str:
+        return f"PurgingTrigger({self.nested_trigger!r})"
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return FIRE_AND_PURGE if result.is_fire() else result
+
+
+class NeverTrigger(Trigger[Any, Any]):
+    """Never fires: the default of `GlobalWindows`."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Nothing happens."""
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Nothing happens."""
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Nothing happens."""
+        return CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        """There is nothing to merge."""
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        """There is nothing to forget."""
+
+    def __repr__(self) -> str:
+        return "NeverTrigger()"

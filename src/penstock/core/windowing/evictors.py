@@ -1,0 +1,158 @@
+"""Evictors: they throw records out of a window that fires, before or after it is evaluated (C1).
+
+A window with an evictor keeps all its records, also where they are reduced or aggregated: that happens when it fires.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from penstock.common.time import to_millis
+from penstock.core.records import MIN_TIMESTAMP
+
+T = TypeVar("T")
+
+
+class TimestampedValue(Generic[T]):
+    """A record of a window with its event time."""
+
+    __slots__ = ("_timestamp", "_value")
+
+    def __init__(self, value: T, timestamp: int | None = None) -> None:
+        self._value = value
+        self._timestamp = timestamp
+
+    def get_value(self) -> T:
+        """The record."""
+        return self._value
+
+    def has_timestamp(self) -> bool:
+        """Whether the record carries an event time."""
+        return self._timestamp is not None
+
+    def get_timestamp(self) -> int:
+        """Its event time in ms; -2**63 when it carries none."""
+        return MIN_TIMESTAMP if self._timestamp is None else self._timestamp
+
+    def __repr__(self) -> str:
+        return f"TimestampedValue({self._value!r}, {self._timestamp})"
+
+
+class Evictor(ABC):
+    """Throws records out of windows. One object serves all keys and windows, so it keeps nothing of its own."""
+
+    class EvictorContext(ABC):
+        """Times, in ms."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Processing time."""
+
+        @abstractmethod
+        def get_metric_group(self) -> Any:
+            """The operator's metrics."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """The event time that the subtask has reached."""
+
+    @abstractmethod
+    def evict_before(
+        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: EvictorContext
+    ) -> None:
+        """Remove from `elements` (the window's records as they came, `size` of them) what is not to be evaluated."""
+
+    @abstractmethod
+    def evict_after(
+        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: EvictorContext
+    ) -> None:
+        """Remove from `elements` what the window is to forget, now that it was evaluated."""
+
+
+class _OneWay(Evictor):
+    """An evictor that does the same before or after the evaluation."""
+
+    def __init__(self, do_evict_after: bool) -> None:
+        self.do_evict_after = do_evict_after
+
+    @abstractmethod
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        """Remove records."""
+
+    def evict_before(
+        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
+    ) -> None:
+        """Evict, unless that is to happen after the evaluation."""
+        if not self.do_evict_after:
+            self._evict(elements)
+
+    def evict_after(
+        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
+    ) -> None:
+        """Evict, if that is to happen after the evaluation."""
+        if self.do_evict_after:
+            self._evict(elements)
+
+
+class CountEvictor(_OneWay):
+    """Keeps the last so many records."""
+
+    def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        if max_count < 0:
+            raise ValueError(f"CountEvictor cannot keep {max_count} records")
+        self.max_count = max_count
+
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """Keep the last `max_count` records; thrown out before the evaluation unless `do_evict_after`."""
+        return CountEvictor(max_count, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        del elements[: max(0, len(elements) - self.max_count)]
+
+
+class TimeEvictor(_OneWay):
+    """Keeps the records of the last so many ms, counted back from the latest; does nothing without timestamps."""
+
+    def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self.window_size = window_size
+
+    @staticmethod
+    def of(window_size: object, do_evict_after: bool = False) -> TimeEvictor:
+        """Keep what is less than `window_size` (a duration, a timedelta or ms) older than the latest record."""
+        return TimeEvictor(to_millis(window_size), do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        if elements and elements[0].has_timestamp():
+            cut_ms = max(element.get_timestamp() for element in elements) - self.window_size
+            elements[:] = [element for element in elements if element.get_timestamp() > cut_ms]
+
+
+class DeltaEvictor(_OneWay):
+    """Keeps the records that differ from the last one by less than a threshold."""
+
+    def __init__(
+        self, threshold: float, delta_function: Callable[[Any, Any], float] | Any, do_evict_after: bool = False
+    ) -> None:
+        super().__init__(do_evict_after)
+        self.threshold = threshold
+        self._delta: Callable[[Any, Any], float] = getattr(delta_function, "get_delta", delta_function)
+
+    @staticmethod
+    def of(
+        threshold: float, delta_function: Callable[[Any, Any], float] | Any, do_evict_after: bool = False
+    ) -> DeltaEvictor:
+        """Throw out what is `threshold` or more off the last record.
+
+        `delta_function(record, last)`, or the `get_delta` of an object, says how far two records are apart.
+        """
+        return DeltaEvictor(threshold, delta_function, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        if elements:
+            last = elements[-1].get_value()
+            elements[:] = [one for one in elements if self._delta(one.get_value(), last) < self.threshold]

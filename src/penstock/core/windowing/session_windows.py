@@ -1,0 +1,149 @@
+"""Session windows: they end when nothing came for a gap, which may depend on the record (C1)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.common.serializer import TypeSerializer
+from penstock.common.time import to_millis
+from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from penstock.core.windowing.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
+from penstock.core.windowing.triggers import Trigger
+from penstock.core.windowing.windows import TimeWindow, TimeWindowSerializer
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Says how long a session stays open after a record."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """The gap in ms, over 0."""
+
+
+class _Sessions(MergingWindowAssigner[Any, Any]):
+    @abstractmethod
+    def _gap_ms_of(self, element: Any) -> int:
+        """For how long a session stays open after the record."""
+
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
+        """Windows that overlap or touch become one."""
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        """Start and end."""
+        return TimeWindowSerializer()
+
+
+class _OfEventTime(_Sessions):
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
+        """A window that begins with the record and lasts for the gap."""
+        return [TimeWindow(timestamp, timestamp + self._gap_ms_of(element))]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        """Fire when the watermark passes the end."""
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        """Yes."""
+        return True
+
+
+class _OfProcessingTime(_Sessions):
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
+        """A window that begins now and lasts for the gap."""
+        now_ms = context.get_current_processing_time()
+        return [TimeWindow(now_ms, now_ms + self._gap_ms_of(element))]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        """Fire when the clock passes the end."""
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        """No."""
+        return False
+
+
+class _FixedGap(_Sessions):
+    def __init__(self, session_gap: int) -> None:
+        self.gap_ms = _require_gap(session_gap)
+
+    def _gap_ms_of(self, element: Any) -> int:
+        return self.gap_ms
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(session_gap={self.gap_ms})"
+
+
+class _DynamicGap(_Sessions):
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]) -> None:
+        extractor = session_window_time_gap_extractor
+        self._extract = extractor.extract if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor
+
+    def _gap_ms_of(self, element: Any) -> int:
+        return _require_gap(self._extract(element))
+
+
+def _require_gap(gap_ms: int) -> int:
+    if gap_ms <= 0:
+        raise ValueError(f"a session window needs a gap over 0 ms, not {gap_ms}")
+    return gap_ms
+
+
+class EventTimeSessionWindows(_FixedGap, _OfEventTime):
+    """Windows that end when nothing came for a gap (ms) of event time."""
+
+    @staticmethod
+    def with_gap(size: object) -> EventTimeSessionWindows:
+        """Sessions that end after a gap; a duration, a timedelta or ms."""
+        return EventTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicEventTimeSessionWindows:
+        """Sessions whose gap depends on the record."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+
+class ProcessingTimeSessionWindows(_FixedGap, _OfProcessingTime):
+    """Windows that end when nothing came for a gap (ms) by the clock."""
+
+    @staticmethod
+    def with_gap(size: object) -> ProcessingTimeSessionWindows:
+        """Sessions that end after a gap; a duration, a timedelta or ms."""
+        return ProcessingTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicProcessingTimeSessionWindows:
+        """Sessions whose gap depends on the record."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+
+class DynamicEventTimeSessionWindows(_DynamicGap, _OfEventTime):
+    """Windows of event time that stay open after each record for as long as the record says."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicEventTimeSessionWindows:
+        """Sessions whose gap in ms is what the extractor, or a plain callable, takes out of each record."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+
+class DynamicProcessingTimeSessionWindows(_DynamicGap, _OfProcessingTime):
+    """Windows by the clock that stay open after each record for as long as the record says."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicProcessingTimeSessionWindows:
+        """Sessions whose gap in ms is what the extractor, or a plain callable, takes out of each record."""
+        return DynamicProcessingTimeSessionWindows(extractor)

@@ -1,0 +1,35 @@
+"""A stream without keys cut into windows (C1).
+
+It is a keyed stream with one key, in one subtask: so state, timers and snapshots are those of keyed windows, and batch
+execution sorts its records by time as it does those of any key. The operator cannot have more than one subtask, for all
+records share its windows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core.operators.window_contents import ApplyAllResult, ProcessAllResult, WindowContents
+from penstock.core.windowing import WindowAssigner
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.windowed_stream import Windows
+
+
+class AllWindowedStream(Windows):
+    """Windows of all records of a stream."""
+
+    _process_result = ProcessAllResult
+    _apply_result = ApplyAllResult
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(data_stream.key_by(_the_one_key), _the_one_key, window_assigner)
+
+    def _add(self, kind: str, contents: WindowContents, function: Any) -> DataStream:
+        stream = super()._add(f"All-{kind}", contents, function)
+        (upstream,) = stream.upstreams
+        upstream.transformation.parallelism = upstream.transformation.parallelism_limit = 1
+        return stream
+
+
+def _the_one_key(value: Any) -> None:
+    return None
