@@ -118,6 +118,19 @@ def test_a_source_that_has_ended_by_itself_is_stopped(mode: StopMode) -> None:
     assert rig.states[-1] == "FINISHED"
 
 
+def test_a_task_that_ends_answers_what_waits_in_its_mailbox() -> None:
+    """F3, G10: asked for the next checkpoint with the word that lets it go, a task declines, so nobody waits for it."""
+    rig = Rig(numbers(2), 0, partitioner=ForwardPartitioner(), settings={"checkpointing": True})
+    rig.message(AssignSplits(rig.execution, "op0", (pickle.dumps(CollectionSplit()),), True))
+    rig.message(TriggerCheckpoint(rig.execution, 1, 0))
+    rig.executor.on_message(NotifyCheckpointComplete(rig.execution, 1))
+    rig.executor.on_message(TriggerCheckpoint(rig.execution, 2, 0))
+    rig.run()
+    assert rig.states[-1] == "FINISHED"
+    (declined,) = rig.outbox.of(DeclineCheckpoint)
+    assert (declined.checkpoint_id, declined.reason) == (2, "the task has ended")
+
+
 def test_savepoints_are_aligned() -> None:
     """H1, G5: whatever the mode of checkpoints, a savepoint's barrier overtakes nothing."""
     rig = source_rig(settings={"unaligned": True, "alignment_timeout_ms": 0})

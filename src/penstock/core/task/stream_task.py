@@ -441,6 +441,10 @@ class StreamTask:
         return Step.WORKED
 
     def _end(self, state: str, failure: Failure | None = None) -> None:
+        for message in self.mail:
+            if isinstance(message, TriggerCheckpoint):  # or the coordinator would wait for barriers that never come
+                self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task has ended"))
+        self.mail.clear()
         self._tell(self.metrics())
         self.phase = Phase.TERMINAL
         self._tell(TaskStateChanged(self.execution, state, failure))
