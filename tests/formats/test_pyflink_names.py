@@ -14,7 +14,14 @@ from penstock.common.types import Row
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream.connectors import file_system, number_seq
 from penstock.datastream.connectors.base import DeliveryGuarantee
-from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+from penstock.datastream.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from penstock.datastream.formats.csv import (
+    CsvBulkWriters,
+    CsvReaderFormat,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+    CsvSchema,
+)
 from penstock.datastream.formats.json import JsonLinesEncoder
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 
@@ -40,6 +47,29 @@ def test_csv_schema_reads_and_writes() -> None:
     assert data == b'"a;""";1;true;1.5;x|y\n-;-;false;-;z\n'
     decoder = CsvReaderFormat.for_schema(schema).create_decoder(b"")
     assert decoder.decode(data, True).values == rows
+
+
+def test_csv_lines_end_as_the_schema_says() -> None:
+    schema = CsvSchema.builder().add_string_column("s").set_line_separator("\r\n").build()
+    data = written(CsvBulkWriters.for_schema(schema), Row(s="a"), Row(s="b"))
+    assert data == b"a\r\nb\r\n"
+    assert CsvReaderFormat.for_schema(schema).create_decoder(b"").decode(data, True).values == [Row(s="a"), Row(s="b")]
+    with pytest.raises(ConfigurationError, match="line feed"):
+        CsvSchema.builder().set_line_separator("|")
+
+
+def test_messages_lines_and_policies_have_pyflinks_names() -> None:
+    row_type = Types.ROW_NAMED(["s", "n"], [Types.STRING(), Types.INT()])
+    message = CsvRowSerializationSchema.Builder(row_type).build().serialize(Row(s="a", n=1))
+    assert CsvRowDeserializationSchema.Builder(row_type).build().deserialize(message) == Row(s="a", n=1)
+    schema = '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}'
+    data = AvroRowSerializationSchema(avro_schema_string=schema).serialize(Row(n=7))
+    assert AvroRowDeserializationSchema(avro_schema_string=schema).deserialize(data) == Row(n=7)
+    decoder = CsvReaderFormat.text_line_format().create_decoder(b"")
+    assert decoder.decode(b"a,b\n", True).values == ["a,b"]
+    rolling = file_system.DefaultRollingPolicy.default_rolling_policy(part_size=10)
+    assert rolling.should_roll(10, 0, 0, 0)
+    assert not file_system.OnCheckpointRollingPolicy.on_checkpoint_rolling_policy().should_roll(1 << 40, 0, 0, 1 << 40)
 
 
 def test_csv_schema_builder_checks() -> None:

@@ -8,9 +8,14 @@ import pytest
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
 from penstock.common.output_tag import OutputTag
+from penstock.common.time import Duration
 from penstock.common.types import Row
+from penstock.core.job.execution_graph import ExecutionGraph
+from penstock.core.job.scheduler import deployments
+from penstock.core.task.settings import task_settings
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
+from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.state import migrations
 
 
@@ -247,6 +252,120 @@ def test_nothing_to_execute():
     """E1: an empty program is refused."""
     with pytest.raises(ValueError, match="nothing to execute"):
         environment().job_graph()
+
+
+def test_the_job_graph_says_that_it_is_for_batch_execution():
+    """I1: as the program is told, and as its sources are."""
+    env = environment(**{"execution.runtime-mode": "BATCH"})
+    env.from_collection([1])
+    assert env.job_graph().mode == "BATCH"
+
+
+# --- what a program says about operators ----------------------------------------------------------------------------
+
+
+def chains(env):
+    return [v.name for v in env.job_graph().vertices]
+
+
+def test_chains_begun_and_cut_by_hand():
+    """B4: start_new_chain cuts ahead of an operator, disable_chaining on both sides; sinks too."""
+
+    def program(setting):
+        env = environment(1)
+        stream = env.from_collection([1]).map(ident).name("a").map(ident).name("b")
+        setting(stream).map(ident).name("c").print().disable_chaining()
+        return chains(env)
+
+    assert program(lambda s: s) == ["Collection Source -> a -> b -> c", "Print"]
+    assert program(lambda s: s.start_new_chain()) == ["Collection Source -> a", "b -> c", "Print"]
+    assert program(lambda s: s.disable_chaining()) == ["Collection Source -> a", "b", "c", "Print"]
+
+
+def test_slot_sharing_groups():
+    """E3: groups do not share slots, are not chained, and pass to what follows."""
+    env = environment(2)
+    stream = env.from_collection([1]).map(ident).name("a").slot_sharing_group("one").map(ident).name("b")
+    stream.map(ident).name("c").set_parallelism(3).slot_sharing_group(SlotSharingGroup.builder("two").build())
+    graph = env.job_graph()
+    assert [(v.name, v.slot_sharing_group) for v in graph.vertices] == [
+        ("Collection Source", "default"),
+        ("a -> b", "one"),
+        ("c", "two"),
+    ]
+    assert graph.slots_required == 1 + 2 + 3
+    workers = [f"worker-{i}" for i in range(6)]
+    addresses = {worker: worker for worker in workers}
+    sent = deployments(ExecutionGraph(graph), "job", workers, addresses, task_settings(Configuration()), None)
+    assert {str(message.execution): worker for worker, message in sent} == {
+        "0.0#0": "worker-0",
+        "1.0#0": "worker-1",
+        "1.1#0": "worker-2",
+        "2.0#0": "worker-3",
+        "2.1#0": "worker-4",
+        "2.2#0": "worker-5",
+    }
+    a = sent[1][1]
+    assert a.inputs[0].producers == ((0, "worker-0"),)
+    assert a.outputs[0].consumers == ((0, "worker-3"), (1, "worker-4"), (2, "worker-5"))
+
+
+def test_resources_of_groups_are_refused():
+    """E3: slots are Spark tasks, all alike; a wish that would not be heard says so."""
+    group = SlotSharingGroup.builder("big").set_task_heap_memory_mb(512).set_cpu_cores(2.0).build()
+    assert (group.get_task_heap_memory(), group.get_cpu_cores()) == (MemorySize(512 << 20), 2.0)
+    with pytest.raises(NotImplementedError, match=r"'big' has resources.*spark.executor.memory"):
+        environment().from_collection([1]).slot_sharing_group(group)
+
+
+def test_buffer_timeout_of_an_operator():
+    """B1: a task sends the buffers of its operators by the shortest of their times; without any, by the job's."""
+
+    def timeouts(env):
+        return [pickle.loads(v.program).buffer_timeout_ms for v in env.job_graph().vertices]
+
+    env = environment(1, **{"execution.buffer-timeout.interval": "40 ms"})
+    source = env.from_collection([1])
+    source.map(ident).rebalance().map(ident)
+    assert timeouts(env) == [None, None]
+    env = environment(1, **{"execution.buffer-timeout.interval": "40 ms"})
+    one = env.from_collection([1]).set_buffer_timeout(-1)
+    one.map(ident).set_buffer_timeout(7).rebalance().map(ident).set_buffer_timeout(Duration.of_seconds(1))
+    one.rebalance().map(ident)
+    assert timeouts(env)[0] == 7
+    with pytest.raises(ValueError, match="-2"):
+        one.set_buffer_timeout(-2)
+
+
+def test_uid_hash_is_the_id():
+    """H3: an operator's id can be given outright, and belongs to one operator only."""
+    env = environment(1)
+    stream = env.from_collection([1]).map(ident).name("m").set_uid_hash("AB" * 16)
+    assert [o.operator_id for v in env.job_graph().vertices for o in v.operators][1] == "ab" * 16
+    stream.map(ident).name("n").set_uid_hash("ab" * 16)
+    with pytest.raises(ConfigurationError, match="'m' and of 'n'"):
+        env.job_graph()
+    with pytest.raises(ValueError, match="32 hexadecimal digits"):
+        stream.set_uid_hash("xy")
+
+
+def test_not_parallel_by_force():
+    """B2: one subtask, now and after a rescaling."""
+    env = environment(4)
+    env.from_collection([1]).map(ident).force_non_parallel()
+    vertex = env.job_graph().vertices[-1]
+    assert (vertex.parallelism, vertex.max_parallelism) == (1, 1)
+    with pytest.raises(ValueError, match="32768"):
+        env.from_collection([1]).set_max_parallelism(1 << 16)
+
+
+@pytest.mark.parametrize(("call", "name", "pointwise"), [("rescale", "RESCALE", True), ("shuffle", "SHUFFLE", False)])
+def test_edges_of_other_partitionings(call, name, pointwise):
+    """B3: plans tell them by name."""
+    env = environment(2)
+    getattr(env.from_collection([1]).map(ident), call)().map(ident)
+    edge = env.job_graph().edges[1]
+    assert (edge.partitioning, edge.is_pointwise) == (name, pointwise)
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])

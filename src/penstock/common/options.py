@@ -122,6 +122,21 @@ BUFFER_TIMEOUT_MS = _option(
     100,
     "The age at which a network buffer is sent though not full; 0 sends at once.",
 )
+CACHE_DIR = _unset(
+    "penstock.cache.dir",
+    STRING,
+    "The directory, of any fsspec file system that all workers reach, for cached streams; unset for this machine's.",
+)
+PYTHON_FILES = _unset(
+    "python.files", STRING, "Python files, zips and directories that functions import, with commas between them."
+)
+PYTHON_ARCHIVES = _unset(
+    "python.archives", STRING, "Archives that are unpacked where functions run: path#directory, with commas."
+)
+PYTHON_EXECUTABLE = _unset(
+    "python.executable", STRING, "The Python of the workers of a Spark session that Penstock starts."
+)
+SPARK_JARS = _unset("spark.jars", STRING, "Jars for a Spark session that Penstock starts, with commas between them.")
 SPARK_MASTER = _unset("spark.master", STRING, "The Spark master to connect to, when no Spark session is given.")
 SPARK_APP_NAME = _option("spark.app.name", STRING, "penstock", "The name of the Spark application Penstock starts.")
 
@@ -181,6 +196,12 @@ UNALIGNED_ENABLED = _option(
     BOOLEAN,
     False,
     "Whether barriers overtake records, which then become part of the checkpoint.",
+)
+FORCE_UNALIGNED = _option(
+    "execution.checkpointing.unaligned.forced",
+    BOOLEAN,
+    False,
+    "Whether unaligned checkpoints are also taken where Flink refuses to; here they are taken everywhere anyway.",
 )
 ALIGNED_TIMEOUT_MS = _option(
     "execution.checkpointing.aligned-checkpoint-timeout",

@@ -6,26 +6,30 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.rendering import Renderer, renderer
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
 
 
 class PrintSink(Sink[Any]):
-    """Prints `str(record)` at the client, a line each; at least once, since what is printed cannot be taken back.
+    """Prints records at the client, a line each; at least once, since what is printed cannot be taken back.
 
     With a parallelism above 1 a line begins with the number of the subtask, counted from 1: `3> hello`.
 
     Args:
         sink_identifier: goes in front of that: `words:3> hello`.
+        type_info: the type of the records, which says how they look (`penstock.common.rendering`); None for `str`.
     """
 
-    def __init__(self, sink_identifier: str | None = None) -> None:
+    def __init__(self, sink_identifier: str | None = None, type_info: TypeInformation | None = None) -> None:
         self._sink_identifier = sink_identifier or ""
+        self._type_info = type_info
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """A writer for one subtask."""
         subtask = str(context.subtask_index + 1) if context.parallelism > 1 else ""
         prefix = ":".join(filter(None, (self._sink_identifier, subtask)))
-        return _PrintWriter(context, f"{prefix}> " if prefix else "")
+        return _PrintWriter(context, f"{prefix}> " if prefix else "", renderer(self._type_info))
 
     def client_handler(self) -> Callable[[int, bytes], None]:
         """Writes to the standard output of the program."""
@@ -38,14 +42,15 @@ def _write_to_stdout(subtask_index: int, lines: bytes) -> None:
 
 
 class _PrintWriter(SinkWriter[Any, Any]):
-    def __init__(self, context: SinkWriterContext, prefix: str) -> None:
+    def __init__(self, context: SinkWriterContext, prefix: str, render: Renderer) -> None:
         self._emit = context.emit_to_client
         self._prefix = prefix
+        self._render = render
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
-        prefix = self._prefix
+        prefix, render = self._prefix, self._render
         if values:
-            self._emit("".join([f"{prefix}{value}\n" for value in values]).encode("utf-8", "replace"))
+            self._emit("".join([f"{prefix}{render(value)}\n" for value in values]).encode("utf-8", "replace"))
 
 
 class DiscardingSink(Sink[Any]):

@@ -252,13 +252,19 @@ class ClientOutput(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
-    """Progress of a subtask: records in and out, its watermark (ms), named counters; totals of this attempt."""
+    """Progress of a subtask: records in and out, its watermark (ms), named counters; totals of this attempt.
+
+    Of the user's functions: gauges, distributions (count, sum, least, greatest), and accumulators, pickled, with names.
+    """
 
     execution: ExecutionId
     records_in: int
     records_out: int
     watermark_ms: int
     counters: dict[str, int] = {}
+    gauges: dict[str, float] = {}
+    distributions: dict[str, tuple[int, float, float, float]] = {}
+    accumulators: tuple[tuple[str, bytes], ...] = ()
 
 
 ToWorker: TypeAlias = (

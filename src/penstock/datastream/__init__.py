@@ -4,10 +4,13 @@ from penstock.common.output_tag import OutputTag
 from penstock.core.windowing import TimeWindow
 from penstock.datastream.all_windowed_stream import AllWindowedStream
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from penstock.datastream.cached_data_stream import CachedDataStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
+from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.connected_streams import ConnectedStreams
-from penstock.datastream.data_stream import CloseableIterator, DataStream, DataStreamSink, KeyedStream
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.functions import (
@@ -28,6 +31,7 @@ from penstock.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
     ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
@@ -35,6 +39,8 @@ from penstock.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
+from penstock.datastream.keyed_stream import KeyedStream
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
@@ -47,6 +53,7 @@ __all__ = [
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
+    "CachedDataStream",
     "CheckpointConfig",
     "CheckpointedFunction",
     "CheckpointingMode",
@@ -70,12 +77,14 @@ __all__ = [
     "KeyedStream",
     "MapFunction",
     "OutputTag",
+    "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
+    "SlotSharingGroup",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

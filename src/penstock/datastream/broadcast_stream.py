@@ -12,8 +12,9 @@ from penstock.core.operators.broadcast_process import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
-from penstock.datastream.data_stream import DataStream, KeyedStream
+from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 

@@ -6,6 +6,7 @@ import datetime
 
 from penstock.common.configuration import Configuration
 from penstock.common.options import (
+    ALIGNED_TIMEOUT_MS,
     CHECKPOINT_RETENTION,
     CHECKPOINTING_DIR,
     CHECKPOINTING_INTERVAL_MS,
@@ -14,12 +15,15 @@ from penstock.common.options import (
     CHECKPOINTING_MODE,
     CHECKPOINTING_TIMEOUT_MS,
     CHECKPOINTING_TOLERABLE_FAILURES,
+    FORCE_UNALIGNED,
+    UNALIGNED_ENABLED,
 )
 from penstock.common.time import Duration, to_millis
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 
 DurationLike = int | Duration | datetime.timedelta
+_ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointConfig:
@@ -87,10 +91,64 @@ class CheckpointConfig:
         self._configuration.write(CHECKPOINTING_TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
         return self
 
-    def set_externalized_checkpoint_retention(self, retention: ExternalizedCheckpointRetention) -> CheckpointConfig:
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
         """What becomes of checkpoints when the job is cancelled."""
-        self._configuration.write(CHECKPOINT_RETENTION, retention.value)
+        self._configuration.write(CHECKPOINT_RETENTION, retention_mode.value)
         return self
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        """Whether checkpoints may outlive the job."""
+        none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return self.get_externalized_checkpoint_retention() is not none
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Let barriers overtake records, which then become part of the checkpoint (G5); savepoints stay aligned."""
+        self._configuration.write(UNALIGNED_ENABLED, enabled)
+        return self
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Let barriers wait for the records ahead of them."""
+        return self.enable_unaligned_checkpoints(False)
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake records."""
+        return self._configuration.read(UNALIGNED_ENABLED)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
+        """How long an unaligned checkpoint first tries to align; 0 does not try. Needs unaligned checkpoints."""
+        self._configuration.write(ALIGNED_TIMEOUT_MS, to_millis(alignment_timeout))
+        return self
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """How long an unaligned checkpoint first tries to align."""
+        return Duration.of_millis(self._configuration.read(ALIGNED_TIMEOUT_MS))
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        """Take unaligned checkpoints also where Flink would not: there is no such place, so it is set and read only."""
+        self._configuration.write(FORCE_UNALIGNED, force_unaligned_checkpoints)
+        return self
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether unaligned checkpoints are forced."""
+        return self._configuration.read(FORCE_UNALIGNED)
+
+    def set_alignment_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
+        """The older name of `set_aligned_checkpoint_timeout`."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """The older name of `get_aligned_checkpoint_timeout`."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """The older form of `set_tolerable_checkpoint_failure_number`: none is tolerated, or any number."""
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether the first checkpoint that fails, fails the job."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
         """What becomes of checkpoints when the job is cancelled."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
-from penstock.datastream.data_stream import DataStream, KeyedStream
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
 
 

@@ -1,36 +1,37 @@
 """Streams and what can be done with them, under PyFlink's names (A2).
 
-Nothing runs while a program is being built: each call adds a transformation to the environment. Type arguments
-(`output_type`, `key_type`) are accepted and kept for the programs that have them; records are plain Python values.
+Nothing runs while a program is being built: each call adds a transformation to the environment. Records are plain
+Python values, and need no types. Where a program declares one (`output_type`), `get_type` tells it, `print` goes by it,
+and with `Types.ROW` tuples, lists and dicts that a function emits become rows.
 """
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
+from penstock.common.execution_config import ExecutionConfig
 from penstock.common.output_tag import OutputTag
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.collect import CollectedRecords, CollectSink
+from penstock.connectors.collect import CollectSink
 from penstock.connectors.print import PrintSink
 from penstock.core.connector import Sink
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.checkpointed import CheckpointedFunction
-from penstock.core.operators.keyed_functions import KeyedFunctionOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
+from penstock.core.operators.emitting_rows import emitting_rows
+from penstock.core.operators.process import ProcessOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
     MapOperator,
+    Projection,
     TimestampsAndWatermarksOperator,
     method,
 )
+from penstock.core.task.custom_partitioner import CustomPartitioner
 from penstock.core.task.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
@@ -38,32 +39,49 @@ from penstock.core.task.partitioners import (
     HashPartitioner,
     Partitioner,
     RebalancePartitioner,
+    RescalePartitioner,
+    ShufflePartitioner,
 )
 from penstock.core.windowing import WindowAssigner
 from penstock.core.windowing.count_windows import count_windows
-from penstock.datastream.functions import Function as RichFunction
+from penstock.datastream.closeable_iterator import CloseableIterator
+from penstock.datastream.data_stream_sink import DataStreamSink
+from penstock.datastream.functions import Partitioner as PartitionerFunction
+from penstock.datastream.operator_settings import OperatorSettings
+from penstock.datastream.projected_type import projected_type
+from penstock.plan.description import Plan
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from penstock.datastream.all_windowed_stream import AllWindowedStream
     from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from penstock.datastream.cached_data_stream import CachedDataStream
     from penstock.datastream.connected_streams import ConnectedStreams
+    from penstock.datastream.keyed_stream import KeyedStream
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.windowed_stream import WindowedStream
-    from penstock.drivers.running_job import RunningJob
 
 Function = Any
 
 __all__ = ["CloseableIterator", "DataStream", "DataStreamSink", "KeyedStream", "WindowedStream"]
 
 
-class DataStream:
-    """A stream of records: the output of one transformation, or several as a union."""
+class DataStream(OperatorSettings):
+    """A stream of records: the output of one transformation, or several as a union.
 
-    def __init__(self, environment: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...]) -> None:
+    What is set on a stream (name, parallelism, …) holds for the operator that made it.
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstreams: tuple[Upstream, ...],
+        type_info: TypeInformation | None = None,
+    ) -> None:
         self._environment = environment
         self._upstreams = upstreams
+        self._type_info = type_info
 
     # --- about the transformation that made this stream --------------------------------------------------------------
 
@@ -73,31 +91,14 @@ class DataStream:
             raise TypeError("a union is not an operator: name it, or set its parallelism, before the union or after it")
         return self._upstreams[0].transformation
 
-    def name(self, name: str) -> DataStream:
-        """What plans, errors and metrics call the operator."""
-        self._transformation.name = name
-        return self
-
     def get_name(self) -> str:
         """The operator's name."""
         return self._transformation.display_name
 
-    def uid(self, uid: str) -> DataStream:
-        """The id under which the operator's state lies in savepoints; unique in the job (H3)."""
-        self._transformation.uid = uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStream:
-        """How many subtasks the operator has."""
-        if parallelism < 1:
-            raise ValueError(f"parallelism must be at least 1, not {parallelism}")
-        self._transformation.parallelism = parallelism
-        return self
-
-    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
-        """How many key groups the operator's state has; the bound of its parallelism."""
-        self._transformation.max_parallelism = max_parallelism
-        return self
+    def get_type(self) -> TypeInformation:
+        """The type of the records as far as the program says; `Types.PICKLED_BYTE_ARRAY()`, any, where it does not."""
+        declared = self._type_info or self._upstreams[0].transformation.output_type
+        return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -108,38 +109,82 @@ class DataStream:
         """The environment that the stream belongs to."""
         return self._environment
 
+    def get_execution_config(self) -> ExecutionConfig:
+        """The settings of execution of the environment."""
+        return self._environment.get_config()
+
+    def plan(self) -> Plan:
+        """How this stream would be made, to look at: as text, Mermaid or SVG; a picture in a notebook."""
+        return self._environment.plan_of(self._upstreams)
+
+    def explain(self) -> str:
+        """How this stream would be made, as text: tasks, the operators chained in each, and how records go between."""
+        return self.plan().to_text()
+
+    def _repr_html_(self) -> str:
+        return self.plan().to_svg()
+
     # --- transformations ---------------------------------------------------------------------------------------------
 
-    def _add(self, kind: str, factory: Callable[[], StreamOperator], is_stateful: bool = False) -> DataStream:
-        transformation = Transformation(kind, factory, self._upstreams, is_stateful=is_stateful)
+    def _add(
+        self,
+        kind: str,
+        factory: Callable[[], StreamOperator],
+        is_stateful: bool = False,
+        output_type: TypeInformation | None = None,
+        keeps_type: bool = False,
+    ) -> DataStream:
+        if keeps_type:
+            output_type = self._declared_type
+        elif isinstance(output_type, RowTypeInfo):
+            factory = partial(emitting_rows, factory, output_type)
+        transformation = Transformation(
+            kind, factory, self._upstreams, is_stateful=is_stateful, output_type=output_type
+        )
         self._environment.add(transformation)
         return DataStream(self._environment, (Upstream(transformation),))
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """One record out for each record in: a function, or a `MapFunction`."""
-        return self._add("Map", partial(MapOperator, func))
+        return self._add("Map", partial(MapOperator, func), output_type=output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Any number of records out for each one in: a function that returns or yields them, or a `FlatMapFunction`."""
-        return self._add("Flat Map", partial(FlatMapOperator, func))
+        return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 
     def filter(self, func: Function) -> DataStream:
         """The records for which a function, or a `FilterFunction`, is true."""
-        return self._add("Filter", partial(FilterOperator, func))
+        return self._add("Filter", partial(FilterOperator, func), keeps_type=True)
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Apply a `ProcessFunction`: sees timestamps, may write to side outputs."""
-        return self._add("Process", partial(ProcessOperator, func))
+        return self._add("Process", partial(ProcessOperator, func), output_type=output_type)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep the fields at these positions, in this order: of tuples and lists as a tuple, of rows as a row.
+
+        Raises:
+            ValueError: if no position is given, or a negative one.
+        """
+        if not field_indexes or min(field_indexes) < 0:
+            raise ValueError(f"project takes the positions of fields, from 0 on, not {field_indexes!r}")
+        return self._add(
+            "Projection",
+            partial(MapOperator, Projection(field_indexes)),
+            output_type=projected_type(self._declared_type, field_indexes),
+        )
 
     def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by a key: a function of the record, or a `KeySelector`. All records of a key go to one subtask."""
+        from penstock.datastream.keyed_stream import KeyedStream
+
         selector: Callable[[Any], Any] = method(key_selector, "get_key")
-        return KeyedStream(self._environment, self._partitioned(HashPartitioner(selector)), selector, self)
+        return KeyedStream(self._environment, self._upstreams_by(HashPartitioner(selector)), selector, self)
 
     def union(self, *streams: DataStream) -> DataStream:
         """The records of all these streams, in no particular order between them."""
         upstreams = self._upstreams + tuple(u for s in streams for u in s._upstreams)
-        return DataStream(self._environment, upstreams)
+        return DataStream(self._environment, upstreams, self._declared_type)
 
     @overload
     def connect(self, ds: DataStream) -> ConnectedStreams: ...
@@ -158,7 +203,8 @@ class DataStream:
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give the records event timestamps, and the stream watermarks (C2)."""
-        return self._add("Timestamps/Watermarks", partial(TimestampsAndWatermarksOperator, watermark_strategy))
+        factory = partial(TimestampsAndWatermarksOperator, watermark_strategy)
+        return self._add("Timestamps/Watermarks", factory, keeps_type=True)
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group all records into windows, in one subtask."""
@@ -173,20 +219,58 @@ class DataStream:
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator wrote to a side output."""
         transformation = self._transformation
-        return DataStream(self._environment, (Upstream(transformation, side_tag=output_tag.tag_id),))
+        upstream = Upstream(transformation, side_tag=output_tag.tag_id)
+        return DataStream(self._environment, (upstream,), output_tag.type_info or Types.PICKLED_BYTE_ARRAY())
+
+    def cache(self) -> CachedDataStream:
+        """Keep the records when a job computes them, for later jobs of this environment to read; bounded streams only.
+
+        They lie in files: in a temporary directory of this machine, or below `penstock.cache.dir`, which must be set
+        where workers run on other machines. `env.close()` deletes them.
+
+        Raises:
+            NotImplementedError: if the stream comes from a source that never ends.
+        """
+        return self._environment.cached(self)
 
     # --- partitioning ------------------------------------------------------------------------------------------------
 
-    def _partitioned(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
+    @property
+    def _declared_type(self) -> TypeInformation | None:
+        return self._type_info or self._upstreams[0].transformation.output_type
+
+    def _upstreams_by(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
         return tuple(Upstream(u.transformation, partitioner, u.side_tag) for u in self._upstreams)
+
+    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+        return DataStream(self._environment, self._upstreams_by(partitioner), self._type_info)
 
     def rebalance(self) -> DataStream:
         """Deal records out evenly, round robin."""
-        return DataStream(self._environment, self._partitioned(RebalancePartitioner()))
+        return self._partitioned(RebalancePartitioner())
+
+    def rescale(self) -> DataStream:
+        """Deal records out round robin among neighbours only: each subtask of the narrower side has its own group.
+
+        From parallelism 2 to 4, the first subtask feeds the first two and the second one the others; back from 4 to 2,
+        each of the two reads from its own two. Cheaper than `rebalance`, but evens out within a group only.
+        """
+        return self._partitioned(RescalePartitioner())
+
+    def shuffle(self) -> DataStream:
+        """Send each record to a subtask by chance, uniformly; the chance of each sender is the same in every run."""
+        return self._partitioned(ShufflePartitioner())
+
+    def partition_custom(
+        self, partitioner: PartitionerFunction | Callable[[Any, int], int], key_selector: Function
+    ) -> DataStream:
+        """Send each record to the subtask that a `Partitioner`, or a function of (key, number of subtasks), returns."""
+        selector: Callable[[Any], Any] = method(key_selector, "get_key")
+        return self._partitioned(CustomPartitioner(partitioner, selector))
 
     def forward(self) -> DataStream:
         """Subtask i to subtask i; both sides must have the same parallelism."""
-        return DataStream(self._environment, self._partitioned(ForwardPartitioner()))
+        return self._partitioned(ForwardPartitioner())
 
     @overload
     def broadcast(self) -> DataStream: ...
@@ -208,11 +292,11 @@ class DataStream:
             from penstock.datastream.broadcast_stream import BroadcastStream
 
             return BroadcastStream(self, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
-        return DataStream(self._environment, self._partitioned(BroadcastPartitioner()))
+        return self._partitioned(BroadcastPartitioner())
 
     def global_(self) -> DataStream:
         """Every record to the first subtask."""
-        return DataStream(self._environment, self._partitioned(GlobalPartitioner()))
+        return self._partitioned(GlobalPartitioner())
 
     # --- sinks -------------------------------------------------------------------------------------------------------
 
@@ -220,14 +304,33 @@ class DataStream:
         """Write the records to a sink."""
         return DataStreamSink(self._sink_transformation("Sink", sink))
 
+    def add_sink(self, sink_func: Sink[Any]) -> DataStreamSink:
+        """The older name of `sink_to`; there is one kind of sink.
+
+        Raises:
+            TypeError: if it is no `Sink`.
+        """
+        if not isinstance(sink_func, Sink):
+            raise TypeError(
+                f"{sink_func!r} is no Sink: implement penstock.core.connector.Sink, or call process() with a function"
+            )
+        return self.sink_to(sink_func)
+
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print the records on the program's standard output, with the subtask's number when there are several."""
-        return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier)))
+        """Print the records on the program's standard output, with the subtask's number when there are several.
+
+        Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` gives.
+        """
+        return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self._declared_type)))
 
     def _sink_transformation(self, kind: str, sink: Sink[Any]) -> Transformation:
         transformation = Transformation(kind, partial(SinkOperator, sink), self._upstreams, is_stateful=True, sink=sink)
         self._environment.add(transformation)
         return transformation
+
+    def collect(self, limit: int = 100) -> list[Any]:
+        """Run the program and bring at most so many records of this stream here; then the job is cancelled."""
+        return list(self.execute_and_collect(limit=limit))
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
@@ -246,150 +349,14 @@ class DataStream:
             return [value for _, value in zip(range(limit), results, strict=False)]
 
 
-class DataStreamSink:
-    """The end of a stream, to be named and set up."""
-
-    def __init__(self, transformation: Transformation) -> None:
-        self._transformation = transformation
-
-    def name(self, name: str) -> DataStreamSink:
-        """What plans, errors and metrics call the sink."""
-        self._transformation.name = name
-        return self
-
-    def uid(self, uid: str) -> DataStreamSink:
-        """The id under which the sink's state lies in savepoints; unique in the job (H3)."""
-        self._transformation.uid = uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """How many subtasks the sink has."""
-        if parallelism < 1:
-            raise ValueError(f"parallelism must be at least 1, not {parallelism}")
-        self._transformation.parallelism = parallelism
-        return self
-
-
-class KeyedStream(DataStream):
-    """A stream partitioned by key."""
-
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        upstreams: tuple[Upstream, ...],
-        key_selector: Callable[[Any], Any],
-        original: DataStream,
-    ) -> None:
-        super().__init__(environment, upstreams)
-        self._key_selector = key_selector
-        self._original = original
-
-    @property
-    def key_selector(self) -> Callable[[Any], Any]:
-        """The function that takes the key out of a record."""
-        return self._key_selector
-
-    def _function(self, kind: str, func: Function) -> DataStream | None:
-        """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""
-        if not hasattr(func, "open"):
-            return None
-        if type(func).open is RichFunction.open and not isinstance(func, CheckpointedFunction):
-            return None
-        factory = partial(KeyedFunctionOperator, func, self._key_selector, kind)
-        return self._add(kind.replace("_", " ").title(), factory, is_stateful=True)
-
-    def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """One record out for each record in; a `MapFunction` may use keyed state."""
-        return self._function("map", func) or super().map(func, output_type)
-
-    def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Any number of records out for each one in; a `FlatMapFunction` may use keyed state."""
-        return self._function("flat_map", func) or super().flat_map(func, output_type)
-
-    def filter(self, func: Function) -> DataStream:
-        """The records for which a function is true; a `FilterFunction` may use keyed state."""
-        return self._function("filter", func) or super().filter(func)
-
-    def reduce(self, func: Function) -> DataStream:
-        """Fold each record into its key's value; emits the new value for every record."""
-        return self._add("Keyed Reduce", partial(KeyedReduceOperator, func, self._key_selector), is_stateful=True)
-
-    def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `KeyedProcessFunction`: keyed state and timers."""
-        return self._add("Keyed Process", partial(KeyedProcessOperator, func, self._key_selector), is_stateful=True)
-
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """Group each key's records into windows."""
-        from penstock.datastream.windowed_stream import WindowedStream
-
-        return WindowedStream(self, window_assigner)
-
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Windows of `size` records of a key, a new one every `slide` records; one behind the other when that is 0."""
-        return self.window(count_windows(size, slide))
-
-    def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
-        """Partition by another key."""
-        return self._original.key_by(key_selector, key_type)
-
-
-class CloseableIterator:
-    """Results of a running job, as they come. Closing it (or leaving its `with` block) cancels the job."""
-
-    def __init__(self) -> None:
-        self._records = CollectedRecords()
-        self._arrived: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
-        self._current: Iterator[Any] = iter(())
-        self._job: RunningJob | None = None
-        self._ended = False
-
-    def on_frame(self, subtask_index: int, frame: bytes) -> None:
-        """A frame of the job's collecting sink."""
-        records = self._records.take(frame)
-        if records:
-            self._arrived.put(records)
-
-    def begin(self, job: RunningJob) -> None:
-        """The job runs; when it ends, so do the results."""
-        self._job = job
-        job.get_job_execution_result().add_done_callback(lambda future: self._arrived.put([]))
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        """The next result; waits for it. Raises what made the job fail."""
-        while True:
-            for value in self._current:
-                return value
-            if self._ended:
-                raise StopIteration
-            arrived = self._arrived.get()
-            self._current = iter(arrived)
-            if not arrived:
-                self._ended = True
-                if self._job is not None:
-                    self._job.wait()
-
-    def close(self) -> None:
-        """Cancel the job, when it still runs, and wait for its end."""
-        job, self._job = self._job, None
-        if job is not None:
-            job.end()
-
-    def __enter__(self) -> CloseableIterator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
 #: Names that PyFlink has in this module too; their modules need this one.
 _ELSEWHERE = {
     "AllWindowedStream": "all_windowed_stream",
     "BroadcastConnectedStream": "broadcast_stream",
     "BroadcastStream": "broadcast_stream",
+    "CachedDataStream": "cached_data_stream",
     "ConnectedStreams": "connected_streams",
+    "KeyedStream": "keyed_stream",
     "WindowedStream": "windowed_stream",
 }
 

@@ -23,7 +23,7 @@ from penstock.core.operators.checkpointed import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from penstock.core.operators.process import KeyedProcessContext, ProcessContext
+from penstock.core.operators.process import KeyedProcessContext, ProcessContext, TimerService
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
 from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
 from penstock.core.operators.window_contents import WindowProcessContext
@@ -48,11 +48,13 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
+    "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "TimerService",
     "WindowFunction",
 ]
 
@@ -105,6 +107,14 @@ class KeySelector(Function, ABC):
     @abstractmethod
     def get_key(self, value: Any) -> Any:
         """The key: a str, number, bytes, datetime, dataclass, Row or tuple of these; equal records give equal keys."""
+
+
+class Partitioner(Function, ABC):
+    """Says to which subtask a key's records go (B3)."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """A number from 0 to `num_partitions` - 1; the same for equal keys, if equal keys shall meet."""
 
 
 class AggregateFunction(Function, ABC):
@@ -214,7 +224,7 @@ class KeyedCoProcessFunction(Function, ABC):
 class BaseBroadcastProcessFunction(Function, ABC):
     """What both broadcast process functions share: the contexts of the two sides."""
 
-    BaseContext: TypeAlias = BroadcastBaseContext[Any]
+    BaseContext: TypeAlias = BroadcastBaseContext
     Context: TypeAlias = BroadcastContext
     ReadOnlyContext: TypeAlias = ReadOnlyContext
 

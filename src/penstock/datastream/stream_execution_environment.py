@@ -8,39 +8,48 @@ from functools import partial
 from typing import Any
 
 from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.options import (
     BUFFER_TIMEOUT_MS,
+    CACHE_DIR,
     CHECKPOINTING_INTERVAL_MS,
     CHECKPOINTING_MODE,
     MAX_PARALLELISM,
     OPERATOR_CHAINING_ENABLED,
     PARALLELISM,
     PIPELINE_NAME,
+    RECOVERY_PATH,
     RUNTIME_MODE,
+    SAVEPOINT_DIR,
 )
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.time import Duration, to_millis
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.core.connector import Source
 from penstock.core.job.job_graph import JobGraph
+from penstock.core.operators.emitting_rows import RowMaker
 from penstock.core.operators.source import SourceOperator
+from penstock.datastream.cached_data_stream import Cache, CachedDataStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.submit import submit
-from penstock.plan.job_graph import build_job_graph
-from penstock.plan.transformation import Transformation, Upstream
+from penstock.plan.description import Plan
+from penstock.plan.job_graph import build_job_graph, build_plan
+from penstock.plan.transformation import Transformation, Upstream, upstream_first
 
 DEFAULT_JOB_NAME = "Penstock Streaming Job"
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(Dependencies):
     """Collects a program's transformations and runs them.
 
     Without more, `execute` runs on Spark: on the active SparkSession, else on one that it starts on this machine.
@@ -50,6 +59,7 @@ class StreamExecutionEnvironment:
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
         self._transformations: list[Transformation] = []
+        self._caches: list[Cache] = []
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -134,6 +144,44 @@ class StreamExecutionEnvironment:
         """The settings of checkpoints."""
         return CheckpointConfig(self._configuration)
 
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The guarantee of checkpoints."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Another name of `get_checkpointing_mode`."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake records (G5)."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether unaligned checkpoints are forced."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Where savepoints go that name no directory."""
+        self._configuration.write(SAVEPOINT_DIR, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Where savepoints go that name no directory; None when that is not set."""
+        return self._configuration.read(SAVEPOINT_DIR)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Make a group known by its name; a group that is not made known needs no more than its name.
+
+        Raises:
+            NotImplementedError: for a group with resources of its own.
+        """
+        slot_sharing_group.check_is_available()
+        return self
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """False: operators of different maximum parallelism are tasks of their own."""
+        return False
+
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> None:
         """What to do after a failure."""
         restart_strategy_configuration.apply_to(self._configuration)
@@ -160,14 +208,36 @@ class StreamExecutionEnvironment:
             is_stateful=True,
             parallelism_limit=source.max_parallelism(),
             source=source,
+            output_type=type_info,
         )
         self.add(transformation)
         return DataStream(self, (Upstream(transformation),))
 
+    def add_source(
+        self,
+        source_func: Source[Any, Any],
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """The older name of `from_source`, without watermarks; there is one kind of source.
+
+        Raises:
+            TypeError: if it is no `Source`.
+        """
+        if not isinstance(source_func, Source):
+            raise TypeError(
+                f"{source_func!r} is no Source: implement penstock.core.connector.Source, or take from_collection() or "
+                "a DataGeneratorSource"
+            )
+        return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
+
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
-        """A bounded stream of these values, in their order, from one subtask."""
+        """A bounded stream of these values, in their order, from one subtask; with `Types.ROW`, of rows."""
+        values = list(collection)
+        if isinstance(type_info, RowTypeInfo):
+            values = list(map(RowMaker(type_info), values))
         return self.from_source(
-            CollectionSource(list(collection)), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
+            CollectionSource(values), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
         )
 
     def from_elements(self, *elements: Any) -> DataStream:
@@ -182,10 +252,70 @@ class StreamExecutionEnvironment:
 
     def job_graph(self, job_name: str | None = None) -> JobGraph:
         """What would run; raises `ConfigurationError` where the program contradicts itself."""
+        return self._job_graph(job_name)[0]
+
+    def _job_graph(self, job_name: str | None) -> tuple[JobGraph, list[Cache]]:
+        self._check_not_empty()
+        program, caches = self._program()
+        return build_job_graph(program, self._configuration, self._name(job_name)), caches
+
+    def _program(self) -> tuple[list[Transformation], list[Cache]]:
+        """The transformations to run, upstream first: those added, those that they need of programs executed before,
+        and the sinks of caches; and these caches.
+        """
+        writers = {id(cache.transformation): (cache, cache.plan()) for cache in self._caches}
+        program = upstream_first(self._transformations)
+        caches = []
+        for transformation in list(program):
+            cache, writer = writers.get(id(transformation), (None, None))
+            if cache is not None and writer is not None:
+                if self._configuration.read(RECOVERY_PATH) is not None:
+                    raise ConfigurationError(
+                        f"{RECOVERY_PATH.key()}: a job that goes on from a savepoint sees only the rest of the "
+                        "records, so it can keep no cached stream"
+                    )
+                program.append(writer)
+                caches.append(cache)
+        return program, caches
+
+    def cached(self, stream: DataStream) -> CachedDataStream:
+        """Keep a stream; called by `DataStream.cache`."""
+        cache = Cache(stream, self._configuration.read(CACHE_DIR))
+        self._caches.append(cache)
+        return CachedDataStream(self, cache)
+
+    def _name(self, job_name: str | None) -> str:
+        return job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
+
+    def _check_not_empty(self) -> None:
         if not self._transformations:
             raise ValueError("there is nothing to execute: the program has no sources and no transformations")
-        name = job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
-        return build_job_graph(self._transformations, self._configuration, name)
+
+    def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
+        """The part of the program that these streams come from; called by streams."""
+        for cache in self._caches:
+            cache.plan()
+        part = upstream_first([upstream.transformation for upstream in upstreams])
+        return build_plan(part, self._configuration, self._name(None))
+
+    def plan(self, job_name: str | None = None) -> Plan:
+        """What would run, to look at: as text, Mermaid or SVG; in a notebook it shows itself as a picture."""
+        self._check_not_empty()
+        return build_plan(self._program()[0], self._configuration, self._name(job_name))
+
+    def explain(self) -> str:
+        """What would run, as text."""
+        return self.plan().to_text()
+
+    def get_execution_plan(self) -> str:
+        """What would run, operator by operator, as JSON in the shape of Flink's plans."""
+        return self.plan().to_json()
+
+    def close(self) -> None:
+        """Forget the program that was not executed, and delete what was cached; jobs that run go on."""
+        self._transformations = []
+        for cache in self._caches:
+            cache.invalidate()
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program and wait for its end; raises `JobExecutionError` when it fails. Ctrl-C cancels it."""
@@ -194,7 +324,12 @@ class StreamExecutionEnvironment:
     def execute_async(self, job_name: str | None = None) -> RunningJob:
         """Run the program and return at once; the environment is ready for the next one, also when this one fails."""
         try:
-            job_graph = self.job_graph(job_name)
+            job_graph, caches = self._job_graph(job_name)
         finally:
             self._transformations = []
-        return submit(job_graph, self._configuration)
+        for cache in caches:
+            cache.invalidate()
+        job = submit(job_graph, self._configuration)
+        for cache in caches:
+            cache.written_by(job.get_job_execution_result())
+        return job

@@ -33,8 +33,9 @@ from penstock.core.windowing import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from penstock.datastream.data_stream import DataStream, KeyedStream
+from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
+from penstock.datastream.keyed_stream import KeyedStream
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment

@@ -20,7 +20,8 @@ from penstock.common.errors import CheckpointError, JobExecutionError, PenstockE
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.core.batch.rows import CLIENT
+from penstock.core.accumulators import accumulator_values
+from penstock.core.batch.rows import ACCUMULATORS, CLIENT
 from penstock.core.batch.task import BatchVertex, batch_vertices
 from penstock.core.checkpoint.coordinator import CheckpointStatistics
 from penstock.core.job.job_graph import JobGraph
@@ -62,6 +63,7 @@ class BatchJob(RunningJob):
         self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
         self.listener = listener
         self._status = JobStatus.CREATED
+        self._accumulators: list[tuple[str, bytes]] = []
         self._is_cancelled = threading.Event()
         self._started_ms = self.clock.now_ms()
         self._thread = threading.Thread(target=self._run, name=f"penstock-batch-{job_graph.name}", daemon=True)
@@ -107,7 +109,8 @@ class BatchJob(RunningJob):
         self.release()
         self._move(status, None if failure is None else str(failure))
         runtime_ms = self.clock.now_ms() - self._started_ms
-        settle(self._result, self._job_id, self.job_graph.name, status, failure, runtime_ms)
+        accumulators = accumulator_values(self._accumulators)
+        settle(self._result, self._job_id, self.job_graph.name, status, failure, runtime_ms, accumulators)
 
     def run_all(self) -> None:
         """All of the job's work; what is left for the client is delivered when every task has ended."""
@@ -131,7 +134,9 @@ class BatchJob(RunningJob):
         last = sorted(left, key=lambda one: (one.vertex, one.operator, one.sequence))
         committables: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for one in last:
-            if one.kind == CLIENT:
+            if one.kind == ACCUMULATORS:
+                self._accumulators += pickle.loads(one.payload)
+            elif one.kind == CLIENT:
                 subtask = one.sequence >> 40
                 self.listener.on_client_output(self._operator_id(one), subtask, one.payload)
             else:

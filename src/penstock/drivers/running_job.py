@@ -85,8 +85,10 @@ class RunningJob(JobClient):
         return self._result
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
-        """User accumulators; there are none yet."""
-        return completed({})
+        """The users' accumulators, by name, as last reported; when the job has finished, their final values."""
+        if self._result.done() and self._result.exception() is None:
+            return completed(self._result.result().get_all_accumulator_results())
+        return self.ask(lambda master: master.accumulators())
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -141,10 +143,11 @@ def settle(
     status: JobStatus,
     failure: PenstockError | None,
     runtime_ms: int,
+    accumulators: dict[str, Any] | None = None,
 ) -> None:
     """Give the outcome of a job that has ended to whoever waits for it."""
     if status is JobStatus.FINISHED:
-        result.complete(JobExecutionResult(job_id, runtime_ms))
+        result.complete(JobExecutionResult(job_id, runtime_ms, accumulators))
     elif status is JobStatus.CANCELED:
         result.complete_exceptionally(JobExecutionError(job_name, "it was cancelled"))
     else:

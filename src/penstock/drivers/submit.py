@@ -13,6 +13,10 @@ def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
     """Begin to run a job. PySpark is imported only when the target is Spark."""
     listener = ClientListener(job_graph)
     is_local = configuration.read(EXECUTION_TARGET) == "local"
+    if is_local:
+        from penstock.drivers.local.dependencies import prepare
+
+        prepare(configuration)
     if job_graph.mode != "STREAMING":
         if is_local:
             from penstock.drivers.local.batch_job import submit_local_batch

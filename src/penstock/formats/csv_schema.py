@@ -124,6 +124,20 @@ class CsvSchemaBuilder:
         """Sets the text that stands for None."""
         return self._set("null_value", null_value)
 
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Sets what ends a line that is written: a line feed (unless set), or one behind a carriage return.
+
+        Both are read in any case.
+
+        Raises:
+            ConfigurationError: if it is neither.
+        """
+        if separator not in ("\n", "\r\n"):
+            raise ConfigurationError(
+                f"a line of CSV ends in a line feed, alone or behind a carriage return, not in {separator!r}"
+            )
+        return self._set("line_end", separator)
+
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
         """Lines that begin with `#` are left out; off unless set."""
         return self._set("comments", allow)
@@ -148,7 +162,7 @@ class CsvSchemaBuilder:
 
 def csv_format(schema: CsvSchema, on_error: OnError = "fail", **more: Any) -> CsvFormat:
     """The format that reads what a schema describes, as rows with names; `more` goes to `CsvFormat`."""
-    settings = dict(schema.settings)
+    settings = {name: value for name, value in schema.settings.items() if name != "line_end"}
     null_value = settings.pop("null_value", None)
     nulls = () if null_value is None else (null_value,)
     return CsvFormat(schema.row_type, null_values=nulls, on_error=on_error, **settings, **more)

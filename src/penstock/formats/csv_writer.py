@@ -41,6 +41,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         escape: str | None = None,
         null_value: str = "",
         array_separator: str = ";",
+        line_end: str = "\n",
         charset: str = "utf-8",
     ) -> None:
         self.names = list(column_types(columns))
@@ -52,6 +53,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         self.escape = escape
         self.null_value = null_value
         self.array_separator = array_separator
+        self.line_end = line_end
         self.charset = check_charset(charset)
 
     def create(self, stream: BinaryIO) -> BatchWriter[Any]:
@@ -70,7 +72,7 @@ class _CsvWriter(BatchWriter[Any]):
             quotechar=factory.quote or '"',
             quoting=csv.QUOTE_MINIMAL if factory.quote else csv.QUOTE_NONE,
             escapechar=factory.escape,
-            lineterminator="\n",
+            lineterminator=factory.line_end,
         )
         if factory.header:
             self._writer.writerow(factory.names)

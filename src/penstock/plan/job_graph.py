@@ -10,31 +10,57 @@ import cloudpickle
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
-from penstock.common.options import MAX_PARALLELISM, OPERATOR_CHAINING_ENABLED, PARALLELISM, RUNTIME_MODE
+from penstock.common.options import (
+    BUFFER_TIMEOUT_MS,
+    GLOBAL_JOB_PARAMETERS,
+    MAX_PARALLELISM,
+    OPERATOR_CHAINING_ENABLED,
+    PARALLELISM,
+    RUNTIME_MODE,
+)
 from penstock.core.connector import Boundedness, Source
 from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
+from penstock.plan.description import Plan
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
-from penstock.plan.transformation import Transformation
+from penstock.plan.transformation import Chaining, Transformation
 from penstock.state.migrations import registered
 
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
     """The job graph of a program; functions are serialised here, so what cannot be is found before anything runs."""
-    transformations = list(transformations)
-    mode = _mode(transformations, configuration.read(RUNTIME_MODE))
-    graph = build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
-    built = _JobGraphBuilder(graph, configuration.read(OPERATOR_CHAINING_ENABLED)).build(job_name)
-    return replace(built, mode=mode)
+    return _build(stream_graph_of(transformations, configuration), configuration, job_name)
 
 
-def _mode(transformations: Iterable[Transformation], mode: str) -> str:
+def build_plan(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> Plan:
+    """The stream graph and the job graph of a program, for people to look at."""
+    graph = stream_graph_of(transformations, configuration)
+    return Plan(graph, _build(graph, configuration, job_name))
+
+
+def stream_graph_of(transformations: Iterable[Transformation], configuration: Configuration) -> StreamGraph:
+    """The stream graph of a program under these settings."""
+    return build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
+
+
+def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> JobGraph:
+    job_parameters = configuration.read(GLOBAL_JOB_PARAMETERS)
+    builder = _JobGraphBuilder(
+        graph,
+        configuration.read(OPERATOR_CHAINING_ENABLED),
+        configuration.read(BUFFER_TIMEOUT_MS),
+        dict(job_parameters),
+    )
+    return replace(builder.build(job_name), mode=_mode(graph, configuration.read(RUNTIME_MODE)))
+
+
+def _mode(graph: StreamGraph, mode: str) -> str:
     """In which tempo the job runs: as told; in automatic mode as a batch when all sources are bounded."""
     unbounded = [
-        t.display_name
-        for t in transformations
-        if t.source is not None and t.source.boundedness is not Boundedness.BOUNDED
+        node.name
+        for node in graph.nodes
+        if (source := node.transformation.source) is not None and source.boundedness is not Boundedness.BOUNDED
     ]
     if mode == "BATCH" and unbounded:
         raise ConfigurationError(
@@ -53,8 +79,12 @@ class _Chain:
 
 
 class _JobGraphBuilder:
-    def __init__(self, graph: StreamGraph, chaining: bool) -> None:
+    def __init__(
+        self, graph: StreamGraph, chaining: bool, buffer_timeout_default_ms: int, job_parameters: dict[str, str]
+    ) -> None:
         self._graph = graph
+        self._buffer_timeout_default_ms = buffer_timeout_default_ms
+        self._job_parameters = job_parameters
         self._chaining = chaining
         self._chains: list[_Chain] = []
         self._chain_of: dict[str, _Chain] = {}
@@ -104,6 +134,9 @@ class _JobGraphBuilder:
             and isinstance(edge.partitioner, ForwardPartitioner)
             and edge.source.parallelism == edge.target.parallelism
             and edge.source.max_parallelism == edge.target.max_parallelism
+            and edge.source.slot_sharing_group == edge.target.slot_sharing_group
+            and edge.source.transformation.chaining is not Chaining.NEVER
+            and edge.target.transformation.chaining is Chaining.ALWAYS
         )
 
     def _vertex(self, chain: _Chain, edges: list[tuple[int, StreamEdge]]) -> JobVertex:
@@ -134,9 +167,28 @@ class _JobGraphBuilder:
                 OperatorInfo(n.operator_id, n.name, n.transformation.uid, n.transformation.is_stateful)
                 for n in chain.nodes
             ),
-            program=_dumps(VertexProgram(tuple(chained), out_edges, registered()), head.name),
+            program=_dumps(
+                VertexProgram(
+                    tuple(chained),
+                    out_edges,
+                    registered(),
+                    self._buffer_timeout_ms(chain, out_edges),
+                    self._job_parameters,
+                ),
+                head.name,
+            ),
             sources=sources,
+            slot_sharing_group=head.slot_sharing_group,
         )
+
+    def _buffer_timeout_ms(self, chain: _Chain, out_edges: tuple[OutEdge, ...]) -> int | None:
+        """A task sends the buffers of all its edges together, so the shortest time that any of them asks for counts."""
+        job_wide = self._buffer_timeout_default_ms
+        wanted = [chain.nodes[edge.operator].transformation.buffer_timeout_ms for edge in out_edges]
+        if all(ms is None for ms in wanted):
+            return None
+        timeouts = [job_wide if ms is None else ms for ms in wanted]
+        return min((ms for ms in timeouts if ms >= 0), default=-1)
 
 
 def _client_handler(transformation: Transformation) -> Callable[[int, bytes], None] | None:

@@ -1,7 +1,8 @@
 """From transformations to the stream graph: every operator with its id and parallelism, every edge's partitioner.
 
-Operator ids (H3). An operator with a `uid` has the hash of it. Any other has the hash of its place: its position in the
-order of building and the ids of its inputs; so a change upstream changes it, and `uid` should be set on what has state.
+Operator ids (H3). An operator with a `uid` has the hash of it; one with a `uid_hash` has that. Any other has the hash
+of its place: its position in the order of building and the ids of its inputs; so a change upstream changes it, and
+`uid` should be set on what has state.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import xxhash
 from penstock.common.errors import ConfigurationError
 from penstock.core.task.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
 from penstock.plan.transformation import Transformation, Upstream
+
+DEFAULT_SLOT_SHARING_GROUP = "default"
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,18 @@ class StreamNode:
     """One operator of the program."""
 
     def __init__(
-        self, transformation: Transformation, operator_id: str, parallelism: int, max_parallelism: int
+        self,
+        transformation: Transformation,
+        operator_id: str,
+        parallelism: int,
+        max_parallelism: int,
+        slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP,
     ) -> None:
         self.transformation = transformation
         self.operator_id = operator_id
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
+        self.slot_sharing_group = slot_sharing_group
         self.in_edges: list[StreamEdge] = []
         self.out_edges: list[StreamEdge] = []
 
@@ -69,11 +78,19 @@ def build_stream_graph(
                     f"uid {transformation.uid!r} is used by {other!r} and by {transformation.display_name!r}; "
                     "a uid must be unique within a job"
                 )
+        operator_id = _operator_id(transformation, len(ordered), inputs)
+        for other_node in ordered:
+            if other_node.operator_id == operator_id:
+                raise ConfigurationError(
+                    f"uid hash {operator_id} is that of {other_node.name!r} and of {transformation.display_name!r}; "
+                    "an operator's id must be unique within a job"
+                )
         node = StreamNode(
             transformation,
-            _operator_id(transformation, len(ordered), inputs),
+            operator_id,
             _parallelism(transformation, parallelism_default),
             transformation.max_parallelism or max_parallelism_default,
+            transformation.slot_sharing_group or _common_group(inputs),
         )
         if node.parallelism > node.max_parallelism:
             raise ConfigurationError(
@@ -94,7 +111,14 @@ def operator_id_of_uid(uid: str) -> str:
     return xxhash.xxh3_128_hexdigest(f"uid:{uid}".encode())
 
 
+def _common_group(inputs: list[StreamNode]) -> str:
+    groups = {node.slot_sharing_group for node in inputs}
+    return groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
+
+
 def _operator_id(transformation: Transformation, position: int, inputs: list[StreamNode]) -> str:
+    if transformation.uid_hash is not None:
+        return transformation.uid_hash
     if transformation.uid is not None:
         return operator_id_of_uid(transformation.uid)
     return xxhash.xxh3_128_hexdigest("|".join(["place", str(position), *(n.operator_id for n in inputs)]).encode())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import enum
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.connector import Sink, Source
 from penstock.core.operators.base import StreamOperator
 from penstock.core.task.partitioners import Partitioner
@@ -24,6 +26,14 @@ class Upstream:
     input_index: int = 0
 
 
+class Chaining(enum.Enum):
+    """Whether an operator may run in one task with its forward neighbours (B4)."""
+
+    ALWAYS = "ALWAYS"
+    HEAD = "HEAD"  # not with those ahead of it
+    NEVER = "NEVER"
+
+
 @dataclass(eq=False)
 class Transformation:
     """One step of a program, and what its user said about it. `kind` names it in plans and errors."""
@@ -39,6 +49,16 @@ class Transformation:
     is_stateful: bool = False
     source: Source[Any, Any] | None = None
     sink: Sink[Any] | None = None
+    #: 32 hexadecimal digits, which are the operator's id then
+    uid_hash: str | None = None
+    description: str | None = None
+    #: of the buffers in which what the operator emits is sent; None for what the job says
+    buffer_timeout_ms: int | None = None
+    chaining: Chaining = Chaining.ALWAYS
+    #: None for that of the inputs, if they have one in common
+    slot_sharing_group: str | None = None
+    #: what the operator emits, as far as the program says
+    output_type: TypeInformation | None = None
     #: what the client does with bytes that the sink emits to it, where that is not the sink's own handler
     client_handler: Callable[[int, bytes], None] | None = None
 
@@ -46,3 +66,18 @@ class Transformation:
     def display_name(self) -> str:
         """The user's name for it, or its kind."""
         return self.name or self.kind
+
+
+def upstream_first(transformations: Iterable[Transformation]) -> list[Transformation]:
+    """These and all that they read, directly or not, each behind its inputs and otherwise in the order given."""
+    ordered: dict[int, Transformation] = {}
+    for transformation in transformations:
+        waiting = [transformation]
+        while waiting:
+            missing = [u.transformation for u in waiting[-1].inputs if id(u.transformation) not in ordered]
+            if missing:
+                waiting.append(missing[0])
+            else:
+                found = waiting.pop()
+                ordered[id(found)] = found
+    return list(ordered.values())

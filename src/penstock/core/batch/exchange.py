@@ -27,7 +27,8 @@ def sequences_of(subtask: int) -> count[int]:
 class Exchange:
     """The rows of one edge; takes the place of a result partition. Control elements have no meaning here."""
 
-    def __init__(self, edge: int, rows: Rows, sequences: count[int]) -> None:
+    def __init__(self, edge: int, rows: Rows, sequences: count[int], partitioner: Partitioner) -> None:
+        self.partitioner = partitioner
         self._edge = edge
         self._rows = rows
         self._sequences = sequences
@@ -41,28 +42,23 @@ class Exchange:
 
 
 class BatchExchange(Exchange):
-    """Whole batches, dealt out by a partitioner."""
+    """Whole batches, dealt out by a partitioner over the subtasks that the edge leads to."""
 
     def __init__(
-        self, edge: int, rows: Rows, sequences: count[int], partitioner: Partitioner, subtask: int, consumers: int
+        self, edge: int, rows: Rows, sequences: count[int], partitioner: Partitioner, consumers: range
     ) -> None:
-        super().__init__(edge, rows, sequences)
-        self._partitioner = partitioner
-        self._subtask = subtask
+        super().__init__(edge, rows, sequences, partitioner)
         self._consumers = consumers
 
     def collect(self, batch: Batch) -> None:
         """A row for each consumer that gets any of it."""
-        if self._partitioner.is_broadcast:
+        if self.partitioner.is_broadcast:
             payload = _dumps(batch)
-            for consumer in range(self._consumers):
+            for consumer in self._consumers:
                 self._rows.append(self._edge, consumer, next(self._sequences), payload)
             return
-        if self._partitioner.is_pointwise and self._partitioner.name == "FORWARD":
-            self._rows.append(self._edge, self._subtask, next(self._sequences), _dumps(batch))
-            return
-        for consumer, part in self._partitioner.split(batch):
-            self._rows.append(self._edge, consumer, next(self._sequences), _dumps(part))
+        for channel, part in self.partitioner.split(batch):
+            self._rows.append(self._edge, self._consumers[channel], next(self._sequences), _dumps(part))
 
 
 class KeyedExchange(Exchange):
@@ -78,7 +74,7 @@ class KeyedExchange(Exchange):
         max_parallelism: int,
         consumer_name: str,
     ) -> None:
-        super().__init__(edge, rows, sequences)
+        super().__init__(edge, rows, sequences, partitioner)
         self._key_selector = partitioner.key_selector
         self._consumers = consumers
         self._max_parallelism = max_parallelism

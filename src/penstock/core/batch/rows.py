@@ -13,6 +13,8 @@ from typing import Any, Final
 #: In place of an edge: committables of a sink and bytes for the client. `target` is the operator's index in its chain.
 COMMITTABLES: Final = -1
 CLIENT: Final = -2
+#: Accumulators of an operator's function, in the place of an edge too: pairs of name and pickled accumulator.
+ACCUMULATORS: Final = -4
 NO_KEY_PLACE: Final = -1
 
 

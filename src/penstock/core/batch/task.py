@@ -10,9 +10,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from penstock.core.accumulators import pickled
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import CLIENT, COMMITTABLES, NO_KEY_PLACE, Rows
+from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, NO_KEY_PLACE, Rows
 from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
@@ -52,6 +54,8 @@ class BatchVertex:
     is_keyed: bool
     inputs: dict[int, int]
     consumers: dict[int, Consumer]
+    #: Whether what its operators leave for the client gets there, but for what sinks leave.
+    reaches_client: bool = True
 
 
 def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
@@ -124,6 +128,7 @@ class BatchTask:
         chain = self._chain
         try:
             chain.initialize_and_open()
+            self._check_accumulators()
             for _ in work:
                 yield self._take_rows() if len(self._rows) >= BATCH_RECORDS else _NONE
             self._end()
@@ -132,6 +137,14 @@ class BatchTask:
             errors = chain.close()
         for error in errors:
             raise error
+
+    def _check_accumulators(self) -> None:
+        names = [name for context in self._chain.contexts for name in context.accumulators]
+        if names and not self._vertex.reaches_client:
+            raise NotImplementedError(
+                f"accumulator {names[0]!r}: in batch execution on Spark only operators that run in one task with a "
+                "sink can have accumulators; set execution.runtime-mode to STREAMING"
+            )
 
     def _end(self) -> None:
         chain = self._chain
@@ -150,6 +163,10 @@ class BatchTask:
                 committables = operator.prepare_last()
                 if committables:
                     self._rows.append(COMMITTABLES, index, next(self._sequences), pickle.dumps(committables, 5))
+        for index, context in enumerate(chain.contexts):
+            if context.accumulators:
+                pairs = [(name, pickled(accumulator)) for name, accumulator in context.accumulators.items()]
+                self._rows.append(ACCUMULATORS, index, next(self._sequences), pickle.dumps(pairs, 5))
 
     def _take_rows(self) -> Rows:
         """The rows so far, and an empty place for those to come."""
@@ -248,10 +265,11 @@ class BatchTask:
                     out.consumer_name,
                 )
             else:
-                partitioner.set_up(self._subtask, consumer.parallelism, consumer.max_parallelism, out.consumer_name)
-                exchanges[out.edge] = BatchExchange(
-                    out.edge, self._rows, self._sequences, partitioner, self._subtask, consumer.parallelism
-                )
+                reached = range(consumer.parallelism)
+                if partitioner.is_pointwise:
+                    reached = consumers_of(self._subtask, self._vertex.parallelism, consumer.parallelism)
+                partitioner.set_up(self._subtask, len(reached), consumer.max_parallelism, out.consumer_name)
+                exchanges[out.edge] = BatchExchange(out.edge, self._rows, self._sequences, partitioner, reached)
         return exchanges
 
     def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
@@ -274,6 +292,7 @@ class BatchTask:
             emit_to_client=lambda payload: self._rows.append(CLIENT, index, next(self._sequences), payload),
             request_split=lambda: None,
             migrations=program.migrations,
+            job_parameters=program.job_parameters,
         )
 
 

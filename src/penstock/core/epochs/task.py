@@ -9,6 +9,7 @@ from typing import Any, Final
 from penstock.core.batch.exchange import BatchExchange, loads_batch, sequences_of
 from penstock.core.batch.rows import CLIENT, COMMITTABLES, Rows
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
+from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
@@ -16,7 +17,7 @@ from penstock.core.ports import Clock, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.program import VertexProgram
+from penstock.core.task.program import OutEdge, VertexProgram
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateBackend
@@ -75,6 +76,7 @@ class EpochTask:
         try:
             self._restore()
             chain.initialize_and_open()
+            self._check_accumulators()
             self._go_on_in_time()
             has_ended = False
             if isinstance(chain.head, SourceOperator):
@@ -191,17 +193,31 @@ class EpochTask:
         """A row for each consumer of each edge: who has sent what came from here, and the watermark as its time."""
         for out in self._chain.program.out_edges:
             watermark = self._outputs[out.operator].watermark
-            consumers, _ = self._vertex.consumers[out.edge]
-            targets = [self._subtask] if out.partitioner.is_pointwise else range(consumers)
-            for target in targets:
+            for target in self._targets(out):
                 self._rows.append(out.edge, target, next(self._sequences), self._token, watermark)
 
     # --- what the chain is given -----------------------------------------------------------------------------------
 
     def _exchange(self, out: Any) -> BatchExchange:
-        consumers, max_parallelism = self._vertex.consumers[out.edge]
-        out.partitioner.set_up(self._subtask, consumers, max_parallelism, out.consumer_name)
-        return BatchExchange(out.edge, self._rows, self._sequences, out.partitioner, self._subtask, consumers)
+        _, max_parallelism = self._vertex.consumers[out.edge]
+        targets = self._targets(out)
+        out.partitioner.set_up(self._subtask, len(targets), max_parallelism, out.consumer_name)
+        return BatchExchange(out.edge, self._rows, self._sequences, out.partitioner, targets)
+
+    def _targets(self, out: OutEdge) -> range:
+        """The consuming subtasks that this one reaches over an edge."""
+        consumers, _ = self._vertex.consumers[out.edge]
+        if out.partitioner.is_pointwise:
+            return consumers_of(self._subtask, self._vertex.parallelism, consumers)
+        return range(consumers)
+
+    def _check_accumulators(self) -> None:
+        for context in self._chain.contexts:
+            for name in context.accumulators:
+                raise NotImplementedError(
+                    f"accumulator {name!r}: in micro-batch execution a task lives for one epoch, so there are no "
+                    "accumulators; keep a count in state, or set execution.runtime-mode to STREAMING"
+                )
 
     def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
         vertex, chained = self._vertex, program.operators[index]
@@ -223,6 +239,7 @@ class EpochTask:
             emit_to_client=lambda payload: self._rows.append(CLIENT, index, next(self._sequences), payload),
             request_split=lambda: None,
             migrations=program.migrations,
+            job_parameters=program.job_parameters,
         )
 
 

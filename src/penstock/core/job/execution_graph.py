@@ -111,19 +111,17 @@ class ExecutionGraph:
     def has_running_consumer(self, execution: Execution) -> bool:
         """Whether a subtask that reads this one's output has not ended."""
         return any(
-            not subtask.current.state.is_terminal
+            not self.vertices[edge.target].subtasks[consumer].current.state.is_terminal
             for edge in self.job_graph.outputs_of(execution.id.vertex)
-            for subtask in self.vertices[edge.target].subtasks
-            if not edge.is_pointwise or subtask.subtask == execution.id.subtask
+            for consumer in self.job_graph.consumers(edge, execution.id.subtask)
         )
 
     def producers_of(self, consumer: ExecutionVertex) -> list[Execution]:
         """The current executions of all subtasks whose output a subtask reads."""
         return [
-            producer.current
+            self.vertices[edge.source].subtasks[producer].current
             for edge in self.job_graph.inputs_of(consumer.vertex.index)
-            for producer in self.vertices[edge.source].subtasks
-            if not edge.is_pointwise or producer.subtask == consumer.subtask
+            for producer in self.job_graph.producers(edge, consumer.subtask)
         ]
 
     def injection_points(self) -> list[Execution]:

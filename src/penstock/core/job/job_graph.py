@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.core.connector import Source
+from penstock.core.job import pointwise
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class OperatorInfo:
 
 @dataclass(frozen=True)
 class JobEdge:
-    """One edge between vertices; a pointwise one connects equal subtask indices only."""
+    """One edge between vertices; a pointwise one connects neighbours only, see `penstock.core.job.pointwise`."""
 
     index: int
     source: int
@@ -42,6 +43,8 @@ class JobVertex:
     operators: tuple[OperatorInfo, ...]
     program: bytes
     sources: Mapping[str, Source[Any, Any]] = field(default_factory=dict)
+    #: Subtasks of vertices of one group share slots (E3).
+    slot_sharing_group: str = "default"
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,40 @@ class JobGraph:
 
     @property
     def slots_required(self) -> int:
-        """With slot sharing a job needs as many slots as its highest parallelism (E3)."""
-        return max((v.parallelism for v in self.vertices), default=0)
+        """With slot sharing a job needs as many slots as its highest parallelism; in each group of them (E3)."""
+        return sum(self.slots_of_groups().values())
+
+    def slots_of_groups(self) -> dict[str, int]:
+        """How many slots each slot sharing group needs, in the order of the vertices."""
+        slots: dict[str, int] = {}
+        for vertex in self.vertices:
+            group = vertex.slot_sharing_group
+            slots[group] = max(slots.get(group, 0), vertex.parallelism)
+        return slots
+
+    def first_slots(self) -> dict[str, int]:
+        """The first of each group's slots: subtask i of every vertex of the group shares the i-th from there (E3).
+
+        So forward edges stay within a slot, but for those between groups.
+        """
+        first, taken = dict[str, int](), 0
+        for group, slots in self.slots_of_groups().items():
+            first[group], taken = taken, taken + slots
+        return first
+
+    def producers(self, edge: JobEdge, consumer: int) -> range:
+        """The producing subtasks of which a consuming subtask of the edge reads."""
+        producers = self.vertices[edge.source].parallelism
+        if not edge.is_pointwise:
+            return range(producers)
+        return pointwise.producers_of(consumer, producers, self.vertices[edge.target].parallelism)
+
+    def consumers(self, edge: JobEdge, producer: int) -> range:
+        """The consuming subtasks that a producing subtask of the edge feeds."""
+        consumers = self.vertices[edge.target].parallelism
+        if not edge.is_pointwise:
+            return range(consumers)
+        return pointwise.consumers_of(producer, self.vertices[edge.source].parallelism, consumers)
 
     def edge_names(self) -> tuple[str, ...]:
         """For each edge, which operators it is between: the same in every job in which it is the same edge."""

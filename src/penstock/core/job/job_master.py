@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import (
@@ -28,6 +29,7 @@ from penstock.common.options import (
     SLOT_REQUEST_TIMEOUT_MS,
     STATE_BACKEND,
 )
+from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import Recovery, read_recovery
@@ -268,6 +270,10 @@ class JobMaster:
         return job_progress(
             self.status.name, self.job_graph, self._metrics, self.checkpoints.statistics, self.restarts, workers
         )
+
+    def accumulators(self) -> dict[str, Any]:
+        """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
+        return accumulator_values(pair for task in self._metrics.values() for pair in task.accumulators)
 
     def on_message(self, message: ToMaster) -> None:
         """An event from a worker, or from the driver about one."""

@@ -37,7 +37,12 @@ class JobProgress:
     last_checkpoint_bytes: int = 0
     restarts: int = 0
     workers: tuple[tuple[str, str, int], ...] = ()
+    #: totals over all subtasks
     counters: dict[str, int] = field(default_factory=dict)
+    #: by `<vertex>.<subtask from 0>.<name>`
+    gauges: dict[str, float] = field(default_factory=dict)
+    #: count, sum, least and greatest over all subtasks
+    distributions: dict[str, tuple[int, float, float, float]] = field(default_factory=dict)
 
     @property
     def source_records(self) -> int:
@@ -60,6 +65,8 @@ def job_progress(
 ) -> JobProgress:
     """The figures of a job, from those of its subtasks by (vertex, subtask)."""
     vertices, counters = [], dict[str, int]()
+    gauges = dict[str, float]()
+    distributions = dict[str, tuple[int, float, float, float]]()
     for vertex in job_graph.vertices:
         known = [m for (v, _), m in metrics.items() if v == vertex.index]
         complete = len(known) == vertex.parallelism
@@ -75,6 +82,10 @@ def job_progress(
         for m in known:
             for name, value in m.counters.items():
                 counters[name] = counters.get(name, 0) + value
+            for name, gauge in m.gauges.items():
+                gauges[f"{vertex.name}.{m.execution.subtask}.{name}"] = gauge
+            for name, summary in m.distributions.items():
+                distributions[name] = _merged(distributions.get(name), summary)
     return JobProgress(
         status,
         tuple(vertices),
@@ -85,4 +96,16 @@ def job_progress(
         restarts,
         tuple((w.worker_id, w.host, w.process_id) for w in workers),
         counters,
+        gauges,
+        distributions,
     )
+
+
+def _merged(
+    one: tuple[int, float, float, float] | None, other: tuple[int, float, float, float]
+) -> tuple[int, float, float, float]:
+    if one is None or not one[0]:
+        return other
+    if not other[0]:
+        return one
+    return one[0] + other[0], one[1] + other[1], min(one[2], other[2]), max(one[3], other[3])

@@ -47,11 +47,12 @@ def deployments(
     """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
     rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
+    first_slots = graph.job_graph.first_slots()
     if commits_only:
         settings = msgspec.structs.replace(settings, checkpointing=False)
     return [
         (
-            slots[v.subtask],
+            slots[first_slots[v.vertex.slot_sharing_group] + v.subtask],
             msgspec.structs.replace(
                 _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
                 awaits_start=awaits_start,
@@ -75,15 +76,14 @@ def _deployment(
 ) -> DeployTask:
     vertex, job = subtask.vertex, graph.job_graph
     inputs, outputs = [], []
+    index, first_slots = subtask.subtask, job.first_slots()
     for edge in job.inputs_of(vertex.index):
         source = job.vertices[edge.source]
-        producers = [subtask.subtask] if edge.is_pointwise else range(source.parallelism)
-        channels = tuple((p, slots[p]) for p in producers)
+        channels = tuple((p, slots[first_slots[source.slot_sharing_group] + p]) for p in job.producers(edge, index))
         inputs.append(InputChannels(edge.index, edge.input_index, channels))
     for edge in job.outputs_of(vertex.index):
         target = job.vertices[edge.target]
-        consumers = [subtask.subtask] if edge.is_pointwise else range(target.parallelism)
-        channels = tuple((c, slots[c]) for c in consumers)
+        channels = tuple((c, slots[first_slots[target.slot_sharing_group] + c]) for c in job.consumers(edge, index))
         outputs.append(OutputChannels(edge.index, channels, target.max_parallelism))
     peers = {worker for group in (*inputs,) for _, worker in group.producers}
     peers |= {worker for out in outputs for _, worker in out.consumers}

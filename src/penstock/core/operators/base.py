@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from penstock.common.accumulators import Accumulator
+from penstock.common.metrics import MetricRegistry
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.ports import Clock
 from penstock.core.records import MAX_WATERMARK, Batch
@@ -80,8 +82,11 @@ class OperatorContext:
     migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     #: Whether the operator sees its keys one after another, each to its end (`core.batch`).
     is_batch: bool = False
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+    accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.metrics = MetricRegistry(self.clock.now_ms)
         self.keyed.now_ms = self.clock.now_ms
         self.keyed.migrations = self.migrations
 

@@ -9,7 +9,8 @@ from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.stateless import method
 from penstock.core.records import MAX_TIMESTAMP, Batch
 
-_MISSING = object()
+#: Stands for "no value yet" where None may be a value.
+MISSING = object()
 
 
 class KeyedReduceOperator(FunctionOperator):
@@ -24,7 +25,7 @@ class KeyedReduceOperator(FunctionOperator):
     def open(self) -> None:
         """Open the function."""
         super().open()
-        self._reduce = method(self.function, "reduce")
+        self._reduce: Any = method(self.function, "reduce")
         table = self.context.keyed.table("_penstock_reduce")
         self._entries, self._changed = table.entries(None), table.changed(None)
 
@@ -38,8 +39,8 @@ class KeyedReduceOperator(FunctionOperator):
         self._has_timestamps = batch.timestamps is not None
         try:
             for key, value in zip(keys, batch.values, strict=True):
-                reduced = get(key, _MISSING)
-                if reduced is not _MISSING:
+                reduced = get(key, MISSING)
+                if reduced is not MISSING:
                     value = reduce(reduced, value)
                 entries[key] = value
                 append(value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.accumulators import Accumulator
+from penstock.common.metrics import MetricGroup
 from penstock.core.operators.base import OperatorContext
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
@@ -80,3 +82,25 @@ class RuntimeContext(KeyedStateStore):
     def get_job_id(self) -> str:
         """The job's id, 32 hexadecimal digits."""
         return self._context.job_id
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """One of the user's own settings (`ExecutionConfig.set_global_job_parameters`), or the default."""
+        return self._context.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Where the function registers what it measures; see `penstock.metrics`."""
+        return MetricGroup(self._context.metrics)
+
+    def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
+        """Register an accumulator, in `open`; see `penstock.common.accumulators`.
+
+        Raises:
+            ValueError: if the operator has one of that name already.
+        """
+        if name in self._context.accumulators:
+            raise ValueError(f"operator {self._context.operator_name!r} has an accumulator {name!r} already")
+        self._context.accumulators[name] = accumulator
+
+    def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
+        """This subtask's accumulator of that name; None when there is none."""
+        return self._context.accumulators.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import compress, repeat
 from typing import Any
 
+from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.emitting import split_side_outputs
@@ -15,6 +16,14 @@ from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
 def method(function: Any, name: str) -> Any:
     """`function.name`, or the function itself when it is a plain callable."""
     return getattr(function, name, function)
+
+
+class PassOnOperator(StreamOperator):
+    """Records as they come: a place in the plan."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Pass them on."""
+        self.output.collect(batch)
 
 
 class MapOperator(FunctionOperator):
@@ -128,3 +137,22 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         """Become idle when nothing has come for long enough."""
         if self._generator.check_idle(now_ms):
             self.output.emit_status(True)
+
+
+class Projection:
+    """The function of a map that keeps some fields: of tuples and lists a tuple, of rows a row with their names."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, record: Any) -> Any:
+        """The record with these fields only, in this order."""
+        chosen = [record[index] for index in self._indexes]
+        if not isinstance(record, Row):
+            return tuple(chosen)
+        row = Row(*chosen)
+        names = record._fields
+        if names is not None:
+            row.set_field_names([names[index] for index in self._indexes])
+        row.set_row_kind(record.get_row_kind())
+        return row

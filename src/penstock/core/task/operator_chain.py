@@ -65,6 +65,7 @@ class OperatorChain:
         self.operators = [chained.factory() for chained in program.operators]
         self.contexts: list[OperatorContext] = []
         self._outputs = [ChainOutput() for _ in self.operators]
+        self._partitioners = [(edge.operator, partitions[edge.edge].partitioner) for edge in program.out_edges]
         for index, chained in enumerate(program.operators):
             if chained.parent >= 0:
                 self._outputs[chained.parent].add_operator(self.operators[index], chained.side_tag)
@@ -76,8 +77,10 @@ class OperatorChain:
         return self.operators[0]
 
     def setup(self, contexts: list[OperatorContext]) -> None:
-        """Hand each operator its context and its output, tail to head."""
+        """Hand each operator its context and its output, tail to head; what it sends can be partitioned already."""
         self.contexts = contexts
+        for operator_index, partitioner in self._partitioners:
+            partitioner.open(contexts[operator_index])
         for operator, context, output in reversed(list(zip(self.operators, contexts, self._outputs, strict=True))):
             operator.setup(context, output)
 
@@ -105,9 +108,10 @@ class OperatorChain:
             operator.finish()
 
     def close(self) -> list[Exception]:
-        """Close all operators and then their state, also when some of them fail; returns what they raised."""
+        """Close operators, partitioners, and then the state, also when some of them fail; returns what they raised."""
         errors: list[Exception] = []
         closers = [operator.close for operator in self.operators]
+        closers += [partitioner.close for _, partitioner in self._partitioners]
         for close in closers + [context.keyed.close for context in self.contexts]:
             try:
                 close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.core.operators.base import UserCodeError, call_all
+from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
 from penstock.core.records import Batch
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
 #: Routes remembered by the hash partitioner; past it they are forgotten and worked out anew.
 ROUTES_MAX = 1 << 18
+_MASK = (1 << 64) - 1
 
 
 class Partitioner:
@@ -18,12 +19,18 @@ class Partitioner:
 
     name = "FORWARD"
     is_broadcast = False
-    #: Pointwise partitioners connect each producer to some consumers only.
+    #: Pointwise partitioners connect each producer to some consumers only, see `core.job.pointwise`.
     is_pointwise = False
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
         """Learn the number of channels, and the name of the consuming operator, before the first batch."""
         self.channels = channels
+
+    def open(self, context: OperatorContext) -> None:
+        """Get ready for the first batch of the operator with this context."""
+
+    def close(self) -> None:
+        """Release what `open` took; called on every path."""
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
         """(channel, records) for each channel that gets any; order within a channel is kept."""
@@ -71,7 +78,60 @@ class RebalancePartitioner(Partitioner):
         return parts
 
 
-class HashPartitioner(Partitioner):
+class RescalePartitioner(RebalancePartitioner):
+    """Round robin over a few neighbours: those consumers that only this producer, or only its group, feeds."""
+
+    name = "RESCALE"
+    is_pointwise = True
+
+
+class SelectingPartitioner(Partitioner):
+    """Chooses a channel for each record."""
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Route each record; with a single channel no record is looked at."""
+        if self.channels == 1:
+            return [(0, batch)]
+        values: list[list[Any]] = [[] for _ in range(self.channels)]
+        if batch.timestamps is None:
+            for channel, value in zip(self.channels_of(batch.values), batch.values, strict=True):
+                values[channel].append(value)
+            return [(i, Batch(part)) for i, part in enumerate(values) if part]
+        times: list[list[int]] = [[] for _ in range(self.channels)]
+        for channel, value, timestamp in zip(
+            self.channels_of(batch.values), batch.values, batch.timestamps, strict=True
+        ):
+            values[channel].append(value)
+            times[channel].append(timestamp)
+        return [(i, Batch(part, times[i])) for i, part in enumerate(values) if part]
+
+    def channels_of(self, values: list[Any]) -> list[int]:
+        """The channel of each record."""
+        raise NotImplementedError
+
+
+class ShufflePartitioner(SelectingPartitioner):
+    """At random, uniformly: a stream of pseudo-random numbers for each producer, the same in every run."""
+
+    name = "SHUFFLE"
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Begin a stream of numbers of this producer's own."""
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._state = (subtask_index + 1) * 0x9E3779B97F4A7C15 & _MASK
+
+    def channels_of(self, values: list[Any]) -> list[int]:
+        """Numbers of a linear congruential generator (Knuth's MMIX), of which the upper bits are good."""
+        state, channels = self._state, self.channels
+        result = []
+        for _ in values:
+            state = (state * 6364136223846793005 + 1442695040888963407) & _MASK
+            result.append((state >> 32) * channels >> 32)
+        self._state = state
+        return result
+
+
+class HashPartitioner(SelectingPartitioner):
     """By key group of the record's key (D4)."""
 
     name = "HASH"
@@ -86,24 +146,8 @@ class HashPartitioner(Partitioner):
         self._max_parallelism = max_parallelism
         self._routes: dict[Any, int] = {}
 
-    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
-        """Route each record; with a single channel no key is looked at."""
-        if self.channels == 1:
-            return [(0, batch)]
-        values: list[list[Any]] = [[] for _ in range(self.channels)]
-        if batch.timestamps is None:
-            for channel, value in zip(self._channels_of(batch.values), batch.values, strict=True):
-                values[channel].append(value)
-            return [(i, Batch(part)) for i, part in enumerate(values) if part]
-        times: list[list[int]] = [[] for _ in range(self.channels)]
-        for channel, value, timestamp in zip(
-            self._channels_of(batch.values), batch.values, batch.timestamps, strict=True
-        ):
-            values[channel].append(value)
-            times[channel].append(timestamp)
-        return [(i, Batch(part, times[i])) for i, part in enumerate(values) if part]
-
-    def _channels_of(self, values: list[Any]) -> list[int]:
+    def channels_of(self, values: list[Any]) -> list[int]:
+        """The subtask that owns the key group of each record's key."""
         routes = self._routes
         result = []
         keys: list[Any] = []

@@ -43,8 +43,14 @@ class OutEdge:
 
 @dataclass(frozen=True)
 class VertexProgram:
-    """The operators of a vertex, head first, and its edges. `migrations`: see `penstock.state.migrations`."""
+    """The operators of a vertex, head first, and its edges. `migrations`: see `penstock.state.migrations`.
+
+    `buffer_timeout_ms` is for the buffers of its edges; None for what the job says. `job_parameters` are the user's own
+    settings, for functions to read.
+    """
 
     operators: tuple[ChainedOperator, ...]
     out_edges: tuple[OutEdge, ...]
     migrations: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    buffer_timeout_ms: int | None = None
+    job_parameters: dict[str, str] = field(default_factory=dict)

@@ -100,7 +100,7 @@ class ResultPartition:
 
     def __init__(self, partitioner: Partitioner, subpartitions: list[Subpartition]) -> None:
         self.subpartitions = subpartitions
-        self._partitioner = partitioner
+        self.partitioner = partitioner
         self.records_out = 0
 
     def collect(self, batch: Batch) -> None:
@@ -110,11 +110,11 @@ class ResultPartition:
             return
         self.records_out += size
         subpartitions = self.subpartitions
-        if self._partitioner.is_broadcast:
+        if self.partitioner.is_broadcast:
             for subpartition in subpartitions:
                 subpartition.add_batch(batch)
         else:
-            for index, part in self._partitioner.split(batch):
+            for index, part in self.partitioner.split(batch):
                 subpartitions[index].add_batch(part)
 
     def broadcast(self, event: Event, flush: bool = False) -> None:

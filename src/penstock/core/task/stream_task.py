@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.core.accumulators import pickled
 from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Background, Clock, KeyedBackends, MasterGateway, StateStorage
@@ -134,6 +135,7 @@ class StreamTask:
         self._barriers: BarrierHandler | None = None
         self._valve = WatermarkValve(len(self.gate.channels))
         self._flush_at_ms: int | None = None
+        self._buffer_timeout_ms = self.settings.buffer_timeout_ms
         #: Whether the operators have finished: no data will ever come (F4).
         self._has_finished = False
         #: The first checkpoint taken after the end of the data, or the savepoint that ends the job.
@@ -169,12 +171,27 @@ class StreamTask:
         """Progress so far."""
         chain = self._chain
         counters: dict[str, int] = {}
+        gauges: dict[str, float] = {}
+        distributions: dict[str, tuple[int, float, float, float]] = {}
+        accumulators: list[tuple[str, bytes]] = []
         for context in chain.contexts if chain else ():
-            for name, value in context.counters.items():
+            for name, value in (*context.counters.items(), *context.metrics.counters().items()):
                 counters[name] = counters.get(name, 0) + value
+            gauges.update(context.metrics.gauges())
+            distributions.update(context.metrics.distributions())
+            accumulators += [(name, pickled(a)) for name, a in context.accumulators.items()]
         records_in = self._source.records_out if self._source else self._records_in
         out = sum(p.records_out for p in self.partitions.values())
-        return TaskMetrics(self.execution, records_in, out, self._current_watermark(), counters)
+        return TaskMetrics(
+            self.execution,
+            records_in,
+            out,
+            self._current_watermark(),
+            counters,
+            gauges,
+            distributions,
+            tuple(accumulators),
+        )
 
     def _current_watermark(self) -> int:
         if self._source is not None and self._watermark == MIN_TIMESTAMP:
@@ -215,7 +232,7 @@ class StreamTask:
         assert self._chain is not None
         self._chain.settle()
         if any(p.has_open_data for p in self.partitions.values()):
-            timeout_ms = self.settings.buffer_timeout_ms
+            timeout_ms = self._buffer_timeout_ms
             if not worked:
                 # Nothing to do: what is waiting in open buffers gains nothing by waiting longer.
                 self._flush()
@@ -325,6 +342,8 @@ class StreamTask:
         self._tell(TaskStateChanged(self.execution, "INITIALIZING"))
         program: VertexProgram = pickle.loads(self.deployment.program)
         self.partitions = self._partitions_factory(program)
+        if program.buffer_timeout_ms is not None:
+            self._buffer_timeout_ms = program.buffer_timeout_ms
         self._barriers = self._make_barrier_handler()
         self.gate.listener = self._barriers
         chain = self._chain = OperatorChain(program, self.partitions)
@@ -406,6 +425,7 @@ class StreamTask:
             emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
             migrations=program.migrations,
+            job_parameters=program.job_parameters,
         )
 
     def _finish_data(self, drain: bool) -> None:

@@ -1,15 +1,25 @@
-"""CSV files."""
+"""CSV: rows as messages under PyFlink's names, and files."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_schema import CsvSchema, CsvSchemaBuilder, csv_format, csv_writer
 from penstock.formats.csv_writer import CsvWriterFactory
 from penstock.formats.stream_format import StreamFormat
 
-__all__ = ["CsvBulkWriters", "CsvFormat", "CsvReaderFormat", "CsvSchema", "CsvSchemaBuilder", "CsvWriterFactory"]
+__all__ = [
+    "CsvBulkWriters",
+    "CsvFormat",
+    "CsvReaderFormat",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
+    "CsvSchema",
+    "CsvSchemaBuilder",
+    "CsvWriterFactory",
+]
 
 
 class CsvReaderFormat:
@@ -19,6 +29,11 @@ class CsvReaderFormat:
     def for_schema(schema: CsvSchema, **more: Any) -> StreamFormat[Any]:
         """A format that reads rows with the schema's names; `more` goes to `CsvFormat` (`on_error`, `multiline`, …)."""
         return csv_format(schema, **more)
+
+    @staticmethod
+    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat[str]:
+        """The format of plain lines, as `StreamFormat.text_line_format` makes it."""
+        return StreamFormat.text_line_format(charset_name)
 
 
 class CsvBulkWriters:

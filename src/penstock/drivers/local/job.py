@@ -114,7 +114,10 @@ class LocalJob(RunningJob):
         self._refuse_questions()
         status = JobStatus.FAILED if failure is not None else self._master.status
         runtime_ms = self._clock.now_ms() - self._started_ms
-        settle(self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms)
+        accumulators = self._master.accumulators()
+        settle(
+            self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms, accumulators
+        )
 
     def _turn(self) -> None:
         master, cluster = self._master, self._cluster

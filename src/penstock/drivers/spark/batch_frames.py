@@ -14,6 +14,7 @@ import cloudpickle
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
 from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.drivers.spark.batch_stage import DDL, StageSettings
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class _Frames:
             self._frames[source].where(f"edge IN ({', '.join(map(str, indices))})")
             for source, indices in by_source.items()
         ]
-        if len(parts) == 1 and all(edge.is_pointwise for edge in edges):
+        if len(parts) == 1 and all(edge.partitioning == ForwardPartitioner.name for edge in edges):
             return parts[0]  # the partitions are the consumer's subtasks already
         frame = functools.reduce(lambda one, other: one.union(other), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
@@ -88,7 +89,7 @@ class _Frames:
             self._vertices[vertex.index],
             splits,
             {edge.index: slots(self._job_graph.vertices[edge.target].parallelism) for edge in outputs},
-            frozenset(edge.index for edge in outputs if edge.is_pointwise),
+            frozenset(edge.index for edge in outputs if edge.partitioning == ForwardPartitioner.name),
         )
         paths = tuple(path or os.getcwd() for path in sys.path) if self._is_local else ()
         return make_stage(cloudpickle.dumps(settings), paths)

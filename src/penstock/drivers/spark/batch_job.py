@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError
@@ -30,12 +31,17 @@ class SparkBatchJob(BatchJob):
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
     ) -> None:
         super().__init__(job_graph, configuration, listener)
+        self.vertices = [
+            replace(mine, reaches_client=not job_graph.outputs_of(vertex.index) or has_sink(vertex))
+            for mine, vertex in zip(self.vertices, job_graph.vertices, strict=True)
+        ]
         self._spark = spark
         self._tag = f"penstock-{self._job_id}"
 
     def run_tasks(self) -> Iterator[Last]:
         """One Spark job for all sinks; what several vertices read is kept meanwhile."""
         self._spark.ship_package()
+        self._spark.ship_dependencies(self.configuration)
         self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
         frames = frames_of(self.job_graph, self.vertices, self._spark.session, self._spark.is_local, self._keeps)
         kept = [frame for index, frame in frames.items() if self._keeps(index)]

@@ -45,7 +45,7 @@ class StageError(Exception):
 class StageSettings:
     """What a vertex's tasks need to know. `splits` of each subtask for a source; `slots` of each edge's consumers.
 
-    `pointwise`: the edges that connect equal subtasks only.
+    `pointwise`: the forward edges, which connect equal subtasks.
     """
 
     index: int

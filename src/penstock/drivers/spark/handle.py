@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import penstock
-from penstock.common.errors import shorten
+from penstock.common.configuration import Configuration
+from penstock.common.errors import PenstockError, shorten
+from penstock.common.options import PYTHON_ARCHIVES, PYTHON_FILES
 
 if TYPE_CHECKING:
     import pyarrow
@@ -46,6 +48,7 @@ class SparkHandle:
         self.is_local = self.master.startswith("local")
         self._ship_lock = threading.Lock()
         self._shipped = False
+        self._sent: set[str] = set()
 
     def master_hosts(self) -> tuple[str, str]:
         """The address for the job master to listen on, and the one by which workers reach it."""
@@ -104,6 +107,41 @@ class SparkHandle:
             else:
                 self.session.sparkContext.addPyFile(str(path))
             self._shipped = True
+
+    def ship_dependencies(self, configuration: Configuration) -> None:
+        """Sends the Python files (also zips and directories) and archives that a job names to Spark's machines, once.
+
+        Raises:
+            PenstockError: if Spark does not take one.
+        """
+        with self._ship_lock:
+            for path in self._to_send(configuration.read(PYTHON_FILES)):
+                self._send(zipped(path) if os.path.isdir(path) else path, "addPyFile", pyfile=True)
+            for path in self._to_send(configuration.read(PYTHON_ARCHIVES)):
+                self._send(path, "addArchive", archive=True)
+
+    def _to_send(self, paths: str | None) -> list[str]:
+        new = [path for path in (paths or "").split(",") if path and path not in self._sent]
+        self._sent.update(new)
+        return new
+
+    def _send(self, path: str, method: str, **kind: bool) -> None:
+        try:
+            if self._connect:
+                self.session.addArtifacts(path, **kind)
+            else:
+                getattr(self.session.sparkContext, method)(path)
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
+            raise PenstockError(f"Spark does not take {path}: {short_reason(error)}") from None
+
+
+def zipped(directory: str) -> str:
+    """A directory of modules and packages as a zip, which lasts as long as this process."""
+    folder = tempfile.mkdtemp(prefix="penstock-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    digest = hashlib.sha256(directory.encode()).hexdigest()[:8]
+    name = os.path.join(folder, f"{os.path.basename(os.path.normpath(directory))}-{digest}")
+    return shutil.make_archive(name, "zip", directory)
 
 
 def package_archive() -> bytes:

@@ -81,6 +81,7 @@ class _SparkJob:
         spark = obtain_spark(configuration.to_dict(), slots)
         give_back = functools.partial(hand_back, spark, slots)
         try:
+            spark.ship_dependencies(configuration)
             thread = JobThread(
                 spark,
                 str(self._job_id),
@@ -124,4 +125,5 @@ class _SparkJob:
         elif not status.is_terminal_state():  # its workers were ended without waiting for the job master
             status = JobStatus.CANCELED
         runtime_ms = self._clock.now_ms() - self._started_ms
-        settle(self._result, self._job_id, self._job_graph.name, status, failure, runtime_ms)
+        accumulators = self._master.accumulators() if self._master is not None else None
+        settle(self._result, self._job_id, self._job_graph.name, status, failure, runtime_ms, accumulators)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.common.errors import ConfigurationError, PenstockError
+from penstock.common.options import PYTHON_EXECUTABLE
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.java import find_java
 from penstock.drivers.spark.quiet import chatter_filtered, quiet_settings
@@ -59,6 +60,8 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
         PenstockError: if Spark cannot be started, with the reason.
     """
     wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    if executable := settings.get(PYTHON_EXECUTABLE.key()):
+        wanted.setdefault("spark.pyspark.python", executable)
     with _lock:
         try:
             active = _active_session()
@@ -107,6 +110,8 @@ def _adopt(session: SparkSession, wanted: Mapping[str, str]) -> SparkHandle:
     if handle is None or handle.session is not session:
         _adopted.clear()
         handle = _adopted[id(session)] = SparkHandle(session)
+    if "spark.pyspark.python" in wanted:
+        _log.warning("the active Spark session has its Python, so %s is not used", wanted["spark.pyspark.python"])
     master = wanted.get("spark.master")
     if master is not None and master != handle.master:
         _log.warning("the active Spark session runs on %s, so spark.master = %s is not used", handle.master, master)

@@ -1,0 +1,172 @@
+"""A bounded stream kept in files: the sink that writes it, and the source that reads it again (`DataStream.cache`).
+
+Each subtask writes pickled batches, one behind the other, into hidden files that a commit makes visible, and at the end
+of its input an empty file that says so. The result is whole when every subtask has said so. Without checkpoints a
+subtask has one file, which another attempt writes anew; with them, one for the records between two checkpoints.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+from penstock.connectors.file.committer import FileCommittable, FileCommitter
+from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
+from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_reader import PositionedReader
+from penstock.core.connector import (
+    Boundedness,
+    Committer,
+    Sink,
+    SinkWriter,
+    SinkWriterContext,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+
+_PART, _END = "part", "end"
+
+
+def is_whole(directory: str) -> bool:
+    """Whether all subtasks have written all their records here."""
+    ends = [_name(path).split("-") for path in list_all(directory) if _name(path).startswith(_END)]
+    return bool(ends) and {int(end[1]) for end in ends} >= set(range(int(ends[0][2])))
+
+
+def remove_cached(directory: str) -> None:
+    """Delete all that was written."""
+    remove(list_all(directory))
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+class CachingSink(Sink[Any]):
+    """Writes records into files of a directory, which nothing else uses."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
+        """A writer for one subtask."""
+        return _CachingWriter(self._directory, context, 0)
+
+    def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, FileCommittable]:
+        """A writer that goes on with the number of the next file."""
+        return _CachingWriter(self._directory, context, max(state, default=0))
+
+    def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
+        """Makes files visible."""
+        return FileCommitter()
+
+
+class _CachingWriter(SinkWriter[Any, FileCommittable]):
+    def __init__(self, directory: str, context: SinkWriterContext, number: int) -> None:
+        self._directory = directory
+        self._context = context
+        self._number = number
+        self._file: BinaryIO | None = None
+        self._ended = False
+        # Spark may run a task twice at once, and then commits only what one of them has written.
+        self._run = uuid.uuid4().hex[:8]
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        if self._file is None:
+            self._file = create(self._hidden(_PART))
+        pickle.dump((values, timestamps), self._file, protocol=5)
+
+    def flush(self, end_of_input: bool) -> None:
+        self._ended = self._ended or end_of_input
+
+    def prepare_commit(self) -> list[FileCommittable]:
+        prepared = []
+        if self._file is not None:
+            prepared.append(self._closed(self._file, _PART, f"{_PART}-{self._context.subtask_index}-{self._number}"))
+            self._file = None
+            self._number += 1
+        if self._ended:
+            self._ended = False
+            name = f"{_END}-{self._context.subtask_index}-{self._context.parallelism}"
+            prepared.append(self._closed(create(self._hidden(_END)), _END, name))
+        return prepared
+
+    def _closed(self, file: BinaryIO, kind: str, name: str) -> FileCommittable:
+        size_bytes = file.tell()
+        close_durably(file)
+        return FileCommittable(self._hidden(kind), join(self._directory, name), size_bytes)
+
+    def _hidden(self, kind: str) -> str:
+        context = self._context
+        return join(self._directory, f".{kind}-{context.subtask_index}-{self._number}-{self._run}")
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        return [self._number]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSplit:
+    """One file, read up to a position in bytes."""
+
+    path: str
+    position: int = 0
+
+
+class CachedSource(Source[Any, CachedSplit]):
+    """Reads what a `CachingSink` has written, with the timestamps that records had."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Bounded."""
+        return Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[CachedSplit], restored: Any | None
+    ) -> SplitEnumerator[CachedSplit]:
+        """Hands out the files."""
+        paths = sorted(path for path in list_all(self._directory) if _name(path).startswith(_PART))
+        return SplitQueue(context, [CachedSplit(path) for path in paths], restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CachedSplit]:
+        """A new reader."""
+        return _CachedReader(context)
+
+
+class _CachedReader(PositionedReader[CachedSplit]):
+    def __init__(self, context: SourceReaderContext) -> None:
+        super().__init__(context)
+        self._file: BinaryIO | None = None
+        self._open_path = ""
+
+    def read(self, split: CachedSplit, max_records: int) -> tuple[Batch, CachedSplit] | None:
+        # A batch was written whole and is handed out whole: it was no larger than a buffer.
+        if self._file is None or self._open_path != split.path:
+            self.close()
+            self._file, self._open_path = open_input(split.path, decompress=False), split.path
+            self._file.seek(split.position)
+        try:
+            values, timestamps = pickle.load(self._file)
+        except EOFError:
+            self.close()
+            return None
+        return Batch(values, timestamps), replace(split, position=self._file.tell())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

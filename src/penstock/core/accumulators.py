@@ -1,0 +1,40 @@
+"""The accumulators of a job, from those that its subtasks reported last."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.common.accumulators import Accumulator
+from penstock.state.pickling import dumps
+
+
+def pickled(accumulator: Accumulator[Any, Any]) -> bytes:
+    """An accumulator for its way to the job master; one that cannot be pickled sends the reason in its place."""
+    try:
+        return dumps(accumulator)
+    except Exception as error:  # noqa: BLE001 - user code; a figure is not worth a job
+        return dumps(TypeError(f"the accumulator cannot be pickled: {type(error).__name__}: {error}"))
+
+
+def accumulator_values(pairs: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
+    """The value of each accumulator over all subtasks, by name; the exception, where one could not be had."""
+    merged: dict[str, Any] = {}
+    for name, data in pairs:
+        try:
+            accumulator = pickle.loads(data)
+            if isinstance(merged.get(name), Accumulator) and isinstance(accumulator, Accumulator):
+                merged[name].merge(accumulator)
+            elif name not in merged or isinstance(accumulator, Exception):
+                merged[name] = accumulator
+        except Exception as error:  # noqa: BLE001 - user code; the job has done its work all the same
+            merged[name] = error
+    return {name: _value(accumulator) for name, accumulator in merged.items()}
+
+
+def _value(accumulator: Any) -> Any:
+    try:
+        return accumulator if isinstance(accumulator, Exception) else accumulator.get_local_value()
+    except Exception as error:  # noqa: BLE001 - as above
+        return error

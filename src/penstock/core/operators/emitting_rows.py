@@ -1,0 +1,64 @@
+"""Operators whose output is declared to be rows: tuples, lists and dicts that they emit become `Row`s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.common.composite_types import RowTypeInfo
+from penstock.common.types import Row
+from penstock.core.operators.base import OperatorContext, Output, StreamOperator
+from penstock.core.records import Batch
+
+
+class RowMaker:
+    """Turns a value into a row of a type: with its names, unless those are the `f0`, `f1`, … of a type without any."""
+
+    def __init__(self, type_info: RowTypeInfo) -> None:
+        names = tuple(type_info.get_field_names())
+        self._names = names
+        self._is_named = names != tuple(f"f{index}" for index in range(len(names)))
+
+    def __call__(self, value: Any) -> Any:
+        """The row; a Row, and what has no fields, is left as it is."""
+        if isinstance(value, dict):
+            row = Row(*[value.get(name) for name in self._names])
+        elif isinstance(value, tuple | list):
+            row = Row(*value)
+        else:
+            return value
+        if self._is_named:
+            row.set_field_names(self._names)
+        return row
+
+
+def emitting_rows(factory: Callable[[], StreamOperator], type_info: RowTypeInfo) -> StreamOperator:
+    """The operator that `factory` makes, with what it emits to its main output made into rows of the type."""
+    operator = factory()
+    set_up = operator.setup
+
+    def setup(context: OperatorContext, output: Output) -> None:
+        set_up(context, _RowOutput(output, RowMaker(type_info)))
+
+    operator.setup = setup  # type: ignore[method-assign]
+    return operator
+
+
+class _RowOutput:
+    def __init__(self, output: Output, make_row: RowMaker) -> None:
+        self._output = output
+        self._make_row = make_row
+
+    def collect(self, batch: Batch) -> None:
+        if set(map(type, batch.values)) != {Row}:
+            batch = Batch(list(map(self._make_row, batch.values)), batch.timestamps)
+        self._output.collect(batch)
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        self._output.collect_side(tag_id, batch)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        self._output.emit_watermark(timestamp)
+
+    def emit_status(self, idle: bool) -> None:
+        self._output.emit_status(idle)

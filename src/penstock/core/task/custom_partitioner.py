@@ -1,0 +1,68 @@
+"""The partitioner of `partition_custom`: a user's function says where a key goes (B3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
+from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.core.task.partitioners import SelectingPartitioner
+
+
+class CustomPartitioner(SelectingPartitioner):
+    """Sends a record to channel `partition(key, channels)`; there is no keyed state behind it.
+
+    Args:
+        partitioner: a `Partitioner`, whose `open` and `close` are called on the sending side, or a plain callable.
+        key_selector: takes the key out of a record.
+    """
+
+    name = "CUSTOM"
+
+    def __init__(self, partitioner: Any, key_selector: Callable[[Any], Any]) -> None:
+        self._partitioner = partitioner
+        self._key_selector = key_selector
+        self._opened = False
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Remember whom to name in errors."""
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._consumer = consumer
+        self._partition: Callable[[Any, int], int] = getattr(self._partitioner, "partition", self._partitioner)
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the user's function with the runtime context of the operator that sends."""
+        opener = getattr(self._partitioner, "open", None)
+        self._opened = True
+        if opener is not None:
+            try:
+                opener(RuntimeContext(context))
+            except Exception as error:
+                raise UserCodeError(context.operator_name, None, "open() of the partitioner") from error
+
+    def close(self) -> None:
+        """Close the user's function, when it was opened."""
+        closer = getattr(self._partitioner, "close", None)
+        if closer is not None and self._opened:
+            self._opened = False
+            closer()
+
+    def channels_of(self, values: list[Any]) -> list[int]:
+        """What the user's function says, checked."""
+        keys: list[Any] = []
+        try:
+            call_all(self._key_selector, values, keys)
+        except Exception as error:
+            raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
+        partition, channels = self._partition, self.channels
+        result: list[int] = []
+        try:
+            for key in keys:
+                channel = partition(key, channels)
+                if not 0 <= channel < channels:
+                    raise ValueError(f"partition() returned {channel!r} for key {key!r}: not in 0 to {channels - 1}")
+                result.append(channel)
+        except Exception as error:
+            raise UserCodeError(self._consumer, values[len(result)], "the partitioner") from error
+        return result

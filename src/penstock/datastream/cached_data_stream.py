@@ -1,0 +1,139 @@
+"""A stream whose records are kept when they were computed once, for later jobs of the same environment."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import tempfile
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.cached import CachedSource, CachingSink, is_whole, remove_cached
+from penstock.connectors.file.filesystem import absolute_path, join
+from penstock.core.connector import Boundedness
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.stateless import PassOnOperator
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.keyed_stream import KeyedStream
+from penstock.plan.transformation import Transformation, Upstream
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["CachedDataStream"]
+
+_log = logging.getLogger("penstock.cache")
+
+
+class CachedDataStream(DataStream):
+    """A stream that the first job that uses it also writes down, and that later jobs read instead of computing it.
+
+    Records and their timestamps are kept, watermarks are not: assign them behind it where windows need them. Until a
+    job has come to its end with all records, every job computes the stream.
+    """
+
+    def __init__(self, environment: StreamExecutionEnvironment, cache: Cache) -> None:
+        super().__init__(environment, (Upstream(cache.transformation),))
+        self._cache = cache
+
+    def cache(self) -> CachedDataStream:
+        """The stream itself: it is cached already."""
+        return self
+
+    def invalidate(self) -> None:
+        """Forget what was kept: the next job that uses the stream computes it again, and keeps it again."""
+        self._cache.invalidate()
+
+
+class Cache:
+    """What is known of one cached stream. Its transformation passes records on, or is a source once they are kept."""
+
+    def __init__(self, stream: DataStream, parent_directory: str | None) -> None:
+        if isinstance(stream, KeyedStream):
+            raise TypeError("a keyed stream is a partitioning, which is not kept: cache the stream ahead of key_by")
+        _check_bounded(stream)
+        self._inputs = stream.upstreams
+        self._directory = _new_directory(parent_directory)
+        first = self._inputs[0].transformation
+        self.transformation = Transformation(
+            "Cache",
+            PassOnOperator,
+            self._inputs,
+            # that of what is kept, so that nothing is dealt out on the way and order is kept too
+            parallelism=first.parallelism or (1 if first.parallelism_limit == 1 else None),
+            output_type=first.output_type,
+        )
+        self._writer: Future[Any] | None = None
+        self._whole = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a job has written all records where this process can see them."""
+        writer = self._writer
+        if self._whole:
+            return True
+        if writer is None or not writer.done():
+            return False
+        if writer.cancelled() or writer.exception() is not None:
+            self._writer = None
+            return False
+        if not is_whole(self._directory):
+            _log.warning("the cached records are not all in %s, so they are computed again", self._directory)
+            self._writer = None
+            return False
+        self._whole = True
+        return True
+
+    def plan(self) -> Transformation | None:
+        """Make the transformation fit for the next job; returns the sink that keeps the records, if they are not yet.
+
+        While one job writes them, others compute the stream and keep nothing.
+        """
+        transformation = self.transformation
+        if self.is_complete:
+            source = CachedSource(self._directory)
+            transformation.inputs, transformation.source, transformation.is_stateful = (), source, True
+            transformation.factory = partial(SourceOperator, source, WatermarkStrategy.no_watermarks())
+            return None
+        transformation.inputs, transformation.source, transformation.is_stateful = self._inputs, None, False
+        transformation.factory = PassOnOperator
+        if self._writer is not None:
+            return None
+        sink = CachingSink(self._directory)
+        inputs = (Upstream(transformation),)
+        return Transformation("Cache Writer", partial(SinkOperator, sink), inputs, is_stateful=True, sink=sink)
+
+    def written_by(self, result: Future[Any]) -> None:
+        """A job that writes the records was started, and this is its outcome."""
+        self._writer = result
+
+    def invalidate(self) -> None:
+        """Forget the records, and delete them."""
+        self._writer, self._whole = None, False
+        remove_cached(self._directory)
+
+
+def _new_directory(parent: str | None) -> str:
+    if parent is None:
+        directory = tempfile.mkdtemp(prefix="penstock-cache-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        return directory
+    name = tempfile.mktemp(prefix="cache-", dir="").lstrip("/")
+    return join(absolute_path(parent), name)
+
+
+def _check_bounded(stream: DataStream) -> None:
+    waiting = [upstream.transformation for upstream in stream.upstreams]
+    while waiting:
+        transformation = waiting.pop()
+        waiting += [upstream.transformation for upstream in transformation.inputs]
+        source = transformation.source
+        if source is not None and source.boundedness is not Boundedness.BOUNDED:
+            raise NotImplementedError(
+                f"source {transformation.display_name!r} never ends, and only bounded streams can be cached"
+            )

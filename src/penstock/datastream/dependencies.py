@@ -1,0 +1,77 @@
+"""What a program's functions need on the machines that run them: Python files, archives, an interpreter, jars."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.options import PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES, SPARK_JARS, Option
+
+
+class Dependencies:
+    """The methods of an environment that say what goes along with a job."""
+
+    _configuration: Configuration
+
+    def add_python_file(self, file_path: str) -> None:
+        """Make a .py file, a .zip or .egg, or a directory with packages importable where functions run.
+
+        On Spark it is shipped to the executors (`addPyFile`), for this and every later job of the session. With
+        `execution.target: local` it is put on this process's path of modules.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        self._append(PYTHON_FILES, [_existing(file_path)])
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive (.zip, .tar.gz, .tgz, .jar) that is unpacked where functions run; on Spark only.
+
+        A function finds it at `pyspark.SparkFiles.get(target_dir)`; on a cluster also as `target_dir` in its working
+        directory.
+
+        Args:
+            archive_path: where it lies on this machine.
+            target_dir: the name of the directory it is unpacked to; by default the archive's file name.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        path = _existing(archive_path)
+        self._append(PYTHON_ARCHIVES, [f"{path}#{target_dir or os.path.basename(path)}"])
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Which Python runs the workers of a Spark session that the job starts: a path on Spark's machines."""
+        self._configuration.write(PYTHON_EXECUTABLE, python_exec)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install packages on the workers; not available: raises NotImplementedError."""
+        raise NotImplementedError(
+            "workers install no packages: install what the requirements name where Spark's workers run, or pack an "
+            "environment (venv-pack, conda-pack), ship it with add_python_archive and name its Python with "
+            "set_python_executable"
+        )
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Jars for a Spark session that the job starts (`spark.jars`), such as those of Spark's own connectors.
+
+        Penstock runs no JVM code itself: Flink's connectors and functions in Java are of no use to it.
+        """
+        self._append(SPARK_JARS, jars_path)
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Add URLs to the class path of user code in Java; there is none: raises NotImplementedError."""
+        raise NotImplementedError("no JVM code of the user's runs here; jars for Spark itself are added with add_jars")
+
+    def _append(self, option: Option[Any], values: Iterable[str]) -> None:
+        before = self._configuration.read(option)
+        self._configuration.write(option, ",".join([*([before] if before else []), *values]))
+
+
+def _existing(path: str) -> str:
+    plain = path.removeprefix("file://")
+    if not os.path.exists(plain):
+        raise FileNotFoundError(f"there is no {path!r} to send along with the job")
+    return os.path.abspath(plain)

@@ -1,0 +1,27 @@
+"""The type of records of which only some fields are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+
+
+def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) -> TypeInformation | None:
+    """The type of the fields at these positions; None where it is not known which there are.
+
+    Raises:
+        ValueError: if the type has not so many fields.
+    """
+    if not isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        return None
+    types = type_info.get_field_types()
+    if max(indexes) >= len(types):
+        raise ValueError(f"{type_info} has {len(types)} fields, so there is none at position {max(indexes)}")
+    chosen = [types[index] for index in indexes]
+    if isinstance(type_info, TupleTypeInfo):
+        return Types.TUPLE(chosen)
+    names = type_info.get_field_names()
+    if len(set(indexes)) < len(indexes):
+        return Types.ROW(chosen)
+    return Types.ROW_NAMED([names[index] for index in indexes], chosen)

@@ -1,0 +1,30 @@
+"""What a program's functions need, in the process that runs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
+from penstock.common.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
+
+
+def prepare(configuration: Configuration) -> None:
+    """Put the job's Python files on this process's path of modules.
+
+    Raises:
+        ConfigurationError: for what only Spark can do.
+    """
+    local = f"{EXECUTION_TARGET.key()}: local"
+    executable = configuration.read(PYTHON_EXECUTABLE)
+    if executable is not None and os.path.realpath(executable) != os.path.realpath(sys.executable):
+        raise ConfigurationError(
+            f"{PYTHON_EXECUTABLE.key()}: {local} runs functions in this process, with {sys.executable}"
+        )
+    if configuration.read(PYTHON_ARCHIVES):
+        raise ConfigurationError(f"{PYTHON_ARCHIVES.key()}: {local} unpacks no archives; unpack them yourself")
+    for path in filter(None, (configuration.read(PYTHON_FILES) or "").split(",")):
+        folder = os.path.dirname(path) if path.endswith(".py") else path
+        if folder not in sys.path:
+            sys.path.append(folder)

@@ -1,0 +1,5 @@
+"""The metrics of user functions, under PyFlink's module name; see `penstock.common.metrics`."""
+
+from penstock.common.metrics import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
+
+__all__ = ["Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup"]

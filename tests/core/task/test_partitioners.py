@@ -1,0 +1,76 @@
+"""Partitioners that choose among channels: rescale, shuffle, custom; and which neighbours a pointwise edge connects."""
+
+import pytest
+
+from penstock.core.job.pointwise import consumers_of, producers_of
+from penstock.core.operators.base import UserCodeError
+from penstock.core.records import Batch
+from penstock.core.task.custom_partitioner import CustomPartitioner
+from penstock.core.task.partitioners import RescalePartitioner, ShufflePartitioner
+
+
+def split(partitioner, values, channels, subtask=0, batch=10):
+    partitioner.set_up(subtask, channels, 128, "Consumer")
+    dealt: list = [[] for _ in range(channels)]
+    for start in range(0, len(values), batch):
+        for channel, part in partitioner.split(Batch(values[start : start + batch], list(range(len(values)))[:batch])):
+            dealt[channel] += part.values
+    return dealt
+
+
+@pytest.mark.parametrize("producers", range(1, 9))
+@pytest.mark.parametrize("consumers", range(1, 9))
+def test_both_ends_of_a_pointwise_edge_see_the_same_channels(producers, consumers):
+    """B3: producers and consumers agree, nobody is left out, and groups differ in size by one at most."""
+    seen_by_consumers = {(p, c) for c in range(consumers) for p in producers_of(c, producers, consumers)}
+    seen_by_producers = {(p, c) for p in range(producers) for c in consumers_of(p, producers, consumers)}
+    assert seen_by_consumers == seen_by_producers
+    assert {p for p, _ in seen_by_producers} == set(range(producers))
+    assert {c for _, c in seen_by_producers} == set(range(consumers))
+    if producers >= consumers:
+        sizes = {len(producers_of(c, producers, consumers)) for c in range(consumers)}
+    else:
+        sizes = {len(consumers_of(p, producers, consumers)) for p in range(producers)}
+    assert max(sizes) - min(sizes) <= 1
+    if producers == consumers:
+        assert seen_by_producers == {(i, i) for i in range(producers)}
+
+
+def test_rescale_talks_to_its_group():
+    """B3: from 2 to 4 the first subtask has the first two, from 4 to 2 each of the two has its own two."""
+    assert [list(consumers_of(p, 2, 4)) for p in range(2)] == [[0, 1], [2, 3]]
+    assert [list(producers_of(c, 4, 2)) for c in range(2)] == [[0, 1], [2, 3]]
+    assert [list(producers_of(c, 2, 3)) for c in range(3)] == [[0], [0], [1]]
+    assert RescalePartitioner().is_pointwise
+
+
+def test_rescale_is_round_robin():
+    """B3: within the group records are dealt out evenly."""
+    assert [len(part) for part in split(RescalePartitioner(), list(range(100)), 2)] == [50, 50]
+
+
+def test_shuffle_is_even_and_the_same_in_every_run():
+    """B3: by chance, but reproducibly, and differently for each sender; order within a channel is kept."""
+    values = list(range(8_000))
+    dealt = split(ShufflePartitioner(), values, 4)
+    assert sorted(v for part in dealt for v in part) == values
+    assert all(part == sorted(part) for part in dealt)
+    assert all(1_850 < len(part) < 2_150 for part in dealt)
+    assert dealt == split(ShufflePartitioner(), values, 4, batch=1_000)
+    assert dealt != split(ShufflePartitioner(), values, 4, subtask=1)
+
+
+def test_custom_goes_where_the_function_says():
+    """B3: partition(key, number of channels)."""
+    dealt = split(CustomPartitioner(lambda key, n: key % n, lambda v: v[0]), [(i, "x") for i in range(9)], 3)
+    assert dealt == [[(i, "x") for i in range(first, 9, 3)] for first in range(3)]
+
+
+@pytest.mark.parametrize("answer", [3, -1, "one"])
+def test_a_channel_that_is_not_there(answer):
+    """B3: the error names the consumer and the record."""
+    with pytest.raises(UserCodeError) as caught:
+        split(CustomPartitioner(lambda key, n: answer, lambda v: v), [5], 3)
+    assert caught.value.operator_name == "Consumer"
+    assert caught.value.record == 5
+    assert caught.value.what == "the partitioner"
