@@ -1,7 +1,6 @@
 """The DataStream API under PyFlink's names: replace `pyflink` by `penstock` in the imports."""
 
 from penstock.common.output_tag import OutputTag
-from penstock.core.windowing import TimeWindow
 from penstock.datastream.all_windowed_stream import AllWindowedStream
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from penstock.datastream.cached_data_stream import CachedDataStream
@@ -44,6 +43,16 @@ from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
+from penstock.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 from penstock.datastream.windowed_stream import WindowedStream
 
 __all__ = [
@@ -62,6 +71,7 @@ __all__ = [
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "ExternalizedCheckpointRetention",
@@ -70,12 +80,14 @@ __all__ = [
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "GlobalWindow",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
     "ProcessAllWindowFunction",
@@ -89,6 +101,10 @@ __all__ = [
     "TimeDomain",
     "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
     "WindowFunction",
     "WindowedStream",
 ]
