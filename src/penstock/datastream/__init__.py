@@ -40,6 +40,9 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.datastream.interval_join import IntervalJoin, IntervalJoined
+from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
+from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
@@ -68,6 +71,8 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
+    "CoGroupedStreams",
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
@@ -76,11 +81,16 @@ __all__ = [
     "DataStreamSink",
     "ExternalizedCheckpointRetention",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "GlobalWindow",
+    "IntervalJoin",
+    "IntervalJoined",
+    "JoinFunction",
+    "JoinedStreams",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -92,6 +102,7 @@ __all__ = [
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from penstock.datastream.cached_data_stream import CachedDataStream
     from penstock.datastream.connected_streams import ConnectedStreams
     from penstock.datastream.keyed_stream import KeyedStream
+    from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.windowed_stream import WindowedStream
 
@@ -200,6 +201,18 @@ class DataStream(OperatorSettings):
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
+
+    def join(self, other_stream: DataStream) -> JoinedStreams:
+        """Pair the records of this stream with another's, by key and window."""
+        from penstock.datastream.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+        """Group the records of this stream with another's, by key and window."""
+        from penstock.datastream.joined_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give the records event timestamps, and the stream watermarks (C2)."""

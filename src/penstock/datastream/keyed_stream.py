@@ -20,6 +20,7 @@ from penstock.datastream.functions import Function as RichFunction
 from penstock.plan.transformation import Transformation, Upstream
 
 if TYPE_CHECKING:
+    from penstock.datastream.interval_join import IntervalJoin
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.windowed_stream import WindowedStream
 
@@ -134,6 +135,12 @@ class KeyedStream(DataStream):
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Windows of `size` records of a key, a new one every `slide` records; one behind the other when that is 0."""
         return self.window(count_windows(size, slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Pair the records of this stream with another keyed stream's whose timestamps are close."""
+        from penstock.datastream.interval_join import IntervalJoin
+
+        return IntervalJoin(self, other_stream)
 
     def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition by another key."""

@@ -1,0 +1,226 @@
+"""Window joins and co-groups: two streams that meet by key and window (A2, C1).
+
+    orders.join(payments).where(order_id).equal_to(paid_order).window(TumblingEventTimeWindows.of(...)).apply(Pay())
+    orders.co_group(payments).where(...).equal_to(...).window(...).apply(Compare())
+
+Both streams become one, whose records know which stream they are of, and that one is windowed as any keyed stream. So
+all that windows do (late records, triggers) is the same here. A join gives, for each key and window, each pair; records
+without a partner give nothing. The records that a window holds for a key are kept until it fires.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from penstock.common.output_tag import OutputTag
+from penstock.common.time import Duration, Time
+from penstock.common.typeinfo import TypeInformation
+from penstock.core.operators.stateless import MapOperator, method
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.functions import Function, RuntimeContext, WindowFunction
+from penstock.datastream.join_functions import FlatJoinFunction
+from penstock.datastream.windowed_stream import WindowedStream
+from penstock.plan.transformation import Transformation, Upstream
+
+__all__ = ["CoGroupedStreams", "JoinedStreams"]
+
+#: What a record of the union is: the number of its stream (0 or 1), and the record.
+Tagged = tuple[int, Any]
+
+
+class _TwoStreams:
+    """Two streams on the way to a common window."""
+
+    def __init__(self, input1: DataStream, input2: DataStream) -> None:
+        self._inputs = (input1, input2)
+
+    def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:
+        """The key of the first stream's records: a function, or a `KeySelector`."""
+        return Where(self._inputs, method(key_selector, "get_key"), self._make)
+
+    def _make(self, windowed: WindowedStream, function: Any) -> DataStream:
+        raise NotImplementedError
+
+
+class JoinedStreams(_TwoStreams):
+    """Two streams whose records are to be paired by key and window."""
+
+    def _make(self, windowed: WindowedStream, function: Any) -> DataStream:
+        return windowed.apply(_Pairs(function)).name("Window Join")
+
+
+class CoGroupedStreams(_TwoStreams):
+    """Two streams whose records are to be grouped by key and window."""
+
+    def _make(self, windowed: WindowedStream, function: Any) -> DataStream:
+        return windowed.apply(_Groups(function)).name("Co-Group")
+
+
+class Where:
+    """The first stream has its key; say that of the second by `equal_to`."""
+
+    def __init__(
+        self,
+        inputs: tuple[DataStream, DataStream],
+        key_selector: Callable[[Any], Any],
+        make: Callable[[WindowedStream, Any], DataStream],
+    ) -> None:
+        self._inputs = inputs
+        self._key_selector = key_selector
+        self._make = make
+
+    def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo:
+        """The key of the second stream's records: a function, or a `KeySelector`."""
+        return EqualTo(self._inputs, (self._key_selector, method(key_selector, "get_key")), self._make)
+
+
+class EqualTo:
+    """Both streams have their keys; say the windows by `window`."""
+
+    def __init__(
+        self,
+        inputs: tuple[DataStream, DataStream],
+        key_selectors: tuple[Callable[[Any], Any], Callable[[Any], Any]],
+        make: Callable[[WindowedStream, Any], DataStream],
+    ) -> None:
+        self._inputs = inputs
+        self._key_selectors = key_selectors
+        self._make = make
+
+    def window(self, assigner: Any) -> WithWindow:
+        """The windows in which records of both streams meet."""
+        return WithWindow(self._windows, assigner, self._make)
+
+    def _windows(self, assigner: Any) -> WindowedStream:
+        first, second = (_tagged(stream, number) for number, stream in enumerate(self._inputs))
+        return first.union(second).key_by(_TaggedKey(*self._key_selectors)).window(assigner)
+
+
+class WithWindow:
+    """Two streams in common windows; what is set here is set on the windows, and `apply` handles their records."""
+
+    def __init__(
+        self,
+        windows: Callable[[Any], WindowedStream],
+        assigner: Any,
+        make: Callable[[WindowedStream, Any], DataStream],
+    ) -> None:
+        self._windows = windows
+        self._assigner = assigner
+        self._make = make
+        self._settings: list[tuple[str, Any]] = []
+
+    def _set(self, name: str, value: Any) -> WithWindow:
+        if not hasattr(WindowedStream, name):
+            raise NotImplementedError(f"windows have no {name}() yet, and so joins and co-groups have none")
+        self._settings.append((name, value))
+        return self
+
+    def trigger(self, trigger: Any) -> WithWindow:
+        """When windows fire, instead of the assigner's own rule."""
+        return self._set("trigger", trigger)
+
+    def evictor(self, evictor: Any) -> WithWindow:
+        """Which records a window gives up before or after it fires; it sees pairs (number of the stream, record)."""
+        return self._set("evictor", evictor)
+
+    def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> WithWindow:
+        """For how long after its end (ms or a duration) a window takes late records, and fires again for each."""
+        return self._set("allowed_lateness", time_ms)
+
+    def side_output_late_data(self, output_tag: OutputTag) -> WithWindow:
+        """Send records that are too late, as (number of the stream: 0 or 1, record), to a side output."""
+        return self._set("side_output_late_data", output_tag)
+
+    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Handle the windows: a join by a `JoinFunction` or `FlatJoinFunction`, a co-group by a `CoGroupFunction`.
+
+        A plain callable of two arguments is taken for a `JoinFunction`, or for a `CoGroupFunction`.
+        """
+        windowed = self._windows(self._assigner)
+        for name, value in self._settings:
+            windowed = getattr(windowed, name)(value)
+        return self._make(windowed, function)
+
+
+def _tagged(stream: DataStream, number: int) -> DataStream:
+    """The stream with the number on every record, in the parallelism and the order that it has."""
+    transformation = Transformation("Tag", partial(MapOperator, _Tag(number)), stream.upstreams)
+    if len(stream.upstreams) == 1:
+        upstream = stream.upstreams[0].transformation
+        transformation.parallelism = upstream.parallelism
+        transformation.parallelism_limit = upstream.parallelism_limit
+    environment = stream.get_execution_environment()
+    environment.add(transformation)
+    return DataStream(environment, (Upstream(transformation),))
+
+
+class _Tag:
+    """Puts the number of its stream on a record."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, value: Any) -> Tagged:
+        return self._number, value
+
+
+class _TaggedKey:
+    """The key of a tagged record, by its own stream's selector."""
+
+    def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> None:
+        self._selectors = (first, second)
+
+    def __call__(self, tagged: Tagged) -> Any:
+        return self._selectors[tagged[0]](tagged[1])
+
+
+class _OfBothStreams(WindowFunction):
+    """A window function around the user's function; opens and closes it."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Open the user's function."""
+        if isinstance(self._function, Function):
+            self._function.open(runtime_context)
+
+    def close(self) -> None:
+        """Close the user's function."""
+        if isinstance(self._function, Function):
+            self._function.close()
+
+
+class _Groups(_OfBothStreams):
+    """Hands a `CoGroupFunction` the records of both streams."""
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterable[Any]:
+        co_group: Callable[..., Iterable[Any] | None] = method(self._function, "co_group")
+        return co_group(*_apart(inputs)) or ()
+
+
+class _Pairs(_OfBothStreams):
+    """Hands a `JoinFunction` or `FlatJoinFunction` each pair."""
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterable[Any]:
+        first, second = _apart(inputs)
+        join = method(self._function, "join")
+        if isinstance(self._function, FlatJoinFunction):
+            for one in first:
+                for other in second:
+                    yield from join(one, other) or ()
+        else:
+            for one in first:
+                for other in second:
+                    yield join(one, other)
+
+
+def _apart(inputs: Iterable[Tagged]) -> tuple[list[Any], list[Any]]:
+    both: tuple[list[Any], list[Any]] = ([], [])
+    for number, value in inputs:
+        both[number].append(value)
+    return both
