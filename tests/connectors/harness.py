@@ -52,6 +52,7 @@ class ReaderHost:
         self.requests = 0
         self.counts: dict[str, int] = {}
         self.side: list[tuple[str, Any]] = []
+        self.open_splits: list[str] = []
 
     def now_ms(self) -> int:
         return self.now
@@ -64,6 +65,12 @@ class ReaderHost:
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         self.side += [(tag_id, value) for value in batch.values]
+
+    def open_split(self, split_id: str) -> None:
+        self.open_splits.append(split_id)
+
+    def close_split(self, split_id: str) -> None:
+        self.open_splits.remove(split_id)
 
 
 class Cluster:

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from penstock.common.errors import ProtocolError
 from penstock.core.protocol import (
+    AnnounceWatermark,
     AssignSplits,
     CancelTask,
     ExecutionId,
     Failure,
     FromWorker,
     Heartbeat,
+    ReportWatermark,
     ShutDownWorker,
     TaskStateChanged,
     ToMaster,
@@ -33,6 +35,8 @@ TO_MASTER: MessageCodec[ToMaster] = MessageCodec(ToMaster, FRAME_BYTES)
     [
         (TO_WORKER, CancelTask(EXECUTION)),
         (TO_WORKER, AssignSplits(EXECUTION, "source", (b"one", b""), True)),
+        (TO_WORKER, AnnounceWatermark(EXECUTION, "source", 2**63 - 1)),
+        (TO_MASTER, ReportWatermark(EXECUTION, "source", -(2**63))),
         (TO_WORKER, ShutDownWorker("the job ended")),
         (FROM_WORKER, Heartbeat("w-1")),
         (FROM_WORKER, TaskStateChanged(EXECUTION, "FAILED", Failure("it broke", record="(1, 2)", user_code=True))),

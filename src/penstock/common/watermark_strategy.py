@@ -76,8 +76,8 @@ class WatermarkStrategy:
     """Where timestamps come from and how watermarks follow them; immutable, each `with_` method returns a new one.
 
     Attributes:
-        kind: "none" for no watermarks at all, "bounded" for the largest timestamp minus a bound, "custom" for a
-            generator.
+        kind: "none" for no watermarks at all, "bounded" for the largest timestamp minus a bound, "ingestion" for
+            the clock, "custom" for a generator.
         out_of_orderness_ms: by how much records may be late against each other, for "bounded".
         timestamp_assigner: a function of record and present timestamp (or None) that gives the event time in
             milliseconds; None to keep the timestamps the source sets.
@@ -87,7 +87,7 @@ class WatermarkStrategy:
         generator_factory: makes the generator of a "custom" strategy.
     """
 
-    kind: Literal["none", "bounded", "custom"]
+    kind: Literal["none", "bounded", "ingestion", "custom"]
     out_of_orderness_ms: int = 0
     timestamp_assigner: OneArgumentAssigner | TwoArgumentsAssigner | None = None
     idleness_ms: int | None = None
@@ -117,6 +117,11 @@ class WatermarkStrategy:
         return WatermarkStrategy("none")
 
     @staticmethod
+    def for_ingestion_time() -> WatermarkStrategy:
+        """Event time is the time by the worker's clock at which a record comes here; so no record is ever late."""
+        return WatermarkStrategy("ingestion")
+
+    @staticmethod
     def for_generator(generator_factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
         """For watermarks by rules of the user's own; the factory is called once for each source split.
 
@@ -138,7 +143,10 @@ class WatermarkStrategy:
 
         Raises:
             TypeError: if it is none of these.
+            ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
         """
+        if self.kind == "ingestion":
+            raise ValueError("ingestion time takes its timestamps from the clock: it has no timestamp assigner")
         return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
@@ -165,8 +173,11 @@ class WatermarkStrategy:
 
         Raises:
             TypeError: if a length of time is none.
-            ValueError: if the drift is negative, the interval not positive, or the group's name empty.
+            ValueError: if the drift is negative, the interval not positive, the group's name empty, or if the strategy
+                has no watermarks, for which the others of the group would wait for ever.
         """
+        if self.kind == "none":
+            raise ValueError(f"a source without watermarks would hold up its whole group {watermark_group!r} for ever")
         if not watermark_group:
             raise ValueError("the name of a watermark group must not be empty")
         interval = _DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else update_interval

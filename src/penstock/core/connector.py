@@ -63,6 +63,26 @@ class SourceReaderContext(Protocol):
         """Emit records to the side output of that tag."""
         ...
 
+    def open_split(self, split_id: str) -> None:
+        """A split is read from now on, at the same time as others: it has a watermark of its own (C2)."""
+        ...
+
+    def close_split(self, split_id: str) -> None:
+        """A split opened before has been read to its end, and holds no watermark back any more."""
+        ...
+
+
+class SplitBatch(Batch):
+    """A batch of one of several splits that a reader has opened by `SourceReaderContext.open_split`."""
+
+    __slots__ = ("split_id",)
+
+    def __init__(self, values: list[Any], timestamps: list[int] | None, split_id: str) -> None:
+        super().__init__(values, timestamps)
+        self.split_id = split_id
+
+    __hash__ = None
+
 
 class SourceReader(ABC, Generic[T, SplitT]):
     """Reads splits in one subtask. Called by one thread only; may do IO, but should return within tens of ms."""
@@ -89,6 +109,13 @@ class SourceReader(ABC, Generic[T, SplitT]):
     def retry_after_ms(self) -> int:
         """How long (ms) to wait after NOTHING_AVAILABLE before polling again, when nothing else happens."""
         return 10
+
+    def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
+        """Watermark alignment: read nothing of some open splits for now, and go on with others."""
+        raise NotImplementedError(
+            f"{type(self).__name__} opens splits, but cannot pause them: it implements no pause_or_resume_splits, so "
+            "its source cannot take part in watermark alignment"
+        )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint completed: what it covers will never be read again."""

@@ -76,6 +76,7 @@ class TaskSettings(msgspec.Struct, frozen=True):
     buffers_per_channel: int
     buffer_records: int
     source_batch_records: int
+    auto_watermark_interval_ms: int = 200
 
 
 # --- to workers ----------------------------------------------------------------------------------------------------
@@ -152,6 +153,14 @@ class NotifyCheckpointAborted(msgspec.Struct, frozen=True, tag=True):
 
     execution: ExecutionId
     checkpoint_id: int
+
+
+class AnnounceWatermark(msgspec.Struct, frozen=True, tag=True):
+    """Answers a `ReportWatermark`: up to which watermark (ms) the subtask may read."""
+
+    execution: ExecutionId
+    operator_id: str
+    allowed_ms: int
 
 
 class AssignSplits(msgspec.Struct, frozen=True, tag=True):
@@ -243,6 +252,14 @@ class RequestSplit(msgspec.Struct, frozen=True, tag=True):
     operator_id: str
 
 
+class ReportWatermark(msgspec.Struct, frozen=True, tag=True):
+    """How far (ms of event time) a subtask of an aligned source is; the end of time when nobody should wait for it."""
+
+    execution: ExecutionId
+    operator_id: str
+    watermark_ms: int
+
+
 class ClientOutput(msgspec.Struct, frozen=True, tag=True):
     """Bytes for the job's client: collected results, printed lines."""
 
@@ -275,6 +292,7 @@ ToWorker: TypeAlias = (
     | NotifyCheckpointComplete
     | NotifyCheckpointAborted
     | AssignSplits
+    | AnnounceWatermark
     | ShutDownWorker
 )
 ToMaster: TypeAlias = (
@@ -287,6 +305,7 @@ ToMaster: TypeAlias = (
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | RequestSplit
+    | ReportWatermark
     | ClientOutput
     | TaskMetrics
 )
@@ -299,6 +318,7 @@ FromWorker: TypeAlias = (
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | RequestSplit
+    | ReportWatermark
     | ClientOutput
     | TaskMetrics
 )

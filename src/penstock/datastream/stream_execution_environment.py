@@ -209,6 +209,7 @@ class StreamExecutionEnvironment(Dependencies):
             parallelism_limit=source.max_parallelism(),
             source=source,
             output_type=type_info,
+            alignment=watermark_strategy.alignment,
         )
         self.add(transformation)
         return DataStream(self, (Upstream(transformation),))

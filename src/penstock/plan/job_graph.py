@@ -158,6 +158,7 @@ class _JobGraphBuilder:
         sources: dict[str, Source[Any, Any]] = {}
         if head.transformation.source is not None:
             sources[head.operator_id] = head.transformation.source
+        alignment = head.transformation.alignment
         return JobVertex(
             index=chain.index,
             name=" -> ".join(node.name for node in chain.nodes),
@@ -179,6 +180,7 @@ class _JobGraphBuilder:
             ),
             sources=sources,
             slot_sharing_group=head.slot_sharing_group,
+            alignments={} if alignment is None else {head.operator_id: alignment},
         )
 
     def _buffer_timeout_ms(self, chain: _Chain, out_edges: tuple[OutEdge, ...]) -> int | None:

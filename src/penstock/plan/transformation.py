@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
+from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Sink, Source
 from penstock.core.operators.base import StreamOperator
 from penstock.core.task.partitioners import Partitioner
@@ -59,6 +60,8 @@ class Transformation:
     slot_sharing_group: str | None = None
     #: what the operator emits, as far as the program says
     output_type: TypeInformation | None = None
+    #: of a source: the group whose watermarks it keeps close to
+    alignment: WatermarkAlignment | None = None
     #: what the client does with bytes that the sink emits to it, where that is not the sink's own handler
     client_handler: Callable[[int, bytes], None] | None = None
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.stateless import TimestampsAndWatermarksOperator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.watermarks import WatermarkGenerator, WatermarkValve
@@ -88,18 +89,96 @@ def test_end_of_time_of_an_idle_stream_counts():
         assert harness.captured.order[-2:] == [False, MAX_WATERMARK]
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        WatermarkStrategy.for_generator(UserGenerator),
-        BOUNDED.with_watermark_alignment("group", 10),
-    ],
-    ids=["generator", "alignment"],
-)
-def test_what_is_not_there_says_so(strategy):
-    """C2: strategies that are not available yet are refused when the operator is made."""
-    with pytest.raises(NotImplementedError, match="not available yet"):
-        WatermarkGenerator(strategy)
+class Punctuated(UserGenerator):
+    """A record ("mark", t) is a watermark; by the clock, one more than before."""
+
+    def __init__(self):
+        self.periods = 0
+
+    def on_event(self, value, timestamp_ms):
+        return timestamp_ms if value == "mark" else None
+
+    def on_periodic_emit(self):
+        self.periods += 1
+        return self.periods if self.periods > 1 else None
+
+
+def test_a_generators_watermark_stands_right_behind_its_record():
+    """C2: punctuated watermarks, whatever the batches."""
+    for size in (1, 2, 6):
+        with OneInputOperatorHarness(operator(WatermarkStrategy.for_generator(Punctuated))) as harness:
+            values, times = ["a", "mark", "b", "mark", "mark", "c"], [1, 5, 2, 4, 9, 3]
+            for begin in range(0, 6, size):
+                harness.process_batch(values[begin : begin + size], times[begin : begin + size])
+            assert [r if isinstance(r, int) else r.value for r in harness.captured.order] == [
+                *("a", "mark", 5, "b", "mark", "mark", 9, "c")
+            ]
+
+
+def test_a_generator_is_asked_by_the_clock():
+    """C2: every pipeline.auto-watermark-interval, and not once the end of time has come."""
+    with OneInputOperatorHarness(operator(WatermarkStrategy.for_generator(Punctuated))) as harness:
+        harness.advance_processing_time(199)
+        assert harness.watermarks == []
+        harness.advance_processing_time(801)
+        assert harness.watermarks == [2, 3, 4, 5]
+        harness.watermark(MAX_WATERMARK)
+        harness.advance_processing_time(1000)
+        assert harness.watermarks == [2, 3, 4, 5, MAX_WATERMARK]
+
+
+def test_an_idle_generator_is_not_asked():
+    """C2: an idle stream says nothing until its next record."""
+    strategy = WatermarkStrategy.for_generator(Punctuated).with_idleness(500)
+    with OneInputOperatorHarness(operator(strategy)) as harness:
+        harness.advance_processing_time(10_000)
+        assert harness.watermarks == [2]
+        assert harness.idle_changes == [True]
+
+
+class Raises(Punctuated):
+    def on_event(self, value, timestamp_ms):
+        raise ValueError("no")
+
+
+def test_an_error_of_a_generator_names_it_and_the_record():
+    """C2: what the generator raises tells where."""
+    with OneInputOperatorHarness(operator(WatermarkStrategy.for_generator(Raises)), name="Times") as harness:
+        with pytest.raises(UserCodeError) as raised:
+            harness.process("a", 1)
+        assert (raised.value.operator_name, raised.value.record) == ("Times", "a")
+        assert raised.value.what == "the watermark generator"
+
+
+def test_ingestion_time_is_the_clocks():
+    """C2: records have the time at which they come, and event time goes on without any."""
+    with OneInputOperatorHarness(operator(WatermarkStrategy.for_ingestion_time())) as harness:
+        harness.advance_processing_time(150)
+        harness.process("a", 7)
+        assert harness.output == [Record("a", 150)]
+        assert harness.watermarks == [149]
+        harness.advance_processing_time(60)
+        assert harness.watermarks == [149, 199]
+        harness.process("b")
+        assert harness.output[1:] == [Record("b", 210)]
+
+
+def test_ingestion_time_has_no_assigner():
+    """C2: two sources of timestamps contradict each other."""
+    with pytest.raises(ValueError, match="takes its timestamps from the clock"):
+        WatermarkStrategy.for_ingestion_time().with_timestamp_assigner(lambda v: v)
+
+
+def test_alignment_is_for_sources():
+    """C2: an operator in the middle of a stream cannot hold anything back."""
+    with pytest.raises(NotImplementedError, match="from_source"):
+        TimestampsAndWatermarksOperator(BOUNDED.with_watermark_alignment("group", 10))
+
+
+def test_a_source_without_watermarks_cannot_be_aligned():
+    """C2: the others would wait for it for ever."""
+    with pytest.raises(ValueError, match="for ever"):
+        WatermarkStrategy.no_watermarks().with_watermark_alignment("group", 10)
 
 
 @settings(derandomize=True, deadline=None)

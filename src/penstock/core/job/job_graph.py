@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Source
 from penstock.core.job import pointwise
 
@@ -45,6 +46,8 @@ class JobVertex:
     sources: Mapping[str, Source[Any, Any]] = field(default_factory=dict)
     #: Subtasks of vertices of one group share slots (E3).
     slot_sharing_group: str = "default"
+    #: operator id of a source -> the group that it keeps close to
+    alignments: Mapping[str, WatermarkAlignment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

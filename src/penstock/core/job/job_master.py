@@ -45,9 +45,11 @@ from penstock.core.job.restart import make_restart_strategy
 from penstock.core.job.scheduler import assign_slots, deployments
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
+from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.ports import Background, CheckpointStore, Clock, Cluster, JobListener
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
+    AnnounceWatermark,
     AssignSplits,
     CancelTask,
     ClientOutput,
@@ -56,6 +58,7 @@ from penstock.core.protocol import (
     Failure,
     Heartbeat,
     RegisterWorker,
+    ReportWatermark,
     RequestSplit,
     StartTask,
     TaskMetrics,
@@ -126,6 +129,7 @@ class JobMaster:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_count = 0
         self._metrics: dict[tuple[int, int], TaskMetrics] = {}
+        self._alignment = AlignmentGroups(job_graph.vertices)
         self._sources = {
             operator_id: SourceCoordinator(
                 operator_id,
@@ -299,6 +303,8 @@ class JobMaster:
         elif isinstance(message, RequestSplit):
             if self._graph.find(message.execution) is not None and message.operator_id in self._sources:
                 self._sources[message.operator_id].handle_request(message.execution.subtask)
+        elif isinstance(message, ReportWatermark):
+            self._on_watermark(message)
         elif isinstance(message, ClientOutput):
             if self._graph.find(message.execution) is not None:
                 self._listener.on_client_output(message.operator_id, message.execution.subtask, message.payload)
@@ -395,6 +401,7 @@ class JobMaster:
             self._acquire_slots()  # one was lost while the checkpoint was being read
             return
         self._metrics.clear()
+        self._alignment.reset()
         addresses = {w: worker.registration.data_address for w, worker in self._workers.items()}
         self._slots = assign_slots(self.job_graph.slots_required, self._workers, self._slots)
         # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
@@ -483,6 +490,14 @@ class JobMaster:
         execution = self._graph.vertices[vertex].subtasks[subtask].current
         if not execution.state.is_terminal:
             self._send_to(execution, AssignSplits(execution.id, operator_id, splits, no_more))
+
+    def _on_watermark(self, message: ReportWatermark) -> None:
+        execution = self._graph.find(message.execution)
+        if execution is None or execution.state.is_terminal:
+            return
+        allowed_ms = self._alignment.on_report(message.operator_id, message.execution.subtask, message.watermark_ms)
+        if allowed_ms is not None:
+            self._send_to(execution, AnnounceWatermark(execution.id, message.operator_id, allowed_ms))
 
     def _cancel_tasks(self) -> None:
         for execution in self._graph.executions():

@@ -80,6 +80,10 @@ class OperatorContext:
     request_split: Callable[[], None]
     counters: dict[str, int] = field(default_factory=dict)
     migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: how often (ms) watermark generators are asked by the clock; 0 for never
+    auto_watermark_interval_ms: int = 200
+    #: tells the job master the watermark (ms) of an aligned source; None where nothing aligns
+    report_watermark: Callable[[int], None] | None = None
     #: Whether the operator sees its keys one after another, each to its end (`core.batch`).
     is_batch: bool = False
     job_parameters: Mapping[str, str] = field(default_factory=dict)

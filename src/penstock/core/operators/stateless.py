@@ -97,31 +97,40 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     """Assigns timestamps and makes watermarks in the middle of a stream; watermarks from upstream end here (C2)."""
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
+        if strategy.alignment is not None:
+            raise NotImplementedError(
+                "watermark alignment holds sources back, so it works in sources only: give the strategy to from_source"
+            )
         self._generator = WatermarkGenerator(strategy)
+        self._periodic_at_ms: int | None = None
+        self._has_ended = False
 
     def open(self) -> None:
         """A stream without any record becomes idle too, counted from now."""
+        now = self.context.now_ms()
         if self._generator.tracks_idleness:
-            self._generator.saw_records(self.context.now_ms())
+            self._generator.saw_records(now)
+        if self._generator.is_periodic and self.context.auto_watermark_interval_ms and not self.context.is_batch:
+            self._periodic_at_ms = now + self.context.auto_watermark_interval_ms
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Assign, emit, and advance."""
         generator = self._generator
-        if generator.tracks_idleness and generator.saw_records(self.context.now_ms()):
+        now = self.context.now_ms()
+        if generator.tracks_idleness and generator.saw_records(now):
             self.output.emit_status(False)
         try:
-            batch = generator.assign(batch)
+            for part, watermark in generator.follow(generator.assign(batch, now)):
+                self.output.collect(part)
+                if watermark is not None and not self._has_ended:
+                    self.output.emit_watermark(watermark)
         except AssignerError as error:
-            what = "the timestamp assigner"
-            raise UserCodeError(self.context.operator_name, error.record, what) from error.__cause__
-        self.output.collect(batch)
-        watermark = generator.advance(batch)
-        if watermark is not None:
-            self.output.emit_watermark(watermark)
+            raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
 
     def process_watermark(self, timestamp: int) -> None:
         """Only the end of time passes."""
         if timestamp == MAX_WATERMARK:
+            self._has_ended, self._periodic_at_ms = True, None
             if self._generator.idle:
                 self.output.emit_status(False)
             self.output.emit_watermark(timestamp)
@@ -130,13 +139,22 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         """Idleness is decided here, not upstream."""
 
     def next_timer_ms(self) -> int | None:
-        """When the stream becomes idle."""
-        return self._generator.idle_deadline_ms()
+        """When the stream becomes idle, or the generator is to be asked."""
+        times = [t for t in (self._generator.idle_deadline_ms(), self._periodic_at_ms) if t is not None]
+        return min(times) if times else None
 
     def on_processing_time(self, now_ms: int) -> None:
-        """Become idle when nothing has come for long enough."""
+        """Become idle when nothing has come for long enough; ask the generator."""
         if self._generator.check_idle(now_ms):
             self.output.emit_status(True)
+        if self._periodic_at_ms is not None and now_ms >= self._periodic_at_ms:
+            self._periodic_at_ms = now_ms + self.context.auto_watermark_interval_ms
+            try:
+                watermark = self._generator.on_periodic(now_ms)
+            except AssignerError as error:
+                raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
+            if watermark is not None:
+                self.output.emit_watermark(watermark)
 
 
 class Projection:

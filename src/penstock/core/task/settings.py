@@ -6,6 +6,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.options import (
     ALIGNED_TIMEOUT_MS,
     ALIGNMENT_HELD_BACK_BYTES_MAX,
+    AUTO_WATERMARK_INTERVAL_MS,
     BUFFER_TIMEOUT_MS,
     BUFFERS_PER_CHANNEL,
     CHECKPOINTING_INTERVAL_MS,
@@ -31,6 +32,7 @@ def task_settings(configuration: Configuration) -> TaskSettings:
         buffers_per_channel=read(BUFFERS_PER_CHANNEL),
         buffer_records=read(NETWORK_BUFFER_RECORDS),
         source_batch_records=read(SOURCE_BATCH_RECORDS),
+        auto_watermark_interval_ms=read(AUTO_WATERMARK_INTERVAL_MS),
     )
 
 

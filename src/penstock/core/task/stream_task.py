@@ -29,6 +29,7 @@ from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Background, Clock, KeyedBackends, MasterGateway, StateStorage
 from penstock.core.protocol import (
+    AnnounceWatermark,
     AssignSplits,
     CancelTask,
     ChannelId,
@@ -39,6 +40,7 @@ from penstock.core.protocol import (
     Failure,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    ReportWatermark,
     RequestSplit,
     StartTask,
     StopMode,
@@ -426,6 +428,8 @@ class StreamTask:
             request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
             migrations=program.migrations,
             job_parameters=program.job_parameters,
+            auto_watermark_interval_ms=self.settings.auto_watermark_interval_ms,
+            report_watermark=lambda ms: self._tell(ReportWatermark(execution, chained.operator_id, ms)),
         )
 
     def _finish_data(self, drain: bool) -> None:
@@ -501,6 +505,9 @@ class StreamTask:
         elif isinstance(message, AssignSplits):
             if self._source is not None:
                 self._source.add_splits(message.splits, message.no_more)
+        elif isinstance(message, AnnounceWatermark):
+            if self._source is not None:
+                self._source.align(message.allowed_ms)
         elif isinstance(message, NotifyCheckpointComplete):
             self._on_complete(message.checkpoint_id)
         elif isinstance(message, NotifyCheckpointAborted):

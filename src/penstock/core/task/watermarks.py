@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.common.watermark_strategy import NO_TIMESTAMP, WatermarkStrategy
+from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 
 
 class AssignerError(Exception):
-    """The user's timestamp assigner raised on a record."""
+    """The user's timestamp assigner or watermark generator raised on a record (None: when asked by the clock)."""
 
-    def __init__(self, record: Any) -> None:
-        super().__init__(record)
+    def __init__(self, record: Any, what: str = "the timestamp assigner") -> None:
+        super().__init__(record, what)
         self.record = record
+        self.what = what
 
 
 class WatermarkGenerator:
-    """Assigns timestamps and follows the highest one: the watermark is that minus the bound minus 1 ms.
+    """Assigns timestamps and follows them with watermarks, of one stream or of one split of a source.
 
-    A watermark is given out once a batch, so it depends on the records alone and not on a clock. Idleness is the one
-    thing that needs processing time: a stream without records for `idleness_ms` stops holding others back.
+    A bounded one is at the highest timestamp minus the bound minus 1 ms. It is given out once a batch, so it depends on
+    the records alone and not on a clock. A user's generator sees each record, and its watermark stands right behind
+    that record; it is also asked by the clock. Ingestion time is the clock's: a watermark behind each batch, and by the
+    clock when there is none. Idleness is by the clock too: without records for `idleness_ms` a stream stops holding
+    others back.
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
-        if strategy.kind == "custom":
-            raise NotImplementedError("custom watermark generators are not available yet")
-        if strategy.alignment is not None:
-            raise NotImplementedError("watermark alignment is not available yet")
         self._assigner = strategy.timestamp_assigner
-        self._emits = strategy.kind == "bounded"
+        self._kind = strategy.kind
+        self._user = strategy.generator_factory() if strategy.generator_factory is not None else None
         self._delay_ms = (strategy.out_of_orderness_ms or 0) + 1
         self._idleness_ms = strategy.idleness_ms
-        self._watermark = MIN_TIMESTAMP
+        #: the highest watermark so far
+        self.watermark = MIN_TIMESTAMP
+        self._ingested_ms = MIN_TIMESTAMP
         self._last_record_ms: int | None = None
         self.idle = False
 
-    def assign(self, batch: Batch) -> Batch:
+    def assign(self, batch: Batch, now_ms: int) -> Batch:
         """The batch with the timestamps that the strategy gives its records."""
+        if self._kind == "ingestion":
+            self._ingested_ms = max(now_ms, self._ingested_ms, self.watermark + 1)
+            return Batch(batch.values, [self._ingested_ms] * len(batch))
         if self._assigner is None:
             return batch
         timestamps: list[int] = []
@@ -49,15 +58,58 @@ class WatermarkGenerator:
             raise AssignerError(batch.values[len(timestamps)]) from error
         return Batch(batch.values, timestamps)
 
+    def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
+        """The records in parts, each with the watermark behind it, or None where it has not advanced."""
+        return ((batch, self.advance(batch)),) if self._user is None else self._by_record(batch, self._user)
+
+    def _by_record(self, batch: Batch, user: UserGenerator) -> Iterator[tuple[Batch, int | None]]:
+        values, begin = batch.values, 0
+        timestamps: Any = repeat(NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
+        for index, (value, timestamp) in enumerate(zip(values, timestamps)):  # noqa: B905 - repeat has no end
+            try:
+                proposed = user.on_event(value, timestamp)
+                watermark = None if proposed is None else self._reach(proposed)
+            except Exception as error:
+                raise AssignerError(value, "the watermark generator") from error
+            if watermark is not None:
+                yield batch.slice(begin, index + 1), watermark
+                begin = index + 1
+        if begin < len(values):
+            yield (batch.slice(begin, len(values)) if begin else batch), None
+
     def advance(self, batch: Batch) -> int | None:
-        """The watermark behind these records, or None when it has not advanced."""
-        if not self._emits or not batch.timestamps:
+        """The watermark behind these records by the rule of the strategy, or None when it has not advanced."""
+        if self._kind in ("none", "custom") or not batch.timestamps:
             return None
-        watermark = max(batch.timestamps) - self._delay_ms
-        if watermark <= self._watermark:
+        return self._reach(max(batch.timestamps) - self._delay_ms)
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether it is to be asked by the clock."""
+        return self._kind in ("custom", "ingestion")
+
+    def on_periodic(self, now_ms: int) -> int | None:
+        """What the generator says by the clock: the watermark, when it advances; an idle stream is not asked."""
+        if self.idle:
             return None
-        self._watermark = watermark
+        if self._user is None:
+            return self._reach(max(now_ms, self._ingested_ms) - self._delay_ms) if self._kind == "ingestion" else None
+        try:
+            proposed = self._user.on_periodic_emit()
+            return None if proposed is None else self._reach(proposed)
+        except Exception as error:
+            raise AssignerError(None, "the watermark generator") from error
+
+    def _reach(self, watermark: int) -> int | None:
+        if watermark <= self.watermark:
+            return None
+        self.watermark = watermark
         return watermark
+
+    def resume(self, now_ms: int) -> None:
+        """The stream was held back until now, which does not count as silence."""
+        if self._last_record_ms is not None:
+            self._last_record_ms = now_ms
 
     def saw_records(self, now_ms: int) -> bool:
         """Note activity; True when the stream had been idle until now."""

@@ -1,0 +1,46 @@
+"""The job master's half of watermark alignment: how far each source may read, from what all of its group report (C2).
+
+A subtask reports its watermark at its own pace and is answered at once, so the master needs no clock for this. A
+subtask may be ahead of the slowest of its group by the drift that its own strategy allows. One that has not reported
+counts as one at the very beginning, so nobody runs off while others start; one that is idle or at its end reports the
+end of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.common.watermark_strategy import WatermarkAlignment
+from penstock.core.job.job_graph import JobVertex
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
+
+
+class AlignmentGroups:
+    """All groups of a job; begins anew with every attempt."""
+
+    def __init__(self, vertices: Iterable[JobVertex]) -> None:
+        self._parallelism: dict[str, int] = {}
+        self._alignments: dict[str, WatermarkAlignment] = {}
+        for vertex in vertices:
+            for operator_id, alignment in vertex.alignments.items():
+                self._parallelism[operator_id] = vertex.parallelism
+                self._alignments[operator_id] = alignment
+        self._reported: dict[str, dict[tuple[str, int], int]] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was reported: all subtasks start anew."""
+        self._reported = {alignment.group: {} for alignment in self._alignments.values()}
+        for operator_id, alignment in self._alignments.items():
+            for subtask in range(self._parallelism[operator_id]):
+                self._reported[alignment.group][operator_id, subtask] = MIN_TIMESTAMP
+
+    def on_report(self, operator_id: str, subtask: int, watermark_ms: int) -> int | None:
+        """Note how far a subtask is; up to which watermark (ms) it may read, or None when it is in no group."""
+        alignment = self._alignments.get(operator_id)
+        if alignment is None or not 0 <= subtask < self._parallelism[operator_id]:
+            return None
+        reported = self._reported[alignment.group]
+        reported[operator_id, subtask] = watermark_ms
+        slowest = min(reported.values())
+        return slowest if slowest == MIN_TIMESTAMP else min(slowest + alignment.max_drift_ms, MAX_WATERMARK)
