@@ -29,6 +29,7 @@ from penstock.common.time import Duration, to_millis
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
+from penstock.connectors.socket_text import SocketTextSource
 from penstock.core.connector import Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.emitting_rows import RowMaker
@@ -244,6 +245,18 @@ class StreamExecutionEnvironment(Dependencies):
     def from_elements(self, *elements: Any) -> DataStream:
         """A bounded stream of these values."""
         return self.from_collection(elements)
+
+    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream:
+        """The text that a server sends, cut at the delimiter; it cannot be replayed after a failure (J).
+
+        Args:
+            hostname: where to connect to.
+            port: of the server.
+            delimiter: what stands between two records.
+            max_retry: how often to connect again, once a second; 0 for never, a negative number for ever.
+        """
+        source = SocketTextSource(hostname, port, delimiter, max_retry)
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream")
 
     def add(self, transformation: Transformation) -> None:
         """Add a step to the program; called by streams."""

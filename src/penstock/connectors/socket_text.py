@@ -1,0 +1,197 @@
+"""Lines of text from a TCP socket: for trying things out, as what a socket has delivered cannot be read again (J)."""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.common.errors import ConfigurationError
+from penstock.connectors.split_queue import SplitQueue
+from penstock.core.connector import (
+    Boundedness,
+    InputStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.core.records import Batch
+
+#: How long to wait between two attempts to connect.
+RETRY_INTERVAL_MS: Final = 1_000
+#: Without a delimiter in so many bytes, the source fails rather than gather more.
+RECORD_BYTES_MAX: Final = 16 << 20
+_RECEIVE_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class SocketSplit:
+    """The one connection; there is no position to go back to."""
+
+
+class SocketTextSource(Source[str, SocketSplit]):
+    """Connects to a server and yields the text that it sends, cut at a delimiter, from one subtask.
+
+    Args:
+        hostname: where to connect to.
+        port: of the server, from 1 to 65535.
+        delimiter: what stands between two records; with a line feed, a carriage return before it goes too. What is
+            behind the last one when the server closes the connection is a record as well, unless it is empty.
+        max_retry: how often to connect again, once a second, when there is no connection (any more): 0 for never, and
+            a negative number for ever. Every success begins the count anew. After the last attempt the stream ends.
+
+    Raises:
+        ConfigurationError: if the port is none, or the delimiter is empty.
+    """
+
+    replayable = False
+
+    def __init__(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> None:
+        if not 0 < port < 65_536:
+            raise ConfigurationError(f"a port is from 1 to 65535, not {port}")
+        if not delimiter:
+            raise ConfigurationError("the delimiter of a socket's records must not be empty")
+        self.hostname = hostname
+        self.port = port
+        self.delimiter = delimiter
+        self.max_retry = max_retry
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Nobody knows when the server will close the connection."""
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    def max_parallelism(self) -> int | None:
+        """There is one connection."""
+        return 1
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[SocketSplit], restored: Any | None
+    ) -> SplitEnumerator[SocketSplit]:
+        """Hands out the connection."""
+        return SplitQueue(context, [SocketSplit()], restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[str, SocketSplit]:
+        """A new reader, not connected yet."""
+        return _SocketReader(self, context)
+
+
+class _SocketReader(SourceReader[str, SocketSplit]):
+    """Never waits for the network: it connects and receives as far as that goes at once."""
+
+    def __init__(self, source: SocketTextSource, context: SourceReaderContext) -> None:
+        self._source = source
+        self._context = context
+        self._delimiter = source.delimiter.encode()
+        self._splits: list[SocketSplit] = []
+        self._requested = False
+        self._socket: socket.socket | None = None
+        self._is_connected = False
+        self._retries = 0
+        self._retry_at_ms: int | None = None
+        self._received = bytearray()
+        self._records: list[str] = []
+        self._has_ended = False
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        if not self._records and not self._has_ended:
+            if not self._splits:
+                if not self._requested:
+                    self._requested = True
+                    self._context.request_split()
+                return InputStatus.NOTHING_AVAILABLE
+            if self._is_connected or self._connect():
+                self._receive()
+        if self._records:
+            records, self._records = self._records[:max_records], self._records[max_records:]
+            return Batch(records)
+        return InputStatus.END_OF_INPUT if self._has_ended else InputStatus.NOTHING_AVAILABLE
+
+    def retry_after_ms(self) -> int:
+        return 10 if self._retry_at_ms is None else max(1, self._retry_at_ms - self._context.now_ms())
+
+    def _connect(self) -> bool:
+        """Begin to connect, or see how it went; whether there is a connection now."""
+        if self._retry_at_ms is not None and self._context.now_ms() < self._retry_at_ms:
+            return False
+        self._retry_at_ms = None
+        try:
+            if self._socket is None:
+                found = socket.getaddrinfo(self._source.hostname, self._source.port, type=socket.SOCK_STREAM)
+                family, kind, protocol, _, address = found[0]
+                self._socket = socket.socket(family, kind, protocol)
+                self._socket.setblocking(False)
+                code = self._socket.connect_ex(address)
+                if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+                    raise OSError(code, "connecting failed")
+            if not select.select([], [self._socket], [], 0)[1]:
+                return False
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, "connecting failed")
+        except OSError:
+            self._lose()
+            return False
+        self._is_connected, self._retries = True, 0
+        return True
+
+    def _lose(self) -> None:
+        """There is no connection (any more): connect again in a while, or end."""
+        self.close()
+        limit = self._source.max_retry
+        if 0 <= limit <= self._retries:
+            self._has_ended = True
+            return
+        self._retries += 1
+        self._retry_at_ms = self._context.now_ms() + RETRY_INTERVAL_MS
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        received = self._received
+        if not data:
+            if received:
+                self._records.append(received.decode(errors="replace"))
+                received.clear()
+            self._lose()
+            return
+        searched_from = max(0, len(received) - len(self._delimiter) + 1)
+        received += data
+        if received.find(self._delimiter, searched_from) >= 0:
+            *found, rest = bytes(received).split(self._delimiter)
+            if self._delimiter == b"\n":
+                found = [record.removesuffix(b"\r") for record in found]
+            self._records += [record.decode(errors="replace") for record in found]
+            received[:] = rest
+        if len(received) > RECORD_BYTES_MAX:
+            raise ValueError(
+                f"{self._source.hostname}:{self._source.port} has sent {len(received)} bytes without the delimiter "
+                f"{self._source.delimiter!r}; a record may have {RECORD_BYTES_MAX}"
+            )
+
+    def add_splits(self, splits: Sequence[SocketSplit]) -> None:
+        self._splits += splits
+        self._requested = False
+
+    def no_more_splits(self) -> None:
+        if not self._splits:
+            self._has_ended = True
+
+    def snapshot_state(self, checkpoint_id: int) -> list[SocketSplit]:
+        return [] if self._has_ended else list(self._splits)
+
+    def close(self) -> None:
+        self._is_connected = False
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,5 @@
+"""A source that reads others one after the other."""
+
+from penstock.connectors.hybrid import HybridSource, HybridSourceBuilder
+
+__all__ = ["HybridSource", "HybridSourceBuilder"]
