@@ -12,9 +12,10 @@ from tests.connectors.harness import Cluster, read
 
 from penstock.common.errors import ConfigurationError
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource, RateLimit
+from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.nexmark import Auction, Bid, NexmarkSource, Person
 from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.connectors.rate_limiter import RateLimit, RateLimiterStrategy
 from penstock.core.connector import Boundedness, InputStatus
 from penstock.core.records import Batch
 
@@ -129,3 +130,36 @@ def test_unbounded_sources_do_not_end() -> None:
         cluster.deliver()
     assert isinstance(cluster.poll(0, 500), Batch)
     cluster.close()
+
+
+def test_so_many_records_between_two_checkpoints() -> None:
+    """A2: each subtask has its share, and gets it anew when a checkpoint has completed."""
+    source = DataGeneratorSource(double, 100, rate_limiter_strategy=RateLimiterStrategy.per_checkpoint(7))
+    cluster = Cluster(source, 2)
+    for _ in range(2):
+        for subtask in range(2):
+            for _ in range(6):
+                cluster.poll(subtask, 2)
+                cluster.deliver()
+        assert cluster.poll(0, 2) is InputStatus.NOTHING_AVAILABLE
+        for reader in cluster.readers:
+            reader.notify_checkpoint_complete(1)
+    assert cluster.all_values == [0, 4, 8, 12, 16, 20, 2, 6, 10, 14, 18, 22]
+    cluster.close()
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    """A2: the message says what to do."""
+    with pytest.raises(ConfigurationError, match="not both"):
+        DataGeneratorSource(double, 1, 5.0, rate_limiter_strategy=RateLimiterStrategy.per_second(5))
+    with pytest.raises(ConfigurationError, match="positive"):
+        RateLimiterStrategy.per_checkpoint(0)
+    with pytest.raises(ConfigurationError, match="too few for 2 subtasks"):
+        Cluster(DataGeneratorSource(double, 1, rate_limiter_strategy=RateLimiterStrategy.per_checkpoint(1)), 2)
+
+
+def test_a_strategy_without_limit_is_none() -> None:
+    """A2: `no_op` lets everything through."""
+    assert read(DataGeneratorSource(double, 5, rate_limiter_strategy=RateLimiterStrategy.no_op())).all_values == [
+        *(0, 2, 4, 6, 8)
+    ]

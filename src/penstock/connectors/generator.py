@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from penstock.common.errors import ConfigurationError
+from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
 from penstock.core.connector import (
@@ -20,8 +21,6 @@ from penstock.core.connector import (
 from penstock.core.records import Batch
 
 T = TypeVar("T")
-# What a source held back by its host may catch up with, in ms of its rate.
-_CATCH_UP_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +30,6 @@ class GeneratorSplit:
     position: int
     step: int
     stop: int | None
-
-
-class RateLimit:
-    """How many records may go out at a rate, by a clock that the caller reads.
-
-    Args:
-        per_second: records a second.
-        now_ms: the time at which counting begins.
-    """
-
-    def __init__(self, per_second: float, now_ms: int) -> None:
-        self._per_ms = per_second / 1_000
-        self._credit = 0.0
-        self._credited_ms = now_ms
-
-    def allowance(self, now_ms: int) -> int:
-        """Records that may go out now; unused ones of the last second are kept."""
-        self._credit += max(now_ms - self._credited_ms, 0) * self._per_ms
-        self._credit = min(self._credit, max(self._per_ms * _CATCH_UP_MS, 1.0))
-        self._credited_ms = max(now_ms, self._credited_ms)
-        return int(self._credit)
-
-    def spend(self, records: int) -> None:
-        """Takes account of records that went out."""
-        self._credit -= records
-
-    def retry_after_ms(self) -> int:
-        """How long until a record may go out, in ms, at least 1."""
-        return max(int((1.0 - self._credit) / self._per_ms) + 1, 1)
 
 
 class DataGeneratorSource(Source[T, GeneratorSplit]):
@@ -72,9 +42,10 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
         count: how many records; None for no end.
         rate_per_second: records a second of all subtasks together; None for as many as can be taken.
         timestamps: gives the event time (ms) of an index; None for none.
+        rate_limiter_strategy: how fast to go; another way to give a rate, or a number of records a checkpoint.
 
     Raises:
-        ConfigurationError: if the count is negative or the rate not positive.
+        ConfigurationError: if the count is negative, the rate not positive, or given in both ways.
     """
 
     def __init__(
@@ -83,14 +54,17 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
         count: int | None = None,
         rate_per_second: float | None = None,
         timestamps: Callable[[int], int] | None = None,
+        rate_limiter_strategy: RateLimiterStrategy | None = None,
     ) -> None:
         if count is not None and count < 0:
             raise ConfigurationError(f"the count must not be negative: {count}")
-        if rate_per_second is not None and rate_per_second <= 0:
-            raise ConfigurationError(f"the rate must be positive: {rate_per_second}")
+        if rate_per_second is not None:
+            if rate_limiter_strategy is not None:
+                raise ConfigurationError("give rate_per_second or rate_limiter_strategy, not both")
+            rate_limiter_strategy = RateLimiterStrategy.per_second(rate_per_second)
         self._function = function
         self._count = count
-        self._rate_per_second = rate_per_second
+        self._strategy = rate_limiter_strategy or RateLimiterStrategy.no_op()
         self._timestamps = timestamps
 
     @property
@@ -107,8 +81,8 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, GeneratorSplit]:
         """A new reader."""
-        share = None if self._rate_per_second is None else self._rate_per_second / context.parallelism
-        return _GeneratorReader(context, self._function, self._timestamps, share)
+        limiter = self._strategy.create_rate_limiter(context.parallelism, context.now_ms())
+        return _GeneratorReader(context, self._function, self._timestamps, limiter)
 
 
 class _GeneratorReader(PositionedReader[GeneratorSplit]):
@@ -117,12 +91,12 @@ class _GeneratorReader(PositionedReader[GeneratorSplit]):
         context: SourceReaderContext,
         function: Callable[[int], Any],
         timestamps: Callable[[int], int] | None,
-        rate_per_second: float | None,
+        limit: RateLimiter | None,
     ) -> None:
         super().__init__(context)
         self._function = function
         self._timestamps = timestamps
-        self._limit = None if rate_per_second is None else RateLimit(rate_per_second, context.now_ms())
+        self._limit = limit
 
     def read(self, split: GeneratorSplit, max_records: int) -> tuple[Batch, GeneratorSplit] | None:
         stop = split.position + max_records * split.step
@@ -142,3 +116,7 @@ class _GeneratorReader(PositionedReader[GeneratorSplit]):
 
     def retry_after_ms(self) -> int:
         return 10 if self._limit is None else self._limit.retry_after_ms()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._limit is not None:
+            self._limit.notify_checkpoint_complete()

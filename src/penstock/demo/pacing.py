@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from penstock.connectors.generator import RateLimit
+from penstock.connectors.rate_limiter import RateLimit
 from penstock.core.connector import (
     Boundedness,
     InputStatus,

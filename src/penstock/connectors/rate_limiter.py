@@ -1,0 +1,134 @@
+"""How fast a source that makes its records may go: not at all limited, at a rate, or so many between checkpoints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.common.errors import ConfigurationError
+
+# What a source held back by its host may catch up with, in ms of its rate.
+_CATCH_UP_MS: Final = 1_000
+#: How long (ms) a source waits before it looks again whether a checkpoint has completed.
+_CHECKPOINT_POLL_MS: Final = 10
+
+
+class RateLimiter(ABC):
+    """Counts the records of one subtask; told of time, records and checkpoints by its reader."""
+
+    @abstractmethod
+    def allowance(self, now_ms: int) -> int:
+        """Records that may go out now."""
+
+    @abstractmethod
+    def spend(self, records: int) -> None:
+        """Takes account of records that went out."""
+
+    @abstractmethod
+    def retry_after_ms(self) -> int:
+        """How long until a record may go out, in ms, at least 1."""
+
+    def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
+        """A checkpoint has completed."""
+
+
+class RateLimit(RateLimiter):
+    """How many records may go out at a rate, by a clock that the caller reads.
+
+    Args:
+        per_second: records a second.
+        now_ms: the time at which counting begins.
+    """
+
+    def __init__(self, per_second: float, now_ms: int) -> None:
+        self._per_ms = per_second / 1_000
+        self._credit = 0.0
+        self._credited_ms = now_ms
+
+    def allowance(self, now_ms: int) -> int:
+        """Records that may go out now; unused ones of the last second are kept."""
+        self._credit += max(now_ms - self._credited_ms, 0) * self._per_ms
+        self._credit = min(self._credit, max(self._per_ms * _CATCH_UP_MS, 1.0))
+        self._credited_ms = max(now_ms, self._credited_ms)
+        return int(self._credit)
+
+    def spend(self, records: int) -> None:
+        """Takes account of records that went out."""
+        self._credit -= records
+
+    def retry_after_ms(self) -> int:
+        """How long until a record may go out, in ms, at least 1."""
+        return max(int((1.0 - self._credit) / self._per_ms) + 1, 1)
+
+
+class CheckpointLimit(RateLimiter):
+    """So many records, and as many again after each completed checkpoint; without checkpoints it stops for ever."""
+
+    def __init__(self, per_checkpoint: int) -> None:
+        self._per_checkpoint = per_checkpoint
+        self._left = per_checkpoint
+
+    def allowance(self, now_ms: int) -> int:
+        """What is left until the next checkpoint."""
+        return self._left
+
+    def spend(self, records: int) -> None:
+        """Takes account of records that went out."""
+        self._left -= records
+
+    def retry_after_ms(self) -> int:
+        """Nobody knows when the checkpoint will complete, so look again soon."""
+        return _CHECKPOINT_POLL_MS
+
+    def notify_checkpoint_complete(self) -> None:
+        """Begin anew."""
+        self._left = self._per_checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimiterStrategy:
+    """Makes each subtask's limiter; the limit is that of all subtasks together. Use the static methods."""
+
+    records_per_second: float | None = None
+    records_per_checkpoint: int | None = None
+
+    @staticmethod
+    def per_second(records_per_second: float) -> RateLimiterStrategy:
+        """At most so many records a second.
+
+        Raises:
+            ConfigurationError: if the rate is not positive.
+        """
+        if records_per_second <= 0:
+            raise ConfigurationError(f"the rate must be positive: {records_per_second}")
+        return RateLimiterStrategy(records_per_second=records_per_second)
+
+    @staticmethod
+    def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
+        """At most so many records between two completed checkpoints; each subtask has its share of them.
+
+        Raises:
+            ConfigurationError: if the number is not positive; in the job, if it is below the source's parallelism.
+        """
+        if records_per_checkpoint <= 0:
+            raise ConfigurationError(f"the records per checkpoint must be positive: {records_per_checkpoint}")
+        return RateLimiterStrategy(records_per_checkpoint=records_per_checkpoint)
+
+    @staticmethod
+    def no_op() -> RateLimiterStrategy:
+        """No limit."""
+        return RateLimiterStrategy()
+
+    def create_rate_limiter(self, parallelism: int, now_ms: int) -> RateLimiter | None:
+        """The limiter of one of so many subtasks; None for no limit."""
+        if self.records_per_second is not None:
+            return RateLimit(self.records_per_second / parallelism, now_ms)
+        if self.records_per_checkpoint is not None:
+            if self.records_per_checkpoint < parallelism:
+                raise ConfigurationError(
+                    f"{self.records_per_checkpoint} records a checkpoint are too few for {parallelism} subtasks: allow "
+                    "at least one for each, or lower the source's parallelism"
+                )
+            return CheckpointLimit(self.records_per_checkpoint // parallelism)
+        return None
