@@ -254,6 +254,9 @@ class Committer(ABC, Generic[CommT]):
 class Sink(ABC, Generic[T]):
     """Where records leave the job. Instances are pickled into the job, so they hold descriptions, not handles."""
 
+    #: Whether one committer commits what the writers of all subtasks have prepared for a checkpoint, in one call.
+    commits_globally: bool = False
+
     @abstractmethod
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]: ...
 

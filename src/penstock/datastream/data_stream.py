@@ -315,6 +315,10 @@ class DataStream(OperatorSettings):
 
     def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
         """Write the records to a sink."""
+        if sink.commits_globally:
+            from penstock.datastream.global_sink import add_global_sink
+
+            return add_global_sink(self, sink)
         return DataStreamSink(self._sink_transformation("Sink", sink))
 
     def add_sink(self, sink_func: Sink[Any]) -> DataStreamSink:

@@ -1,0 +1,52 @@
+"""A sink that commits in one place, as two steps of the program: its writers, and its committer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from penstock.core.connector import Sink
+from penstock.core.operators.global_commit import CommittableWriterOperator, GlobalCommit
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.task.partitioners import GlobalPartitioner
+from penstock.datastream.data_stream import DataStream, DataStreamSink
+from penstock.plan.transformation import Transformation, Upstream
+
+_COMMITTER = "{}: Committer"
+
+
+class GlobalSink(DataStreamSink):
+    """The end of a stream: what is said of it holds for the writers, and name and uid for the committer too."""
+
+    def __init__(self, writer: Transformation, committer: Transformation) -> None:
+        super().__init__(writer)
+        self._committer = committer
+
+    def name(self, name: str) -> DataStreamSink:
+        """What plans, errors and metrics call the writers, and the committer with an addition."""
+        self._committer.name = _COMMITTER.format(name)
+        return super().name(name)
+
+    def uid(self, uid: str) -> DataStreamSink:
+        """The id under which the writers' state lies in savepoints, and the committer's with an addition."""
+        self._committer.uid = _COMMITTER.format(uid)
+        return super().uid(uid)
+
+
+def add_global_sink(stream: DataStream, sink: Sink[Any]) -> DataStreamSink:
+    """Add both steps to the program."""
+    environment = stream.get_execution_environment()
+    writer = Transformation(
+        "Sink", partial(CommittableWriterOperator, sink), stream.upstreams, is_stateful=True, sink=sink
+    )
+    environment.add(writer)
+    committer = Transformation(
+        _COMMITTER.format("Sink"),
+        partial(SinkOperator, GlobalCommit(sink)),
+        (Upstream(writer, GlobalPartitioner()),),
+        parallelism=1,
+        is_stateful=True,
+        sink=sink,
+    )
+    environment.add(committer)
+    return GlobalSink(writer, committer)
