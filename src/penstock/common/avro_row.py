@@ -194,7 +194,7 @@ def _union(branches: list[_Codec]) -> _Codec:
     def write(out: bytearray, value: Any) -> None:
         for index, branch in enumerate(branches):
             if branch.fits(value):
-                _write_long(out, index)
+                write_long(out, index)
                 branch.write(out, value)
                 return
         raise ValueError(f"{value!r} fits no branch of the union")
@@ -208,7 +208,7 @@ def _union(branches: list[_Codec]) -> _Codec:
 def _array(item: _Codec) -> _Codec:
     def write(out: bytearray, value: Any) -> None:
         if len(value):
-            _write_long(out, len(value))
+            write_long(out, len(value))
             for element in value:
                 item.write(out, element)
         out.append(0)
@@ -227,7 +227,7 @@ def _map(item: _Codec) -> _Codec:
 
     def write(out: bytearray, value: Any) -> None:
         if len(value):
-            _write_long(out, len(value))
+            write_long(out, len(value))
             for key, element in value.items():
                 text.write(out, key)
                 item.write(out, element)
@@ -253,7 +253,7 @@ def _enum(symbols: list[str]) -> _Codec:
     indices = {symbol: index for index, symbol in enumerate(symbols)}
     return _Codec(
         lambda value: isinstance(value, str) and value in indices,
-        lambda out, value: _write_long(out, indices[value]),
+        lambda out, value: write_long(out, indices[value]),
         lambda source: symbols[_read_index(source, len(symbols))],
     )
 
@@ -282,7 +282,7 @@ def _primitive(kind: str) -> _Codec:
             return _checked(
                 _Codec(
                     lambda v: isinstance(v, int) and not isinstance(v, bool) and -high <= v < high,
-                    _write_long,
+                    write_long,
                     _read_long,
                 ),
                 kind,
@@ -386,7 +386,7 @@ def _utc(value: datetime.datetime) -> datetime.datetime:
     return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
-def _write_long(out: bytearray, value: int) -> None:
+def write_long(out: bytearray, value: int) -> None:
     """Zigzag, then seven bits a byte, the lowest first."""
     rest = (value << 1) ^ (value >> 63)
     while rest > 0x7F:
@@ -417,7 +417,7 @@ def _read_boolean(source: BytesIO) -> bool:
 
 
 def _write_bytes(out: bytearray, value: bytes) -> None:
-    _write_long(out, len(value))
+    write_long(out, len(value))
     out.extend(value)
 
 

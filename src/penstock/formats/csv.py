@@ -49,6 +49,7 @@ class CsvFormat(StreamFormat[Any]):
             `TypeInformation`, or any function from the text. None for all columns of the header, as text.
         header: the first line of each file names its columns, so that `columns` may leave some out. Without it,
             `columns` must list all of them in the file's order.
+        skip_first_row: leave out the first line of each file, or the one behind its header.
         as_tuple: make each record a tuple.
         delimiter: one character between fields.
         quote: the character around fields that hold a delimiter, doubled to stand for itself; None for none.
@@ -71,6 +72,7 @@ class CsvFormat(StreamFormat[Any]):
         columns: Columns | None = None,
         *,
         header: bool = True,
+        skip_first_row: bool = False,
         as_tuple: bool = False,
         delimiter: str = ",",
         quote: str | None = '"',
@@ -92,7 +94,8 @@ class CsvFormat(StreamFormat[Any]):
             raise ConfigurationError("the delimiter, the quote and the escape of CSV are one character each")
         self.columns = None if columns is None else column_types(columns)
         self.output = "tuple" if as_tuple else "row" if isinstance(columns, RowTypeInfo) else "dict"
-        self.header_lines = 1 if header else 0
+        self.has_header = header
+        self.header_lines = header + skip_first_row
         self.splittable = not multiline
         self.multiline = multiline
         self.delimiter = delimiter
@@ -105,10 +108,10 @@ class CsvFormat(StreamFormat[Any]):
 
     def create_decoder(self, header: bytes) -> LineDecoder[Any]:
         decoder = _MultilineCsvDecoder if self.multiline else _CsvDecoder
-        if not self.header_lines:
+        if not self.has_header:
             assert self.columns is not None
             return decoder(self, list(self.columns), self.columns)
-        names = next(self.reader([unify_line_ends(header).decode(self.charset).removesuffix("\n")]), [])
+        names = next(self.reader([unify_line_ends(header).decode(self.charset).split("\n")[0]]), [])
         columns: dict[str, ColumnType] = dict.fromkeys(names, str) if self.columns is None else self.columns
         if missing := [name for name in columns if name not in names]:
             raise FormatError(f"the header has no column {', '.join(map(repr, missing))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.errors import ConfigurationError
+from penstock.common.composite_types import ObjectArrayTypeInfo
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_writer import CsvWriterFactory
@@ -47,10 +48,17 @@ class CsvSchemaBuilder:
         """The schema.
 
         Raises:
-            ConfigurationError: if there is no column.
+            ConfigurationError: if there is no column, or one of arrays with the separator of elements disabled.
         """
         if not self._columns:
             raise ConfigurationError("a CSV schema needs columns")
+        if self._settings.get("array_separator", ";") is None:
+            arrays = [name for name, kind in self._columns.items() if isinstance(kind, ObjectArrayTypeInfo)]
+            if arrays:
+                raise ConfigurationError(
+                    f"the separator of array elements is disabled, but {', '.join(map(repr, arrays))} are arrays"
+                )
+            return CsvSchema(self._columns, {k: v for k, v in self._settings.items() if k != "array_separator"})
         return CsvSchema(self._columns, self._settings)
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
@@ -73,7 +81,9 @@ class CsvSchemaBuilder:
         Raises:
             ConfigurationError: if another array column has another separator.
         """
-        if self._settings.setdefault("array_separator", separator) != separator:
+        if self._settings.get("array_separator") is None:
+            self._settings["array_separator"] = separator
+        if self._settings["array_separator"] != separator:
             raise ConfigurationError("all array columns of a CSV schema share one separator")
         return self._add(name, Types.OBJECT_ARRAY(element_type or Types.STRING()))
 
@@ -103,6 +113,14 @@ class CsvSchemaBuilder:
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
         """Sets what stands between the elements of arrays; `;` unless set."""
         return self._set("array_separator", separator)
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """Nothing stands between the elements of arrays, so that there can be no column of arrays."""
+        return self._set("array_separator", None)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        """The first line of each file, or the one behind its header, is left out when reading; off unless set."""
+        return self._set("skip_first_row", skip)
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
         """Sets the character around fields; `"` unless set."""
@@ -170,5 +188,5 @@ def csv_format(schema: CsvSchema, on_error: OnError = "fail", **more: Any) -> Cs
 
 def csv_writer(schema: CsvSchema) -> CsvWriterFactory:
     """The factory of writers of what a schema describes."""
-    settings = {name: value for name, value in schema.settings.items() if name != "comments"}
+    settings = {name: value for name, value in schema.settings.items() if name not in ("comments", "skip_first_row")}
     return CsvWriterFactory(schema.row_type, **settings)

@@ -35,7 +35,7 @@ class RollingPolicy:
         part_size: int = PART_BYTES,
         rollover_interval: Duration | Time | datetime.timedelta | int = ROLLOVER_MS,
         inactivity_interval: Duration | Time | datetime.timedelta | int = INACTIVITY_MS,
-    ) -> RollingPolicy:
+    ) -> DefaultRollingPolicy:
         """Closes files by size (bytes), by age, and when nothing came for a while (ints count ms).
 
         Raises:
@@ -44,12 +44,12 @@ class RollingPolicy:
         limits = (part_size, to_millis(rollover_interval), to_millis(inactivity_interval))
         if min(limits) <= 0:
             raise ConfigurationError(f"the limits of a rolling policy must be positive, not {limits}")
-        return RollingPolicy(*limits)
+        return DefaultRollingPolicy(*limits)
 
     @staticmethod
-    def on_checkpoint_rolling_policy() -> RollingPolicy:
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
         """Closes files at checkpoints only."""
-        return RollingPolicy()
+        return OnCheckpointRollingPolicy()
 
     def should_roll(self, size_bytes: int, begun_ms: int, written_ms: int, now_ms: int) -> bool:
         """Whether a file of that size, begun and last written to at those times, ends now."""
@@ -58,6 +58,16 @@ class RollingPolicy:
             or (self.rollover_interval_ms is not None and now_ms - begun_ms >= self.rollover_interval_ms)
             or (self.inactivity_interval_ms is not None and now_ms - written_ms >= self.inactivity_interval_ms)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultRollingPolicy(RollingPolicy):
+    """Closes files by size, by age, and when nothing came for a while; see `RollingPolicy.default_rolling_policy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """Closes files at checkpoints only; see `RollingPolicy.on_checkpoint_rolling_policy`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class FileSink(Sink[T]):
             self._base_path = absolute_path(base_path)
             self._encoding = encoding
             self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
-            self._rolling_policy = RollingPolicy.default_rolling_policy()
+            self._rolling_policy: RollingPolicy = RollingPolicy.default_rolling_policy()
             self._file_config = OutputFileConfig()
 
         def build(self) -> FileSink[RecordT]:

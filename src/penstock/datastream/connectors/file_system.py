@@ -1,7 +1,12 @@
 """Files as a source and as a sink."""
 
 from penstock.connectors.file.buckets import BucketAssigner
-from penstock.connectors.file.rolling import OutputFileConfig, RollingPolicy
+from penstock.connectors.file.rolling import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    OutputFileConfig,
+    RollingPolicy,
+)
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource, FileSourceBuilder
 from penstock.formats.bulk_format import BulkFormat

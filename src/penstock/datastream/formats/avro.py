@@ -1,5 +1,24 @@
-"""Avro: rows as messages under PyFlink's names."""
+"""Avro: rows as messages, and files."""
+
+from __future__ import annotations
 
 from penstock.common.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from penstock.formats.avro_files import AvroWriterFactory
+from penstock.formats.avro_schema import AvroSchema
 
-__all__ = ["AvroRowDeserializationSchema", "AvroRowSerializationSchema"]
+__all__ = [
+    "AvroBulkWriters",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "AvroWriterFactory",
+]
+
+
+class AvroBulkWriters:
+    """Makes writers of Avro files for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> AvroWriterFactory:
+        """A factory of writers of records (dicts, rows or tuples) of the schema."""
+        return AvroWriterFactory(schema)

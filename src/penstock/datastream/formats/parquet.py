@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 
-__all__ = ["ParquetBulkWriters", "ParquetFormat", "ParquetWriterFactory"]
+__all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetFormat", "ParquetWriterFactory"]
+
+
+class AvroParquetReaders:
+    """Makes formats of Parquet for `FileSource.for_bulk_file_format`."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> ParquetFormat:
+        """A format that reads the fields of an Avro schema; each record is a dict."""
+        return ParquetFormat(schema.field_names)
+
+
+class AvroParquetWriters:
+    """Makes writers of Parquet for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> ParquetWriterFactory:
+        """A factory of writers of records (dicts, rows or tuples) of an Avro schema.
+
+        Raises:
+            FormatError: if the schema has a type for which Parquet has no column.
+        """
+        return ParquetWriterFactory(schema.to_arrow())
 
 
 class ParquetBulkWriters:

@@ -1,0 +1,113 @@
+"""Avro schemas as formats of files use them: parsed once, and as types of Arrow for Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.common.avro_row import AvroRowSerializationSchema
+from penstock.common.errors import FormatError
+
+_PRIMITIVES: dict[str, Any] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: dict[str, Any] = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms"),
+    "timestamp-micros": pa.timestamp("us"),
+}
+
+
+class AvroSchema:
+    """The Avro schema of a record. Make one with `parse_string` or `parse_file`.
+
+    Attributes:
+        text: the schema as JSON.
+    """
+
+    def __init__(self, text: str) -> None:
+        AvroRowSerializationSchema(avro_schema_string=text)  # raises for what is no schema of a record
+        self.text = text
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """The schema that a text describes.
+
+        Raises:
+            FormatError: if it describes no record.
+        """
+        return AvroSchema(json_schema)
+
+    @staticmethod
+    def parse_file(file_path: str | os.PathLike[str]) -> AvroSchema:
+        """The schema that a file describes.
+
+        Raises:
+            FormatError: if it describes no record.
+            OSError: if it cannot be read.
+        """
+        with open(file_path, encoding="utf-8") as file:
+            return AvroSchema(file.read())
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the record's fields."""
+        return [field["name"] for field in json.loads(self.text)["fields"]]
+
+    def to_arrow(self) -> pa.Schema:
+        """The same as a schema of Arrow.
+
+        Raises:
+            FormatError: if it has a union of more than null and one type, or refers to a type by its name.
+        """
+        fields = json.loads(self.text)["fields"]
+        return pa.schema([pa.field(field["name"], *_arrow(field["type"])) for field in fields])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AvroSchema) and json.loads(self.text) == json.loads(other.text)
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(json.loads(self.text), sort_keys=True))
+
+    def __repr__(self) -> str:
+        return f"AvroSchema({self.text!r})"
+
+
+def _arrow(schema: Any) -> tuple[pa.DataType, bool]:
+    """(type, whether it may be None)."""
+    if isinstance(schema, list):
+        branches = [branch for branch in schema if branch != "null"]
+        if len(branches) != 1:
+            raise FormatError(f"Parquet has no column for the union {schema}: only one of null and one type")
+        return _arrow(branches[0])[0], len(branches) < len(schema)
+    if isinstance(schema, str):
+        if schema not in _PRIMITIVES:
+            raise FormatError(f"the Avro type {schema!r} cannot be written to Parquet: write it out where it is used")
+        return _PRIMITIVES[schema], False
+    kind, logical = schema["type"], schema.get("logicalType")
+    if logical in _LOGICAL:
+        return _LOGICAL[logical], False
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0)), False
+    if kind == "record":
+        return pa.struct([pa.field(field["name"], *_arrow(field["type"])) for field in schema["fields"]]), False
+    if kind == "array":
+        return pa.list_(pa.field("element", *_arrow(schema["items"]))), False
+    if kind == "map":
+        return pa.map_(pa.string(), pa.field("value", *_arrow(schema["values"]))), False
+    if kind == "enum":
+        return pa.string(), False
+    if kind == "fixed":
+        return pa.binary(schema["size"]), False
+    return _arrow(kind)
