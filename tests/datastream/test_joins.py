@@ -22,6 +22,7 @@ from penstock.datastream import (
     ProcessJoinFunction,
     StreamExecutionEnvironment,
 )
+from penstock.datastream.window import CountEvictor, CountTrigger
 from penstock.testing import Record, run_hostile
 
 Records = list[tuple[str, int, int]]  # key, number, timestamp
@@ -150,6 +151,21 @@ def test_late_records_of_a_join_go_where_late_records_of_windows_go() -> None:
         *(Record((1, ("a", 3, 3)), 3), Watermark(60), Record((0, ("a", 4, 4)), 4)),
     ]
     run_hostile(operator, inputs, [Record((1, 2), 9), Record((1, 2), 9), Record((1, 3), 9)], {late: [(0, ("a", 4, 4))]})
+
+
+def test_triggers_and_evictors_of_joins_are_those_of_windows() -> None:
+    """C1: a window that fires with every third record of both streams together, and gives all but the last two up."""
+    env = environment()
+    windows = timed(env, LEFT).co_group(timed(env, RIGHT)).where(Key()).equal_to(Key())
+    grouped = (
+        windows.window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+        .trigger(CountTrigger.of(3))
+        .evictor(CountEvictor.of(2))
+        .apply(Compare())
+    )
+    operator = grouped.upstreams[0].transformation.factory
+    inputs = [Record((n % 2, ("a", n, n)), n) for n in range(1, 8)]
+    run_hostile(operator, inputs, [([2], [3]), ([6], [5])])
 
 
 class Spans(ProcessJoinFunction):

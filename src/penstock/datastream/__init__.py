@@ -38,11 +38,11 @@ from penstock.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from penstock.datastream.keyed_stream import KeyedStream
-from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.interval_join import IntervalJoin, IntervalJoined
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
+from penstock.datastream.keyed_stream import KeyedStream
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService

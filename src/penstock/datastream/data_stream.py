@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from penstock.datastream.cached_data_stream import CachedDataStream
     from penstock.datastream.connected_streams import ConnectedStreams
-    from penstock.datastream.keyed_stream import KeyedStream
     from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
+    from penstock.datastream.keyed_stream import KeyedStream
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.windowed_stream import WindowedStream
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from penstock.core.connector import Sink
 from penstock.core.operators.global_commit import CommittableWriterOperator, GlobalCommit
@@ -22,12 +22,12 @@ class GlobalSink(DataStreamSink):
         super().__init__(writer)
         self._committer = committer
 
-    def name(self, name: str) -> DataStreamSink:
+    def name(self, name: str) -> Self:
         """What plans, errors and metrics call the writers, and the committer with an addition."""
         self._committer.name = _COMMITTER.format(name)
         return super().name(name)
 
-    def uid(self, uid: str) -> DataStreamSink:
+    def uid(self, uid: str) -> Self:
         """The id under which the writers' state lies in savepoints, and the committer's with an addition."""
         self._committer.uid = _COMMITTER.format(uid)
         return super().uid(uid)

@@ -114,8 +114,6 @@ class WithWindow:
         self._settings: list[tuple[str, Any]] = []
 
     def _set(self, name: str, value: Any) -> WithWindow:
-        if not hasattr(WindowedStream, name):
-            raise NotImplementedError(f"windows have no {name}() yet, and so joins and co-groups have none")
         self._settings.append((name, value))
         return self
 
@@ -178,7 +176,7 @@ class _TaggedKey:
         return self._selectors[tagged[0]](tagged[1])
 
 
-class _OfBothStreams(WindowFunction):
+class _OfBothStreams(WindowFunction[Any, Any, Any, Any]):
     """A window function around the user's function; opens and closes it."""
 
     def __init__(self, function: Any) -> None:

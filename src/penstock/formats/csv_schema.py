@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.errors import ConfigurationError
 from penstock.common.composite_types import ObjectArrayTypeInfo
+from penstock.common.errors import ConfigurationError
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_writer import CsvWriterFactory

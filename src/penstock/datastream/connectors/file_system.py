@@ -12,9 +12,6 @@ from penstock.connectors.file.source import FileSource, FileSourceBuilder
 from penstock.formats.bulk_format import BulkFormat
 from penstock.formats.stream_format import StreamFormat
 
-#: PyFlink has a class for each kind of policy; `RollingPolicy` is both.
-DefaultRollingPolicy = OnCheckpointRollingPolicy = RollingPolicy
-
 __all__ = [
     "BucketAssigner",
     "BulkFormat",
