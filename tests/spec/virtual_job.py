@@ -36,6 +36,7 @@ from penstock.core.job.job_graph import JobGraph
 from penstock.core.records import Batch
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.local.job import LocalJob
+from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata
 from penstock.testing import VirtualClock
@@ -84,7 +85,11 @@ class VirtualJob(LocalJob):
             program = program.job_graph()
         assert configuration is not None
         self.listener = Quiet()
-        with mock.patch("penstock.drivers.local.job.SystemClock", VirtualClock):
+        clock = VirtualClock()
+        with (
+            mock.patch("penstock.drivers.local.job.SystemClock", return_value=clock),
+            mock.patch("penstock.drivers.local.job.EventLoopThread", return_value=VirtualCoroutines(clock)),
+        ):
             super().__init__(program, configuration, self.listener)
         #: every checkpoint and savepoint that became visible, in order
         self.checkpoints: list[CheckpointMetadata] = []
@@ -143,6 +148,8 @@ class VirtualJob(LocalJob):
         # Executors also have the deadline of their metrics, at which nothing happens that a test could see.
         tasks = [task for executor in self._cluster._executors.values() for task in executor.tasks]
         times = [deadline_ms, *(task.next_deadline() for task in tasks)]
+        assert isinstance(self._coroutines, VirtualCoroutines)
+        times.append(self._coroutines.next_due_ms())
         times += [self._schedule[0][0]] if self._schedule else []
         known = [t for t in times if t is not None]
         if self._questions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.core.records import Buffer
@@ -28,6 +28,19 @@ class Background(Protocol):
 
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `work` elsewhere; then call `done(result, error)` in the owner's turn."""
+        ...
+
+
+class Coroutines(Protocol):
+    """User code that waits: coroutines on one event loop, beside the owner's turns."""
+
+    def start(
+        self, make: Callable[[], Awaitable[T]], done: Callable[[T | None, BaseException | None], None]
+    ) -> Callable[[], None]:
+        """Call `make` on the event loop and await what it gives; then `done(result, error)` in the owner's turn.
+
+        Returns what cancels the call: from then on `done` is not called any more.
+        """
         ...
 
 

@@ -27,10 +27,15 @@ from penstock.core.operators.process import KeyedProcessContext, ProcessContext,
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
 from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
 from penstock.core.operators.window_contents import WindowProcessContext
+from penstock.datastream.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.datastream.function import Function
 
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointedFunction",
@@ -57,16 +62,6 @@ __all__ = [
     "TimerService",
     "WindowFunction",
 ]
-
-
-class Function:
-    """Base of all user functions: `open` before the first record, `close` after the last, on every path."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        """Get ready: look up state, connect. Runs on the worker, once a subtask and attempt."""
-
-    def close(self) -> None:
-        """Release what `open` took."""
 
 
 class MapFunction(Function, ABC):

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.core.operators.async_wait import AsyncWaitOperator
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator, method
+from penstock.datastream.async_data_stream import is_asynchronous
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -22,6 +24,8 @@ from penstock.testing.operator_harness import OneInputOperatorHarness
 
 def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[], StreamOperator]:
     """What makes the operator around a user's function; a plain callable is taken for a map function.
+
+    Asynchronous functions keep the order, have no time limit, and may have 100 calls out.
 
     Raises:
         TypeError: if the function needs a key selector and has none, or the other way round.
@@ -39,6 +43,8 @@ def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[]
         return partial(FlatMapOperator, function)
     if isinstance(function, FilterFunction):
         return partial(FilterOperator, function)
+    if is_asynchronous(function):
+        return partial(AsyncWaitOperator, function, True, 0, 100)
     return partial(MapOperator, function)
 
 
@@ -46,8 +52,8 @@ def harness_for(function: Any, key_selector: Any = None, **arguments: Any) -> On
     """A harness, not yet open, around a user's function.
 
     Args:
-        function: a `KeyedProcessFunction`, `ReduceFunction`, `ProcessFunction`, `FlatMapFunction`, `FilterFunction` or
-            `MapFunction`; a plain callable maps.
+        function: a `KeyedProcessFunction`, `ReduceFunction`, `ProcessFunction`, `FlatMapFunction`, `FilterFunction`,
+            `AsyncFunction` or `MapFunction`; a plain callable maps.
         key_selector: for the keyed ones.
         **arguments: those of `OneInputOperatorHarness`, such as `parallelism`.
     """

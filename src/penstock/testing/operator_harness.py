@@ -8,7 +8,8 @@
     other.restore(snapshot)
     other.open()
 
-Nothing here waits: processing time moves only by `advance_processing_time`.
+Nothing here waits: processing time moves only by `advance_processing_time`, and by `end`, which waits for what an
+asynchronous function has out. Coroutines run in virtual time too, so `asyncio.sleep` takes none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch, Watermark
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
+from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_range
 from penstock.state.migrations import registered
@@ -68,6 +70,7 @@ class OneInputOperatorHarness:
         #: bytes that the operator sent to the job's client
         self.client_output: list[bytes] = []
         self.splits_requested = 0
+        self._coroutines = VirtualCoroutines(self.clock)
         self.context = OperatorContext(
             job_id="0" * 32,
             operator_id=OPERATOR_ID,
@@ -84,6 +87,7 @@ class OneInputOperatorHarness:
             emit_to_client=self.client_output.append,
             request_split=self._count_request,
             migrations=registered(),
+            coroutines=self._coroutines,
         )
         self._key_groups = key_group_range(subtask, max_parallelism, parallelism)
         self._storage = FileCheckpointStore(None, self.context.job_id, 0)
@@ -108,6 +112,7 @@ class OneInputOperatorHarness:
         self.operator.initialize_state()
         self.operator.open()
         self._is_open = True
+        self._go_on()
 
     def recover_finished(self) -> None:
         """Instead of `open`: all subtasks had finished before the snapshots were taken (G10)."""
@@ -125,9 +130,18 @@ class OneInputOperatorHarness:
     def end(self) -> None:
         """All input was read: MAX_WATERMARK, end of input, timers quiesced, finish (F3, F5)."""
         self.operator.process_watermark(MAX_WATERMARK)
+        self._drain()
         self.operator.end_input()
         self.operator.quiesce_timers()
         self.operator.finish()
+
+    def _drain(self) -> None:
+        """Let time pass until no call is out of the operator."""
+        while not self.operator.drain():
+            due_ms = self._next_due_ms()
+            if due_ms is None:
+                raise AssertionError(f"{self.context.operator_name} waits for a call that never comes back")
+            self.advance_processing_time(max(0, due_ms - self.clock.now_ms()))
 
     def close(self) -> None:
         """Release resources (F4)."""
@@ -135,6 +149,7 @@ class OneInputOperatorHarness:
         try:
             self.operator.close()
         finally:
+            self._coroutines.close()
             self.context.keyed.close()
 
     def __enter__(self) -> OneInputOperatorHarness:
@@ -153,27 +168,50 @@ class OneInputOperatorHarness:
     def process_batch(self, values: Sequence[Any], timestamps: Iterable[int] | None = None) -> None:
         """Several records as one batch."""
         self.operator.process_batch(Batch(list(values), None if timestamps is None else list(timestamps)))
-        self.context.keyed.settle()
+        self._go_on()
 
     def watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp` (ms)."""
         self.operator.process_watermark(timestamp)
-        self.context.keyed.settle()
+        self._go_on()
 
     def status(self, idle: bool) -> None:
         """The input became idle, or active again."""
         self.operator.process_status(idle)
 
     def advance_processing_time(self, by_ms: int) -> None:
-        """Let the clock go on; each timer fires at its own time."""
+        """Let the clock go on; each timer fires at its own time, and coroutines go on at theirs."""
         target = self.clock.now_ms() + by_ms
-        while (due := self.operator.next_timer_ms()) is not None and due <= target:
+        while (due := self._next_due_ms()) is not None and due <= target:
             self.clock.advance_to(max(due, self.clock.now_ms()))
-            self.operator.on_processing_time(self.clock.now_ms())
-            self.context.keyed.settle()
-            if self.operator.next_timer_ms() == due:
+            self._go_on()
+            timer = self.operator.next_timer_ms()
+            if timer is not None and timer <= self.clock.now_ms():
+                self.operator.on_processing_time(self.clock.now_ms())
+                self._go_on()
+            if self._next_due_ms() == due:
                 break  # a source's time to poll again, which is no timer
         self.clock.advance_to(target)
+
+    def _next_due_ms(self) -> int | None:
+        times = (self.operator.next_timer_ms(), self._coroutines.next_due_ms())
+        return min((time for time in times if time is not None), default=None)
+
+    def _go_on(self) -> None:
+        """As at the end of a task's step: deal with calls that have come back, settle keyed state."""
+        while self._coroutines.deliver() or self.operator.process_completions():
+            pass
+        self.context.keyed.settle()
+
+    @property
+    def calls_out(self) -> int:
+        """How many asynchronous calls run now."""
+        return len(self._coroutines.running)
+
+    @property
+    def calls_started(self) -> int:
+        """How many asynchronous calls were made so far, retries among them."""
+        return self._coroutines.started
 
     def feed(self, element: object) -> None:
         """A record, a watermark, or the passing of processing time."""

@@ -52,6 +52,7 @@ class TwoInputOperatorHarness(OneInputOperatorHarness):
     def end(self) -> None:
         """Both inputs were read: MAX_WATERMARK, end of each input, finish (F3)."""
         self.watermark(MAX_WATERMARK)
+        self._drain()
         self.operator.end_input(0)
         self.operator.end_input(1)
         self.operator.quiesce_timers()

@@ -17,6 +17,7 @@ from penstock.core.protocol import (
 )
 from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
+from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing import VirtualClock
 
@@ -102,6 +103,7 @@ class Rig:
         self.clock = VirtualClock()
         self.outbox = Outbox()
         self.background = LaterBackground()
+        self.coroutines = VirtualCoroutines(self.clock)
         self.executor = TaskExecutor(
             "here",
             clock=self.clock,
@@ -110,6 +112,7 @@ class Rig:
             background=self.background,
             storage=FileCheckpointStore(None, "job", 0),
             metrics_interval_ms=None,
+            coroutines=self.coroutines,
         )
         operators = tuple(ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories))
         edges = () if partitioner is None else (OutEdge(9, len(operators) - 1, partitioner),)
@@ -142,7 +145,8 @@ class Rig:
     def run(self) -> None:
         """Step until nothing happens."""
         for _ in range(10_000):
-            if not self.executor.step():
+            delivered = self.coroutines.deliver()
+            if not self.executor.step() and not delivered:
                 return
         raise AssertionError("the task never comes to rest")
 
@@ -158,14 +162,19 @@ class Rig:
     def advance(self, by_ms: int) -> None:
         """Let the clock go on from deadline to deadline."""
         target = self.clock.now_ms() + by_ms
-        while (due := self.executor.next_deadline()) is not None and due <= target:
+        while (due := self.next_due_ms()) is not None and due <= target:
             self.clock.advance_to(max(due, self.clock.now_ms()))
-            before = self.executor.next_deadline()
+            before = self.next_due_ms()
             self.run()
-            if self.executor.next_deadline() == before:
+            if self.next_due_ms() == before:
                 break
         self.clock.advance_to(target)
         self.run()
+
+    def next_due_ms(self) -> int | None:
+        """When the task wants a step, or a coroutine goes on."""
+        times = (self.executor.next_deadline(), self.coroutines.next_due_ms())
+        return min((time for time in times if time is not None), default=None)
 
     @property
     def states(self) -> list[str]:

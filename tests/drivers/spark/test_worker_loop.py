@@ -15,6 +15,7 @@ from penstock.core.protocol import (
     TaskStateChanged,
 )
 from penstock.core.task.settings import task_settings
+from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import HostedTask
@@ -105,7 +106,8 @@ class World:
         self.endpoint = FakeEndpoint(self.clock, *script)
         self.background = ThreadBackground("test", 0, lambda: None)
         receiver = WorkerReceiver(self.executor, gateway, self.clock)
-        self.loop = WorkerLoop(self.endpoint, self.executor, receiver, self.background, self.clock, 5_000)
+        coroutines = EventLoopThread("test-async", lambda: None)
+        self.loop = WorkerLoop(self.endpoint, self.executor, receiver, self.background, coroutines, self.clock, 5_000)
 
 
 def nothing(receiver: WorkerReceiver) -> None:

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from penstock.core.accumulators import pickled
+from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, NO_KEY_PLACE, Rows
 from penstock.core.job.job_graph import JobGraph, JobVertex
@@ -18,7 +19,7 @@ from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
-from penstock.core.ports import Clock
+from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.partitioners import HashPartitioner
@@ -28,7 +29,6 @@ from penstock.state.operator_state import OperatorStateBackend
 
 #: Records that a source hands over at a time, and output rows after which a task lets go of them.
 BATCH_RECORDS: Final = 4096
-
 
 _NONE: Final = Rows()
 
@@ -90,17 +90,30 @@ def is_keyed(vertex: JobVertex) -> bool:
 
 
 class BatchTask:
-    """See the module's text. `wait(ms)` is called when a source has nothing yet."""
+    """See the module's text.
 
-    def __init__(self, vertex: BatchVertex, subtask: int, clock: Clock, wait: Callable[[int], None]) -> None:
+    `wait(ms)` is called when a source has nothing yet, or when calls are out that must come back before the task can go
+    on; it waits no longer than that, and hands over what `coroutines` have given by then.
+    """
+
+    def __init__(
+        self,
+        vertex: BatchVertex,
+        subtask: int,
+        clock: Clock,
+        wait: Callable[[int], None],
+        coroutines: Coroutines | None = None,
+    ) -> None:
         self._vertex = vertex
         self._subtask = subtask
         self._clock = clock
         self._wait = wait
+        self._coroutines = coroutines
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
         program: VertexProgram = pickle.loads(vertex.program)
         self._chain = OperatorChain(program, self._exchanges(program))  # type: ignore[arg-type]
+        self._calls = OpenCalls(self._chain, clock, wait)
         contexts = [self._context_for(program, index) for index in range(len(program.operators))]
         self._chain.setup(contexts)
         self._outputs = [_Silent(operator.output) for operator in self._chain.operators]
@@ -130,8 +143,11 @@ class BatchTask:
             chain.initialize_and_open()
             self._check_accumulators()
             for _ in work:
+                yield from (_NONE for _ in self._calls.make_room())
                 yield self._take_rows() if len(self._rows) >= BATCH_RECORDS else _NONE
-            self._end()
+            self._end_input()
+            yield from (_NONE for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
+            self._prepare_last()
             yield self._take_rows()
         finally:
             errors = chain.close()
@@ -146,7 +162,7 @@ class BatchTask:
                 "sink can have accumulators; set execution.runtime-mode to STREAMING"
             )
 
-    def _end(self) -> None:
+    def _end_input(self) -> None:
         chain = self._chain
         for output in self._outputs:
             output.is_silent = False
@@ -157,13 +173,14 @@ class BatchTask:
             head.process_watermark(MAX_WATERMARK)
             for input_index in sorted(set(self._vertex.inputs.values())):
                 chain.end_input(input_index)
-        chain.finish(is_input_ended=bool(self._vertex.inputs))
-        for index, operator in enumerate(chain.operators):
+
+    def _prepare_last(self) -> None:
+        for index, operator in enumerate(self._chain.operators):
             if isinstance(operator, SinkOperator):
                 committables = operator.prepare_last()
                 if committables:
                     self._rows.append(COMMITTABLES, index, next(self._sequences), pickle.dumps(committables, 5))
-        for index, context in enumerate(chain.contexts):
+        for index, context in enumerate(self._chain.contexts):
             if context.accumulators:
                 pairs = [(name, pickled(accumulator)) for name, accumulator in context.accumulators.items()]
                 self._rows.append(ACCUMULATORS, index, next(self._sequences), pickle.dumps(pairs, 5))
@@ -293,6 +310,7 @@ class BatchTask:
             request_split=lambda: None,
             migrations=program.migrations,
             job_parameters=program.job_parameters,
+            coroutines=self._coroutines,
         )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.exchange import BatchExchange, loads_batch, sequences_of
 from penstock.core.batch.rows import CLIENT, COMMITTABLES, Rows
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
@@ -13,7 +14,7 @@ from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
-from penstock.core.ports import Clock, KeyedBackends, StateStorage
+from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.task.operator_chain import OperatorChain
@@ -29,7 +30,11 @@ BATCH_RECORDS: Final = 4096
 
 
 class EpochTask:
-    """See the module's text. `run` may be called once."""
+    """See the module's text. `run` may be called once.
+
+    Calls that an epoch's records have made are waited for, so that their results belong to the epoch; `wait` and
+    `coroutines`: see `BatchTask`.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,8 @@ class EpochTask:
         storage: StateStorage,
         backends: KeyedBackends,
         token: bytes = b"-",
+        wait: Callable[[int], None] = lambda ms: None,
+        coroutines: Coroutines | None = None,
     ) -> None:
         self._vertex = vertex
         self._subtask = subtask
@@ -47,6 +54,7 @@ class EpochTask:
         self._clock = clock
         self._storage = storage
         self._backends = backends
+        self._coroutines = coroutines
         # Every epoch has its own attempt, so that what sinks write in two of them never has one name.
         self._execution = ExecutionId(vertex.index, subtask, work.epoch)
         self._key_groups = key_group_range(subtask, vertex.max_parallelism, vertex.parallelism)
@@ -62,6 +70,7 @@ class EpochTask:
         program: VertexProgram = pickle.loads(vertex.program)
         exchanges = {out.edge: self._exchange(out) for out in program.out_edges}
         chain = self._chain = OperatorChain(program, exchanges)  # type: ignore[arg-type]
+        self._calls = OpenCalls(chain, clock, wait)
         chain.setup([self._context_for(program, index) for index in range(len(program.operators))])
         self._outputs = [
             _Onwards(operator.output, work.watermarks.get(index, MIN_TIMESTAMP))
@@ -82,19 +91,22 @@ class EpochTask:
             if isinstance(chain.head, SourceOperator):
                 for ended in self._read(chain.head):
                     has_ended = ended
+                    yield from (Rows() for _ in self._calls.make_room())
                     yield from self._let_go()
                 if has_ended or self._work.ends:
                     chain.head.output.emit_watermark(MAX_WATERMARK)
             else:
                 for rows in inputs:
                     self._process(chain.head, rows)
+                    yield from (Rows() for _ in self._calls.make_room())
                     yield from self._let_go()
                 self._advance(chain.head)
             chain.on_processing_time(self._clock.now_ms())
+            yield from (Rows() for _ in self._calls.bring_back())
             if self._work.ends:
                 for input_index in sorted(set(self._vertex.inputs.values())):
                     chain.end_input(input_index)
-                chain.finish(is_input_ended=bool(self._vertex.inputs))
+                yield from (Rows() for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             operators = self._snapshot()
             answer = EpochAnswer(
                 operators, self._watermarks(), has_ended, self._records_read, self._token, frozenset(self._used)
@@ -240,6 +252,7 @@ class EpochTask:
             request_split=lambda: None,
             migrations=program.migrations,
             job_parameters=program.job_parameters,
+            coroutines=self._coroutines,
         )
 
 

@@ -4,8 +4,8 @@ Rules. An operator is driven by one thread. It touches nothing but its context, 
 no record past a call but in state that its snapshot covers. Whatever it emitted belongs to the consumers.
 
 The order of calls is that of SPEC F1 to F4: `setup`, `initialize_state`, `open` (tail of the chain to its head), then
-batches, watermarks and snapshots; on a true end `end_input`, `quiesce_timers` and `finish` (head to tail); `close` on
-every path.
+batches, watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_timers` and `finish` (head to tail);
+`close` on every path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 from penstock.common.accumulators import Accumulator
 from penstock.common.metrics import MetricRegistry
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
-from penstock.core.ports import Clock
+from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
@@ -88,6 +88,8 @@ class OperatorContext:
     is_batch: bool = False
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
+    #: None where a driver has no event loop
+    coroutines: Coroutines | None = None
 
     def __post_init__(self) -> None:
         self.metrics = MetricRegistry(self.clock.now_ms)
@@ -146,6 +148,24 @@ class StreamOperator:
 
     def on_processing_time(self, now_ms: int) -> None:
         """Fire the processing-time timers that are due."""
+
+    def is_available(self) -> bool:
+        """Whether the task may take more input; asked of operators that override `process_completions` only."""
+        return True
+
+    def process_completions(self) -> bool:
+        """Go on with calls out of the task that have come back, and start others; whether there was anything to do.
+
+        Called at every step while the task processes; of operators that override it only.
+        """
+        return False
+
+    def drain(self) -> bool:
+        """All input has ended for good, ahead of `end_input`: whether nothing is out any more, and the end may go on.
+
+        Called again until it is; operators ahead of this one in the chain have finished.
+        """
+        return True
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         """Emit what must be ahead of the barrier; not called any more after `finish`."""

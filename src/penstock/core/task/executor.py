@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.core.ports import Background, Clock, KeyedBackends, MasterGateway, Network, StateStorage
+from penstock.core.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, Network, StateStorage
 from penstock.core.protocol import (
     CancelTask,
     ChannelId,
@@ -42,6 +42,7 @@ class TaskExecutor:
         background: Background,
         storage: StateStorage,
         backends: KeyedBackends | None = None,
+        coroutines: Coroutines | None = None,
         metrics_interval_ms: int | None = METRICS_INTERVAL_MS,
     ) -> None:
         self.worker_id = worker_id
@@ -52,6 +53,7 @@ class TaskExecutor:
         self._background = background
         self._storage = storage
         self._backends = backends or HeapBackends()
+        self._coroutines = coroutines
         self._tasks: list[StreamTask] = []
         self._consumers: dict[ChannelId, StreamTask] = {}
         self._producers: dict[ChannelId, Subpartition] = {}
@@ -147,6 +149,7 @@ class TaskExecutor:
             self._background,
             self._storage,
             self._backends,
+            self._coroutines,
         )
         self._tasks.append(task)
         credit = deployment.settings.buffers_per_channel

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.records import Batch, Watermark, WatermarkStatus
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.result_partition import ResultPartition
+
+_NO_COMPLETIONS: Final = StreamOperator.process_completions
 
 
 class ChainOutput:
@@ -71,6 +74,9 @@ class OperatorChain:
                 self._outputs[chained.parent].add_operator(self.operators[index], chained.side_tag)
         for edge in program.out_edges:
             self._outputs[edge.operator].add_partition(partitions[edge.edge], edge.side_tag)
+        #: operators that may have calls out of the task; the others are never asked
+        self._finished = 0
+        self.waiting = [o for o in self.operators if type(o).process_completions is not _NO_COMPLETIONS]
 
     @property
     def head(self) -> StreamOperator:
@@ -91,21 +97,43 @@ class OperatorChain:
         for operator in reversed(self.operators):
             operator.open()
 
+    def is_available(self) -> bool:
+        """Whether no operator has more calls out than it may."""
+        return not self.waiting or all(operator.is_available() for operator in self.waiting)
+
+    def process_completions(self) -> bool:
+        """Let operators go on with calls that have come back; whether any had to."""
+        worked = False
+        for operator in self.waiting:
+            worked = operator.process_completions() or worked
+        return worked
+
     def end_input(self, input_index: int) -> None:
         """An input of the head has ended for good."""
         for head in self.operators[:1]:
             head.end_input(input_index)
 
-    def finish(self, is_input_ended: bool) -> None:
-        """End the input, quiesce the timers and finish, head to tail: what one emits the next one still processes.
+    def finish(self, is_input_ended: bool) -> bool:
+        """Drain, end the input, quiesce the timers, finish, head to tail: what one emits the next one still processes.
 
+        Whether all have finished; at one that still has calls out it stops, and goes on there when called again.
         `is_input_ended`: the head was told of the end of its inputs already.
         """
-        for index, operator in enumerate(self.operators):
-            if index > 0 or not is_input_ended:
+        while self._finished < len(self.operators):
+            operator = self.operators[self._finished]
+            if not operator.drain():
+                return False
+            if self._finished > 0 or not is_input_ended:
                 operator.end_input()
             operator.quiesce_timers()
             operator.finish()
+            self._finished += 1
+        return True
+
+    def prepare_snapshot(self, checkpoint_id: int) -> None:
+        """Let all operators that have not finished emit what must be ahead of the barrier."""
+        for operator in self.operators[self._finished :]:
+            operator.prepare_snapshot(checkpoint_id)
 
     def close(self) -> list[Exception]:
         """Close operators, partitioners, and then the state, also when some of them fail; returns what they raised."""
@@ -124,9 +152,10 @@ class OperatorChain:
         for context in self.contexts:
             context.keyed.settle()
 
-    def next_timer_ms(self) -> int | None:
-        """The earliest processing-time timer of all operators (ms), or None."""
-        times = [t for operator in self.operators if (t := operator.next_timer_ms()) is not None]
+    def next_timer_ms(self, is_head_asked: bool = True) -> int | None:
+        """The earliest processing-time timer of all operators (ms), or None; on demand of all but the head."""
+        operators = self.operators if is_head_asked else self.operators[1:]
+        times = [t for operator in operators if (t := operator.next_timer_ms()) is not None]
         return min(times) if times else None
 
     def on_processing_time(self, now_ms: int) -> None:

@@ -12,6 +12,13 @@ Stop-with-savepoint. A source comes to its end when it is asked for the savepoin
 EndOfData. With drain that end is the one above. Without, operators are neither ended nor finished, EndOfData tells of
 that, and what the operators hold is what the savepoint holds. Either way the task waits for the savepoint's completion.
 
+Calls out of the task. An operator may wait for calls that it has made (`AsyncWaitOperator`). While one has as many out
+as it may, the task takes no input, as if output were blocked; what comes back, timers, mail and checkpoints go on. At
+the end of its input a task *drains*: its operators finish one after the other, each when no call of it is out, and only
+then its data ends. Barriers that came behind the end of the input wait for it: their producers may be gone when that
+checkpoint is complete, and nobody would send the task the barrier of another one. A source, which has no producers,
+takes part meanwhile; but the barrier of a savepoint that ends the job belongs behind its end.
+
 The start. Of a job that begins from somebody else's state every task opens first, which is when operators declare their
 state and what does not fit is found; none processes anything before all are open.
 """
@@ -25,23 +32,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.core.accumulators import pickled
-from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.source import Emitted, SourceOperator
-from penstock.core.ports import Background, Clock, KeyedBackends, MasterGateway, StateStorage
+from penstock.core.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, StateStorage
 from penstock.core.protocol import (
     AnnounceWatermark,
     AssignSplits,
     CancelTask,
     ChannelId,
-    ClientOutput,
     DeclineCheckpoint,
     DeployTask,
     EndOfDataReached,
     Failure,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
-    ReportWatermark,
-    RequestSplit,
     StartTask,
     StopMode,
     TaskMetrics,
@@ -62,13 +65,8 @@ from penstock.core.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.core.task.barriers import (
-    AlignedBarrierHandler,
-    AtLeastOnceBarrierHandler,
-    BarrierHandler,
-    InFlight,
-    UnalignedBarrierHandler,
-)
+from penstock.core.task.barriers import BarrierHandler, InFlight, barrier_handler_for
+from penstock.core.task.contexts import operator_context
 from penstock.core.task.failures import failure_of
 from penstock.core.task.in_flight import capture_channel, partition_anew, recover_channel
 from penstock.core.task.input_gate import InputChannel, InputGate
@@ -79,7 +77,6 @@ from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import Part, TaskSnapshots
 from penstock.core.task.state_transfer import restore_operator
 from penstock.core.task.watermarks import WatermarkValve
-from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import read_operator
 
 #: Control elements that one step may take before it returns.
@@ -119,6 +116,7 @@ class StreamTask:
         background: Background,
         storage: StateStorage,
         backends: KeyedBackends,
+        coroutines: Coroutines | None = None,
     ) -> None:
         self.deployment = deployment
         self.execution = deployment.execution
@@ -132,6 +130,7 @@ class StreamTask:
         self._master = master
         self._storage = storage
         self._backends = backends
+        self._coroutines = coroutines
         self._chain: OperatorChain | None = None
         self._source: SourceOperator | None = None
         self._barriers: BarrierHandler | None = None
@@ -146,6 +145,10 @@ class StreamTask:
         self._snapshots = TaskSnapshots(
             deployment, storage, background, clock, self._tell, lambda: self.phase is Phase.TERMINAL
         )
+        #: Whether the input has ended and calls out of the task are waited for.
+        self._is_draining = False
+        #: The barrier of the savepoint that ends the job, when it came before the task had drained, and its alignment.
+        self._waits_for_end: tuple[CheckpointBarrier, int, int] | None = None
         self._records_in = 0
         self._watermark = MIN_TIMESTAMP
 
@@ -163,8 +166,8 @@ class StreamTask:
         """When (ms) a step is needed even if nothing arrives."""
         times = [self._flush_at_ms]
         if self._chain is not None and self._processes and self._is_available():
-            times.append(self._chain.next_timer_ms())
-        if self._barriers is not None and self.phase is not Phase.TERMINAL:
+            times.append(self._next_timer_ms())
+        if self._barriers is not None and self.phase is not Phase.TERMINAL and not self._holds_barriers:
             times.append(self._barriers.next_deadline())
         known = [t for t in times if t is not None]
         return min(known) if known else None
@@ -215,7 +218,7 @@ class StreamTask:
             return Step.WORKED
         if self.phase is Phase.OPEN:
             return Step.IDLE
-        if self.gate.overtaking:
+        if self.gate.overtaking and not self._holds_barriers:
             self._on_overtaking_barrier()
             return Step.WORKED
         now = self._clock.now_ms()
@@ -223,15 +226,17 @@ class StreamTask:
             self._flush()
         assert self._barriers is not None
         deadline = self._barriers.next_deadline()
-        if deadline is not None and now >= deadline:
+        if deadline is not None and now >= deadline and not self._holds_barriers:
             self._barriers.on_time(now)
             return Step.WORKED
         if self.phase is Phase.CLOSING:
             return self._try_finish()
         if self._processes and not self._is_available():
             return Step.BLOCKED
-        worked = (self._processes and self._fire_timers(now)) or self._take_input()
         assert self._chain is not None
+        went_on = self._processes and bool(self._chain.waiting) and self._go_on()
+        takes_input = not self._processes or (self._chain.is_available() and not self._is_draining)
+        worked = (self._processes and self._fire_timers(now)) or (takes_input and self._take_input()) or went_on
         self._chain.settle()
         if any(p.has_open_data for p in self.partitions.values()):
             timeout_ms = self._buffer_timeout_ms
@@ -240,10 +245,28 @@ class StreamTask:
                 self._flush()
             elif self._flush_at_ms is None and timeout_ms >= 0:
                 self._flush_at_ms = now + timeout_ms
-        return Step.WORKED if worked else Step.IDLE
+        if worked:
+            return Step.WORKED
+        return Step.IDLE if takes_input else Step.BLOCKED
 
     def _take_input(self) -> bool:
-        return self._emit_from_source() if self._source is not None and self._processes else self._process_input()
+        return self._emit_from_source() if self._polls_source else self._process_input()
+
+    @property
+    def _polls_source(self) -> bool:
+        return self._source is not None and self._processes and not self._is_draining
+
+    def _go_on(self) -> bool:
+        """Go on with calls that have come back, and with the end of the data when the task has drained."""
+        assert self._chain is not None
+        worked = self._chain.process_completions()
+        if self._is_draining:
+            self._finish_data(drain=True)
+        return worked or not self._processes
+
+    @property
+    def _holds_barriers(self) -> bool:
+        return self._is_draining and self._source is None
 
     @property
     def _processes(self) -> bool:
@@ -257,9 +280,15 @@ class StreamTask:
         for partition in self.partitions.values():
             partition.flush()
 
+    def _next_timer_ms(self) -> int | None:
+        assert self._chain is not None
+        # A source that is not polled now need not be woken for it.
+        is_head_asked = self._source is None or (self._polls_source and self._chain.is_available())
+        return self._chain.next_timer_ms(is_head_asked)
+
     def _fire_timers(self, now_ms: int) -> bool:
         assert self._chain is not None
-        due = self._chain.next_timer_ms()
+        due = self._next_timer_ms()
         if due is None or due > now_ms:
             return False
         self._chain.on_processing_time(now_ms)
@@ -294,7 +323,7 @@ class StreamTask:
                 self._chain.head.process_batch(element, channel.input_index)
                 return True
             self._on_event(channel, element)
-            if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED):
+            if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED) or self._holds_barriers:
                 return True
         return True
 
@@ -346,10 +375,18 @@ class StreamTask:
         self.partitions = self._partitions_factory(program)
         if program.buffer_timeout_ms is not None:
             self._buffer_timeout_ms = program.buffer_timeout_ms
-        self._barriers = self._make_barrier_handler()
+        self._barriers = barrier_handler_for(self.settings, self.gate, self)
         self.gate.listener = self._barriers
         chain = self._chain = OperatorChain(program, self.partitions)
-        chain.setup([self._context_for(index) for index in range(len(program.operators))])
+        key_groups = self._snapshots.key_groups
+        chain.setup(
+            [
+                operator_context(
+                    self.deployment, program, o, self._clock, self._backends, key_groups, self._tell, self._coroutines
+                )
+                for o in program.operators
+            ]
+        )
         if isinstance(chain.head, SourceOperator):
             self._source = chain.head
         for context in chain.contexts:
@@ -374,14 +411,6 @@ class StreamTask:
         self.phase = Phase.OPEN if self.deployment.awaits_start else Phase.PROCESSING
         self._tell(TaskStateChanged(self.execution, "RUNNING"))
 
-    def _make_barrier_handler(self) -> BarrierHandler:
-        settings = self.settings
-        if not settings.exactly_once:
-            return AtLeastOnceBarrierHandler(self.gate, self)
-        if settings.unaligned:
-            return UnalignedBarrierHandler(self.gate, self, settings.held_back_bytes_max)
-        return AlignedBarrierHandler(self.gate, self, settings.held_back_bytes_max)
-
     def _recover_channel(self, name: str, items: list[Any]) -> None:
         recover_channel(name, items, self.gate, self.partitions)
 
@@ -401,48 +430,22 @@ class StreamTask:
         if not self.gate.channels:
             self._finish_data(drain=True)
 
-    def _context_for(self, index: int) -> OperatorContext:
-        deployment, execution = self.deployment, self.execution
-        program: VertexProgram = self._chain.program  # type: ignore[union-attr]
-        chained = program.operators[index]
-        return OperatorContext(
-            job_id=deployment.job_id,
-            operator_id=chained.operator_id,
-            operator_name=chained.name,
-            task_name=deployment.task_name,
-            subtask_index=execution.subtask,
-            parallelism=deployment.parallelism,
-            max_parallelism=deployment.max_parallelism,
-            attempt=execution.attempt,
-            clock=self._clock,
-            checkpointing=self.settings.checkpointing,
-            keyed=self._backends.make(
-                execution,
-                chained.operator_id,
-                chained.title,
-                deployment.max_parallelism,
-                self._snapshots.key_groups,
-            ),
-            operator_state=OperatorStateBackend(chained.name),
-            emit_to_client=lambda payload: self._tell(ClientOutput(execution, chained.operator_id, payload)),
-            request_split=lambda: self._tell(RequestSplit(execution, chained.operator_id)),
-            migrations=program.migrations,
-            job_parameters=program.job_parameters,
-            auto_watermark_interval_ms=self.settings.auto_watermark_interval_ms,
-            report_watermark=lambda ms: self._tell(ReportWatermark(execution, chained.operator_id, ms)),
-        )
-
     def _finish_data(self, drain: bool) -> None:
+        """No input will follow: finish the operators, unless the job is only suspended, and end the data after that."""
         assert self._chain is not None
         if self.phase is not Phase.PROCESSING:
             return
-        if drain:
-            self._chain.finish(is_input_ended=bool(self.gate.channels))
-            self._has_finished = True
+        self._is_draining = drain and not self._chain.finish(is_input_ended=bool(self.gate.channels))
+        if self._is_draining:
+            return
+        self._has_finished = drain
         for partition in self.partitions.values():
             partition.broadcast(EndOfData(drain), flush=True)
         self.phase = Phase.DATA_FINISHED
         self._tell(EndOfDataReached(self.execution))
+        waiting, self._waits_for_end = self._waits_for_end, None
+        if waiting is not None:
+            self.trigger_checkpoint(*waiting)
         self._close_when_done()
 
     def _close_when_done(self) -> None:
@@ -514,12 +517,15 @@ class StreamTask:
             self._on_aborted(message.checkpoint_id)
 
     def _on_trigger(self, message: TriggerCheckpoint) -> None:
-        if self.phase not in (Phase.PROCESSING, Phase.DATA_FINISHED) or not self.gate.is_finished:
+        can_inject = self.phase in (Phase.PROCESSING, Phase.DATA_FINISHED) and self.gate.is_finished
+        if not can_inject or self._waits_for_end is not None:
             self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, "the task cannot inject a barrier now"))
             return
         if message.stop is not None and self._source is not None and self.phase is Phase.PROCESSING:
             self._final_checkpoint_id = message.checkpoint_id  # which the end waits for, with checkpointing off too
-            if message.stop is StopMode.DRAIN:
+            if self._is_draining:
+                pass  # its input was exhausted before, so its end is a true one, whatever the mode
+            elif message.stop is StopMode.DRAIN:
                 self._end_source()
             else:
                 self._finish_data(drain=False)
@@ -554,12 +560,13 @@ class StreamTask:
     ) -> None:
         """Pass the barrier on, capture all state; store it in the background once the part is complete (F2, G7)."""
         assert self._chain is not None
+        if barrier.ends_job and self._is_draining:
+            self._waits_for_end = (barrier, alignment_ms, held_back_bytes)
+            return
         chain, checkpoint_id = self._chain, barrier.checkpoint_id
         begun_ms = self.now_ms()
         self._confirm(barrier.completed_id)  # its notification may still be on its way
-        if not self._has_finished:
-            for operator in chain.operators:
-                operator.prepare_snapshot(checkpoint_id)
+        chain.prepare_snapshot(checkpoint_id)
         overtaken = self._forward(barrier)
         captures = {
             context.operator_id: operator.snapshot_state(checkpoint_id)
@@ -607,6 +614,8 @@ class StreamTask:
         assert self._chain is not None
         assert self._barriers is not None
         self._snapshots.forget(checkpoint_id)
+        if self._waits_for_end is not None and self._waits_for_end[0].checkpoint_id == checkpoint_id:
+            self._waits_for_end = None
         self._barriers.on_aborted(checkpoint_id)
         for operator in self._chain.operators:
             operator.notify_checkpoint_aborted(checkpoint_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.common.configuration import Configuration
@@ -15,6 +14,7 @@ from penstock.core.epochs.work import EpochWork
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.ports import JobListener
 from penstock.drivers.batch_job import BatchJob, Last
+from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.local.exchange import run_in_order
 from penstock.drivers.micro_batch_job import MicroBatchJob
 
@@ -31,8 +31,9 @@ class LocalBatchJob(BatchJob):
         }
 
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
-            task = BatchTask(self.vertices[vertex], subtask, self.clock, lambda ms: time.sleep(ms / 1000))
-            return task.run_source(splits[vertex][subtask]) if vertex in splits else task.run([rows])
+            with WaitingEventLoop("penstock-async") as loop:
+                task = BatchTask(self.vertices[vertex], subtask, self.clock, loop.wait, loop.coroutines)
+                yield from task.run_source(splits[vertex][subtask]) if vertex in splits else task.run([rows])
 
         return run_in_order(self.job_graph, run, self.check_cancelled)
 
@@ -48,8 +49,12 @@ class LocalMicroBatchJob(MicroBatchJob):
         storage, backends = self.storage.store(), self.backends.backends()
 
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
-            work = works[vertex, subtask]
-            return EpochTask(self.epoch_vertices[vertex], subtask, work, self.clock, storage, backends).run([rows])
+            work, made = works[vertex, subtask], self.epoch_vertices[vertex]
+            with WaitingEventLoop("penstock-async") as loop:
+                task = EpochTask(
+                    made, subtask, work, self.clock, storage, backends, wait=loop.wait, coroutines=loop.coroutines
+                )
+                yield from task.run([rows])
 
         return run_in_order(self.job_graph, run, self.check_cancelled)
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from penstock.core.ports import Clock, KeyedBackends, StateStorage
+from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ChannelId, RegisterWorker, ToMaster, ToWorker
 from penstock.core.records import Buffer
 from penstock.core.task.executor import TaskExecutor
@@ -43,7 +43,12 @@ class LocalCluster:
     """Implements the ports Cluster, Network and MasterGateway for executors in this thread."""
 
     def __init__(
-        self, clock: Clock, make_storage: Callable[[], StateStorage], process_id: int, backends: KeyedBackends
+        self,
+        clock: Clock,
+        make_storage: Callable[[], StateStorage],
+        process_id: int,
+        backends: KeyedBackends,
+        coroutines: Coroutines,
     ) -> None:
         self.inbox: deque[ToMaster] = deque()
         self.background = InlineBackground()
@@ -51,6 +56,7 @@ class LocalCluster:
         self._make_storage = make_storage
         self._process_id = process_id
         self._backends = backends
+        self._coroutines = coroutines
         self._executors: dict[str, TaskExecutor] = {}
         self._made = 0
 
@@ -69,6 +75,7 @@ class LocalCluster:
                 background=self.background,
                 storage=self._make_storage(),
                 backends=self._backends,
+                coroutines=self._coroutines,
             )
             self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))
 

@@ -1,4 +1,4 @@
-"""A job in this process: one thread runs its master and all its tasks."""
+"""A job in this process: one thread runs its master and all its tasks, another one what they call asynchronously."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from penstock.core.job.progress import JobProgress
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.local.cluster import LocalCluster
 from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.worker_storage import StorageSettings
@@ -41,7 +42,9 @@ class LocalJob(RunningJob):
         self._started_ms = self._clock.now_ms()
         storage = StorageSettings.of(configuration, job_id)
         backends = BackendSettings.of(configuration, job_id).backends()
-        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends)
+        self._wake = threading.Event()
+        self._coroutines = EventLoopThread(f"penstock-async-{job_graph.name}", self._wake.set)
+        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends, self._coroutines)
         self._master = JobMaster(
             job_graph,
             job_id,
@@ -53,7 +56,6 @@ class LocalJob(RunningJob):
             listener=listener,
             watches_heartbeats=False,  # workers share this thread: while one is silent, so is the job master
         )
-        self._wake = threading.Event()
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()
         self._over = False
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
@@ -107,6 +109,7 @@ class LocalJob(RunningJob):
             failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
             failure.__cause__ = error
         self._cluster.close()
+        self._coroutines.close()
         self._cluster.background.deliver()
         if self._master.is_done:
             self._master.sweep()
@@ -123,6 +126,7 @@ class LocalJob(RunningJob):
         master, cluster = self._master, self._cluster
         worked = cluster.step()
         worked = cluster.background.deliver() or worked
+        worked = self._coroutines.deliver() or worked
         while cluster.inbox:
             worked = True
             master.on_message(cluster.inbox.popleft())

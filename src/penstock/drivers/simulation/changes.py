@@ -193,7 +193,9 @@ class _Draft:
         self._inputs[uid][number] = (added, name)
 
     def _is_immediate(self, uid: str) -> bool:
-        return self._stages[uid].kind in IMMEDIATE and all(self._is_immediate(i) for i, _ in self._inputs[uid])
+        stage = self._stages[uid]
+        is_immediate = stage.kind in IMMEDIATE and stage.calls is None
+        return is_immediate and all(self._is_immediate(i) for i, _ in self._inputs[uid])
 
     def _has_above(self, uid: str, kinds: tuple[str, ...]) -> bool:
         return self._stages[uid].kind in kinds or any(self._has_above(i, kinds) for i, _ in self._inputs[uid])

@@ -27,6 +27,7 @@ from penstock.core.task.partitioners import (
 )
 from penstock.core.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from penstock.drivers.simulation import functions
+from penstock.drivers.simulation.calls import Calls, asynchronous
 from penstock.drivers.simulation.connectors import JITTER_MS, SimulatedSink, SimulatedSource
 from penstock.drivers.simulation.shared_state import LabelOperator, RuleOperator
 from penstock.plan.job_graph import build_job_graph
@@ -62,6 +63,8 @@ class Stage:
     rank: float = 0.0
     #: what `has_two_inputs` says, where that is not to follow the parallelism
     two_inputs: bool | None = None
+    #: how the calls behave of a "map" or "flat_map" that is asynchronous
+    calls: Calls | None = None
 
     @property
     def has_two_inputs(self) -> bool:
@@ -74,7 +77,8 @@ class Stage:
 
     def __str__(self) -> str:
         inputs = "+".join(f"{partitioning}({index})" for index, partitioning in self.inputs)
-        return f"{self.kind}[{self.parallelism}]{' <- ' if inputs else ''}{inputs}"
+        kind = self.kind if self.calls is None else f"asynchronous {self.kind}"
+        return f"{kind}[{self.parallelism}]{' <- ' if inputs else ''}{inputs}"
 
 
 @dataclass
@@ -134,7 +138,7 @@ class Topology:
             name=f"{stage.kind}-{stage.uid.partition('-')[2]}",
             uid=stage.uid,
             parallelism=stage.parallelism,
-            is_stateful=stage.kind not in (*STATELESS, "pass"),
+            is_stateful=stage.kind not in (*STATELESS, "pass") or stage.calls is not None,
             source=source,
             sink=sink,
         )
@@ -142,6 +146,8 @@ class Topology:
     def _factory(self, stage: Stage) -> Any:
         world, key_of = self.world, functions.key_of
         match stage.kind:
+            case "map" | "flat_map" if stage.calls is not None:
+                return asynchronous(world, self.keys, stage.kind, stage.calls)
             case "map":
                 return partial(MapOperator, functions.Map(world, self.keys))
             case "count":

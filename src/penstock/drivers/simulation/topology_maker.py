@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 
+from penstock.drivers.simulation.calls import draw_calls
 from penstock.drivers.simulation.connectors import SimulatedSource
 from penstock.drivers.simulation.topology import STATELESS, Stage, Topology
 
@@ -48,6 +49,9 @@ class TopologyMaker:
         else:
             for index in list(self._open):
                 self._add("sink", (index,), self._parallelism())
+        for index, stage in enumerate(self._stages):
+            if stage.kind in ("map", "flat_map"):
+                stage.calls = draw_calls(self._world, stage.order is not None, index)
         return Topology(self._world, self._keys, self._stages, not self._is_single)
 
     def _parallelism(self) -> int:

@@ -14,6 +14,7 @@ from penstock.drivers.simulation.engine import SLOW_SPEED, SimulatedBackground
 from penstock.drivers.simulation.faults import WorkerKilled
 from penstock.drivers.simulation.ready import Action
 from penstock.drivers.simulation.scenario import HEARTBEAT_INTERVAL_MS
+from penstock.drivers.virtual_event_loop import VirtualCoroutines
 
 if TYPE_CHECKING:
     from penstock.drivers.simulation.cluster import SimulatedCluster
@@ -27,6 +28,7 @@ class Worker(Action):
         "backends",
         "background",
         "cluster",
+        "coroutines",
         "executor",
         "heartbeat_ms",
         "is_registered",
@@ -44,12 +46,14 @@ class Worker(Action):
         self._failures = PeerFailures()
         self.background = SimulatedBackground(worker_id, cluster.engine, self.turn)
         self.backends = cluster.make_backends()
+        self.coroutines = VirtualCoroutines(cluster.engine)
         self.executor = TaskExecutor(
             worker_id,
             clock=cluster.engine,
             network=self,
             master=self,
             background=self.background,
+            coroutines=self.coroutines,
             storage=storage_of(worker_id, cluster.store, faults.seen),
             backends=self.backends,
             metrics_interval_ms=METRICS_INTERVAL_MS if reports_metrics else None,
@@ -63,7 +67,8 @@ class Worker(Action):
         self.turn(self._step)
 
     def _step(self) -> None:
-        if self.executor.step():
+        delivered = self.coroutines.deliver()
+        if self.executor.step() or delivered:
             self.cluster.engine.ready.add(self)
 
     def turn(self, call: Callable[[], None]) -> None:
@@ -83,7 +88,8 @@ class Worker(Action):
             return
         if call != self._step:
             self.cluster.engine.ready.add(self)
-        self.wake_ms = self.executor.next_deadline()
+        times = (self.executor.next_deadline(), self.coroutines.next_due_ms())
+        self.wake_ms = min((time for time in times if time is not None), default=None)
 
     def on_time(self, now_ms: int) -> None:
         """Time has passed."""

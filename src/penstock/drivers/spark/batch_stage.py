@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import pickle
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +17,7 @@ from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.protocol import Failure
 from penstock.core.task.failures import failure_of
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.event_loop import WaitingEventLoop
 
 #: `slot` is what Spark partitions by: see `batch_frames.slots`.
 SCHEMA = pa.schema(
@@ -63,26 +63,29 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     while not first.num_rows:
         first = next(rows)
     subtask = 0
+    loop = WaitingEventLoop("penstock-async")
     try:
         if settings.splits is None:
             subtask = first.column(1)[0].as_py()
-            task = _task(settings, subtask)
+            task = _task(settings, subtask, loop)
             output = task.run(_rows(batch) for batch in chain((first,), rows))
         else:
             subtask = first.column(0)[0].as_py()
             for _ in rows:
                 pass  # Spark expects its input to be read
-            output = _task(settings, subtask).run_source(settings.splits[subtask])
+            output = _task(settings, subtask, loop).run_source(settings.splits[subtask])
         yield _arrow(_marks(settings, subtask), settings)
         for produced in output:
             if len(produced):
                 yield _arrow(produced, settings)
     except Exception as error:
         raise StageError(failure_text(failure_of(error, settings.vertex.name), settings.index, subtask)) from error
+    finally:
+        loop.coroutines.close()
 
 
-def _task(settings: StageSettings, subtask: int) -> BatchTask:
-    return BatchTask(settings.vertex, subtask, SystemClock(), lambda ms: time.sleep(ms / 1000))
+def _task(settings: StageSettings, subtask: int, loop: WaitingEventLoop) -> BatchTask:
+    return BatchTask(settings.vertex, subtask, SystemClock(), loop.wait, loop.coroutines)
 
 
 def _marks(settings: StageSettings, subtask: int) -> Rows:

@@ -13,7 +13,7 @@ import cloudpickle
 if TYPE_CHECKING:
     import pyarrow
 
-    from penstock.core.ports import Background, Clock, MasterGateway, Network
+    from penstock.core.ports import Background, Clock, Coroutines, MasterGateway, Network
     from penstock.core.protocol import ChannelId, ExecutionId, ToWorker
     from penstock.core.records import Buffer
     from penstock.drivers.spark.handle import Entry
@@ -63,6 +63,7 @@ class WorkerServices:
     network: Network
     master: MasterGateway
     background: Background
+    coroutines: Coroutines
 
 
 @dataclass(frozen=True)

@@ -26,4 +26,5 @@ class TaskExecutorFactory:
             background=services.background,
             storage=self.storage.storage(),
             backends=self.backends.backends(),
+            coroutines=services.coroutines,
         )

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
@@ -66,17 +67,21 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
         settings.worker_id, settings.keys, settings.master_address, host, host, settings.frame_bytes_max
     )
     background = ThreadBackground("penstock-background", BACKGROUND_THREADS, endpoint.wake)
+    coroutines = EventLoopThread("penstock-async", endpoint.wake)
     try:
         gateway = FailingGateway(endpoint)
-        executor = settings.make_executor(WorkerServices(settings.worker_id, clock, endpoint, gateway, background))
+        services = WorkerServices(settings.worker_id, clock, endpoint, gateway, background, coroutines)
+        executor = settings.make_executor(services)
         try:
             endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
             endpoint.start_heartbeats(settings.heartbeat_interval_ms)
             receiver = WorkerReceiver(executor, gateway, clock)
-            return WorkerLoop(endpoint, executor, receiver, background, clock, settings.heartbeat_timeout_ms).run()
+            timeout_ms = settings.heartbeat_timeout_ms
+            return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms).run()
         finally:
             executor.close()
     finally:
+        coroutines.close()
         background.close()
         endpoint.close()
 
@@ -108,6 +113,7 @@ class WorkerLoop:
         executor: Executor,
         receiver: WorkerReceiver,
         background: ThreadBackground,
+        coroutines: EventLoopThread,
         clock: Clock,
         heartbeat_timeout_ms: int,
     ) -> None:
@@ -115,6 +121,7 @@ class WorkerLoop:
         self._executor = executor
         self._receiver = receiver
         self._background = background
+        self._coroutines = coroutines
         self._clock = clock
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
         self._parent = os.getppid()
@@ -122,11 +129,12 @@ class WorkerLoop:
 
     def run(self) -> tuple[str, str]:
         """Loops; returns how the worker ended and why."""
-        executor, deliver = self._executor, self._background.deliver
+        executor, background, coroutines = self._executor, self._background, self._coroutines
         wait_ms = 0
         while True:
             self._receive(wait_ms)
-            delivered = deliver()
+            delivered = background.deliver()
+            delivered = coroutines.deliver() or delivered
             if executor.shut_down:
                 return entry.RELEASED, ""
             worked = executor.step()

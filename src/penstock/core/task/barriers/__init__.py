@@ -17,10 +17,12 @@ the alignment that it names, or lets a later barrier of it be ignored. A channel
 Whatever ends an alignment releases all channels.
 """
 
+from penstock.core.protocol import TaskSettings
 from penstock.core.task.barriers.aligned import AlignedBarrierHandler
 from penstock.core.task.barriers.at_least_once import AtLeastOnceBarrierHandler
 from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget, InFlight
 from penstock.core.task.barriers.unaligned import UnalignedBarrierHandler
+from penstock.core.task.input_gate import InputGate
 
 __all__ = [
     "AlignedBarrierHandler",
@@ -29,4 +31,14 @@ __all__ = [
     "CheckpointTarget",
     "InFlight",
     "UnalignedBarrierHandler",
+    "barrier_handler_for",
 ]
+
+
+def barrier_handler_for(settings: TaskSettings, gate: InputGate, target: CheckpointTarget) -> BarrierHandler:
+    """The handler of the mode that a task's settings name."""
+    if not settings.exactly_once:
+        return AtLeastOnceBarrierHandler(gate, target)
+    if settings.unaligned:
+        return UnalignedBarrierHandler(gate, target, settings.held_back_bytes_max)
+    return AlignedBarrierHandler(gate, target, settings.held_back_bytes_max)

@@ -1,0 +1,47 @@
+"""What a task hands to each of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.operators.base import OperatorContext
+from penstock.core.ports import Clock, Coroutines, KeyedBackends
+from penstock.core.protocol import ClientOutput, DeployTask, ReportWatermark, RequestSplit
+from penstock.core.task.program import ChainedOperator, VertexProgram
+from penstock.state.operator_state import OperatorStateBackend
+
+
+def operator_context(
+    deployment: DeployTask,
+    program: VertexProgram,
+    chained: ChainedOperator,
+    clock: Clock,
+    backends: KeyedBackends,
+    key_groups: tuple[int, int],
+    tell: Callable[[Any], None],
+    coroutines: Coroutines | None,
+) -> OperatorContext:
+    """The context of one operator, with state of its own, empty; `tell` sends to the job master."""
+    execution = deployment.execution
+    return OperatorContext(
+        job_id=deployment.job_id,
+        operator_id=chained.operator_id,
+        operator_name=chained.name,
+        task_name=deployment.task_name,
+        subtask_index=execution.subtask,
+        parallelism=deployment.parallelism,
+        max_parallelism=deployment.max_parallelism,
+        attempt=execution.attempt,
+        clock=clock,
+        checkpointing=deployment.settings.checkpointing,
+        keyed=backends.make(execution, chained.operator_id, chained.title, deployment.max_parallelism, key_groups),
+        operator_state=OperatorStateBackend(chained.name),
+        emit_to_client=lambda payload: tell(ClientOutput(execution, chained.operator_id, payload)),
+        request_split=lambda: tell(RequestSplit(execution, chained.operator_id)),
+        migrations=program.migrations,
+        job_parameters=program.job_parameters,
+        auto_watermark_interval_ms=deployment.settings.auto_watermark_interval_ms,
+        report_watermark=lambda ms: tell(ReportWatermark(execution, chained.operator_id, ms)),
+        coroutines=coroutines,
+    )

@@ -1,0 +1,109 @@
+"""Asynchronous functions on a stream: many calls to a service outside of the job at a time (PyFlink's AsyncDataStream).
+
+What is guaranteed, and what happens at a time-out, a retry, a checkpoint and the end is said in `docs/async.md`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+from penstock.common.time import Duration, Time, to_millis
+from penstock.common.typeinfo import TypeInformation
+from penstock.core.operators.async_wait import AsyncWaitOperator
+from penstock.datastream.async_functions import AsyncRetryStrategy
+from penstock.datastream.async_retry_strategies import NoRetryStrategy
+from penstock.datastream.data_stream import DataStream
+from penstock.plan.transformation import Transformation, Upstream
+
+__all__ = ["AsyncDataStream"]
+
+
+class AsyncDataStream:
+    """Applies an `AsyncFunction`, or a plain `async def` function that returns a list, to a stream.
+
+    Everywhere, `timeout` is how long a record may take, its retries included: a `Time`, a `Duration`, or ms; 0 or None
+    is for ever. `capacity` is how many records of a subtask may be on their way; with that many it takes no more input.
+
+    Raises:
+        TypeError: if the function is not asynchronous.
+        ValueError: if the capacity is below 1, the timeout below 0, or if there are retries but no timeout.
+    """
+
+    @staticmethod
+    def unordered_wait(
+        data_stream: DataStream,
+        async_function: Any,
+        timeout: Time | Duration | int | None,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit results as they come; but none passes a watermark."""
+        return _transform(data_stream, async_function, False, timeout, NoRetryStrategy(), capacity)
+
+    @staticmethod
+    def ordered_wait(
+        data_stream: DataStream,
+        async_function: Any,
+        timeout: Time | Duration | int | None,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit results in the order of their records: a slow call holds up those behind it."""
+        return _transform(data_stream, async_function, True, timeout, NoRetryStrategy(), capacity)
+
+    @staticmethod
+    def unordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: Any,
+        timeout: Time | Duration | int | None,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """As `unordered_wait`; calls that the strategy's predicate names are made again."""
+        return _transform(data_stream, async_function, False, timeout, async_retry_strategy, capacity)
+
+    @staticmethod
+    def ordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: Any,
+        timeout: Time | Duration | int | None,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """As `ordered_wait`; calls that the strategy's predicate names are made again."""
+        return _transform(data_stream, async_function, True, timeout, async_retry_strategy, capacity)
+
+
+def is_asynchronous(function: Any) -> bool:
+    """Whether calling the function, or its `async_invoke`, gives a coroutine."""
+    called = getattr(function, "async_invoke", function)
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+
+
+def _transform(
+    stream: DataStream,
+    function: Any,
+    is_ordered: bool,
+    timeout: Time | Duration | int | None,
+    strategy: AsyncRetryStrategy,
+    capacity: int,
+) -> DataStream:
+    if not is_asynchronous(function):
+        named = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(f"{named} is not asynchronous: write its async_invoke, or the function itself, as `async def`")
+    timeout_ms = 0 if timeout is None else to_millis(timeout)
+    if timeout_ms < 0:
+        raise ValueError(f"the timeout of an asynchronous function must be 0 (none) or above, not {timeout_ms} ms")
+    if capacity < 1:
+        raise ValueError(f"the capacity of an asynchronous function must be at least 1, not {capacity}")
+    retries = None if isinstance(strategy, NoRetryStrategy) else strategy
+    if retries is not None and not timeout_ms:
+        raise ValueError("retries of an asynchronous function need a timeout: it bounds how long a record may take")
+    factory = partial(AsyncWaitOperator, function, is_ordered, timeout_ms, capacity, retries)
+    transformation = Transformation("Async Wait", factory, stream.upstreams, is_stateful=True)
+    stream.get_execution_environment().add(transformation)
+    return DataStream(stream.get_execution_environment(), (Upstream(transformation),))

@@ -1,0 +1,146 @@
+"""How often asynchronous calls are made again, and after how long.
+
+`max_attempts` counts the calls that may be followed by another one: with 3, a record's fourth call is its last. The
+predicates say which calls are repeated, None: not for that reason. When the reason remains after the last call, its
+results count all the same, or its exception fails the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.datastream.async_functions import AsyncRetryPredicate, AsyncRetryStrategy
+
+__all__ = [
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]
+
+_OfResult = Callable[[list[Any]], bool] | None
+_OfException = Callable[[Exception], bool] | None
+
+
+class RetryPredicate(AsyncRetryPredicate):
+    """Two functions as a predicate."""
+
+    def __init__(self, result_predicate: _OfResult, exception_predicate: _OfException) -> None:
+        self._result_predicate = result_predicate
+        self._exception_predicate = exception_predicate
+
+    def result_predicate(self) -> _OfResult:
+        """Whether to repeat a call for its results; None: never."""
+        return self._result_predicate
+
+    def exception_predicate(self) -> _OfException:
+        """Whether to repeat a call for its exception; None: never."""
+        return self._exception_predicate
+
+
+class NoRetryStrategy(AsyncRetryStrategy):
+    """A call is made once."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        """Never."""
+        return False
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """There is none: -1."""
+        return -1
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        """No call is repeated."""
+        return RetryPredicate(None, None)
+
+
+class _LimitedRetryStrategy(AsyncRetryStrategy):
+    def __init__(self, max_attempts: int, result_predicate: _OfResult, exception_predicate: _OfException) -> None:
+        _require_positive("max_attempts", max_attempts)
+        self._max_attempts = max_attempts
+        self._predicate = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        """Until there were `max_attempts` attempts."""
+        return current_attempts <= self._max_attempts
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        """The two predicates that were given."""
+        return self._predicate
+
+
+class FixedDelayRetryStrategy(_LimitedRetryStrategy):
+    """Repeats a call after always the same time.
+
+    Args:
+        max_attempts: after how many calls another one may follow.
+        backoff_time_millis: how long to wait for it, ms.
+        result_predicate: whether to repeat a call for its results.
+        exception_predicate: whether to repeat a call for its exception.
+
+    Raises:
+        ValueError: when a number is not above 0.
+    """
+
+    def __init__(
+        self,
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: _OfResult,
+        exception_predicate: _OfException,
+    ) -> None:
+        super().__init__(max_attempts, result_predicate, exception_predicate)
+        _require_positive("backoff_time_millis", backoff_time_millis)
+        self._backoff_time_millis = backoff_time_millis
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """Always the same."""
+        return self._backoff_time_millis
+
+
+class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
+    """Repeats a call after a time that grows with each of its attempts.
+
+    Args:
+        max_attempts: after how many calls another one may follow.
+        initial_delay: how long to wait for the second call, ms.
+        max_retry_delay: how long to wait for any later one at most, ms.
+        multiplier: by what each delay is longer than the one before.
+        result_predicate: whether to repeat a call for its results.
+        exception_predicate: whether to repeat a call for its exception.
+
+    Raises:
+        ValueError: when a number is not above 0.
+    """
+
+    def __init__(
+        self,
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: _OfResult,
+        exception_predicate: _OfException,
+    ) -> None:
+        super().__init__(max_attempts, result_predicate, exception_predicate)
+        _require_positive("initial_delay", initial_delay)
+        _require_positive("max_retry_delay", max_retry_delay)
+        _require_positive("multiplier", multiplier)
+        self._initial_delay = initial_delay
+        self._max_retry_delay = max_retry_delay
+        self._multiplier = multiplier
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """The initial delay, times the multiplier for each attempt after the first."""
+        if current_attempts <= 1:
+            return self._initial_delay
+        try:
+            return int(min(self._initial_delay * self._multiplier ** (current_attempts - 1), self._max_retry_delay))
+        except OverflowError:
+            return self._max_retry_delay
+
+
+def _require_positive(name: str, value: float) -> None:
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0, not {value}")
