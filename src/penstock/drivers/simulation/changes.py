@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from penstock.core.operators.async_wait import RECORDS_STATE
 from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
 from penstock.storage.metadata import CheckpointMetadata
@@ -67,6 +68,16 @@ def holds_records_in_flight(metadata: CheckpointMetadata) -> bool:
         for subtask in operator.subtasks.values()
         for handles in subtask.operator.values()
         for handle in handles
+    )
+
+
+def holds_calls(metadata: CheckpointMetadata) -> bool:
+    """Whether records had been handed to asynchronous functions, which have to be called again."""
+    return any(
+        handle.items > 0
+        for operator in metadata.operators
+        for subtask in operator.subtasks.values()
+        for handle in subtask.operator.get(RECORDS_STATE, ())
     )
 
 

@@ -11,7 +11,7 @@ from penstock.common.configuration import Configuration
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
-from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_native, holds_records_in_flight
+from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_calls, holds_native, holds_records_in_flight
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.faults import Faults
 from penstock.drivers.simulation.reference import Consumed, Epoch
@@ -88,8 +88,9 @@ class Jobs:
         in_flight = holds_records_in_flight(job.begun_from)
         seen["with records in flight"] += in_flight
         seen["from RocksDB's own files"] += holds_native(job.begun_from)
-        job.is_unordered = in_flight and was != now
-        seen["with records in flight, other parallelism"] += job.is_unordered
+        # Calls to be made again are dealt out one by one, whatever their keys, as all of operator state is.
+        job.is_unordered = (in_flight or holds_calls(job.begun_from)) and was != now
+        seen["with records in flight, other parallelism"] += in_flight and was != now
 
     def _add(self, program: Program, metadata: CheckpointMetadata | None) -> Job:
         configuration = Configuration()
