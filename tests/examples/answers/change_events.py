@@ -22,6 +22,7 @@ def answer(events):
     for customer, _, operation, row in sorted(set(events), key=lambda event: event[:2]):
         before = table.pop(customer, None)
         if operation == "delete":
+            assert before is not None
             tell(RowKind.DELETE, customer, *before)
             continue
         table[customer] = row

@@ -22,7 +22,7 @@ def check(results, texts):
             totals[Row(id=order["id"], city=order["customer"]["city"], cents=int(cents))] += 1
         except ValueError:
             rejected[text] += 1
-    assert Counter(record for stream, record in results.elements() if stream == 0) == totals
-    set_aside = [record for stream, record in results.elements() if stream == 1]
+    assert Counter(record for stream, record in results if stream == 0) == totals
+    set_aside = [record for stream, record in results if stream == 1]
     assert Counter(text for text, _ in set_aside) == rejected
     assert all("cannot read JSON" in reason for _, reason in set_aside)

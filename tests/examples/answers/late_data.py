@@ -11,9 +11,9 @@ def inputs():
 
 def check(results, delivered):
     counted: Counter = Counter()
-    for lorry, hour, parcels in (record for stream, record in results.elements() if stream == 0):
+    for lorry, hour, parcels in (record for stream, record in results if stream == 0):
         counted[lorry, hour] = max(counted[lorry, hour], parcels)  # each count of an hour is more than the one before
-    late = Counter(record for stream, record in results.elements() if stream == 1)
+    late = Counter(record for stream, record in results if stream == 1)
     assert late.total() == 100
     assert late == Counter(delivered[-100:])
     everything: Counter = Counter()
