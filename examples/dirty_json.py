@@ -57,7 +57,8 @@ class ReadOrder(ProcessFunction):
         except ValueError as error:
             yield REJECTED, (value, str(error))
             return
-        yield Row(order.id, order["customer"].city, sum(line.quantity * line.cents for line in order.lines))
+        cents = sum(line.quantity * line.cents for line in order.lines)
+        yield Row(id=order.id, city=order["customer"].city, cents=cents)
 
 
 def build(env: StreamExecutionEnvironment, records=None):

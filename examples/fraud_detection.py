@@ -53,7 +53,7 @@ class FraudDetector(KeyedProcessFunction):
             ctx.timer_service().register_event_time_timer(until_ms)
             return
         if count >= 2 and value.amount > LARGE_AMOUNT:
-            yield Row(value.card, value.time_ms, value.amount, count)
+            yield Row(card=value.card, time_ms=value.time_ms, amount=value.amount, probes=count)
         self.probes.clear()
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext):

@@ -44,7 +44,7 @@ def is_possible(trip):
 
 
 def with_speed(trip):
-    return Row(trip.id, trip.zone, trip.metres / 1000, round(trip.metres / trip.seconds * 3.6, 1))
+    return Row(id=trip.id, zone=trip.zone, km=trip.metres / 1000, km_h=round(trip.metres / trip.seconds * 3.6, 1))
 
 
 def build(env: StreamExecutionEnvironment, input_path, output_path):

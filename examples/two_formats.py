@@ -29,12 +29,12 @@ def celsius(count=200, seed=21):
 class ToReading(CoFlatMapFunction):
     def flat_map1(self, value):
         station, degrees = value
-        yield Row(station, round((degrees - 32) / 1.8, 1))
+        yield Row(station=station, celsius=round((degrees - 32) / 1.8, 1))
 
     def flat_map2(self, value):
         station, degrees = value.split(";")
         if degrees:
-            yield Row(station, float(degrees))
+            yield Row(station=station, celsius=float(degrees))
 
 
 def build(env: StreamExecutionEnvironment, fahrenheit_records=None, celsius_records=None):
