@@ -1,5 +1,6 @@
 """The examples give what a plain computation gives, in one process and on Spark."""
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -30,11 +31,16 @@ def collect(env: StreamExecutionEnvironment, built: DataStream | tuple[DataStrea
         return list(results)
 
 
-def compare(name: str, target: str, parallelism: int, directory: Path) -> None:
+def compare(name: str, target: str, parallelism: int, directory: Path, batch_records: int = 4_096) -> None:
     """Run an example and compare it with its answer in `answers`."""
     example, plain = import_module(f"examples.{name}"), import_module(f"tests.examples.answers.{name}")
     settings = Configuration.from_dict(
-        {"execution.target": target, "parallelism.default": parallelism, "restart-strategy.type": "none"}
+        {
+            "execution.target": target,
+            "parallelism.default": parallelism,
+            "penstock.source.batch-records": batch_records,
+            "restart-strategy.type": "none",  # a mistake is told, rather than made again
+        }
     )
     env = StreamExecutionEnvironment.get_execution_environment(settings)
     env.enable_checkpointing(200)
@@ -57,6 +63,12 @@ def test_in_one_process(name: str, parallelism: int, tmp_path: Path) -> None:
     compare(name, "local", parallelism, tmp_path)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_example_depends_on_how_often_watermarks_come(name: str, tmp_path: Path) -> None:
+    """C2: a source tells its watermark after each batch, here of three records."""
+    compare(name, "local", 2, tmp_path, batch_records=3)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
@@ -70,3 +82,10 @@ def test_each_example_runs_as_a_program(script: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 3
+
+
+def test_every_example_stands_in_the_list_with_what_it_shows() -> None:
+    listed = re.findall(
+        r"^\| \[`(\w+)\.py`\]\(\1\.py\) \|", (EXAMPLES[0].parent / "README.md").read_text(), re.MULTILINE
+    )
+    assert sorted(listed) == NAMES
