@@ -19,6 +19,7 @@ from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.window import TumblingEventTimeWindows
 
 DAY_MS = 24 * 60 * 60_000
+MONDAY_MS = 1_772_409_600_000  # 2 March 2026, UTC
 SCHEMA = (
     CsvSchema.builder()
     .add_string_column("shop")
@@ -36,9 +37,8 @@ def sales(count=500, seed=17):
     lines = ["shop,time_ms,cents,note\n"]
     for _ in range(count):
         note = chance.choice(["", "paid", '"to be paid, or returned"'])
-        lines.append(
-            f"{chance.choice(['Ghent', 'Lyon'])},{chance.randrange(7 * DAY_MS)},{chance.randrange(9_999)},{note}\n"
-        )
+        shop, moment_ms = chance.choice(["Ghent", "Lyon"]), MONDAY_MS + chance.randrange(7 * DAY_MS)
+        lines.append(f"{shop},{moment_ms},{chance.randrange(9_999)},{note}\n")
     return "".join(lines)
 
 

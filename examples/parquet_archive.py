@@ -28,13 +28,14 @@ CLEAN_TYPE = Types.ROW_NAMED(
 def trips(count=1_000, seed=18):
     """A table of trips; a few took no time, or are nowhere."""
     chance = random.Random(seed)
+    metres = [chance.randrange(300, 20_000) for _ in range(count)]
     return pa.table(
         {
             "id": range(count),
             "driver": [f"driver {chance.randrange(50)}" for _ in range(count)],
             "zone": [chance.choice(["airport", "centre", "harbour", None]) for _ in range(count)],
-            "metres": [chance.randrange(300, 20_000) for _ in range(count)],
-            "seconds": [chance.choice([0, *range(60, 2_400)]) for _ in range(count)],
+            "metres": metres,
+            "seconds": [0 if chance.random() < 0.05 else int(far / chance.uniform(3, 20)) for far in metres],
         }
     )
 
