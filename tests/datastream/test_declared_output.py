@@ -9,7 +9,7 @@ import pytest
 from tests.datastream.environments import collect, local_environment
 
 from penstock.common import Row, Types, WatermarkStrategy
-from penstock.datastream import DataStream, KeyedStream
+from penstock.datastream import DataStream, KeyedStream, ProcessJoinFunction
 from penstock.datastream.functions import (
     BroadcastProcessFunction,
     CoMapFunction,
@@ -46,6 +46,11 @@ class Process(KeyedCoProcessFunction):
         yield {"n": value[1], "word": value[0]}
 
 
+class Nearby(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        yield list(left)
+
+
 class Rules(BroadcastProcessFunction):
     def process_element(self, value, ctx):
         yield value
@@ -66,6 +71,11 @@ def tumbling(stream: DataStream) -> Any:
     return keyed(stream).window(TumblingEventTimeWindows.of(1_000))
 
 
+def at_the_same_time(pair: Any) -> Any:
+    first = pair.where(lambda value: value[0])
+    return first.equal_to(lambda value: value[0]).window(TumblingEventTimeWindows.of(1_000))
+
+
 def keyed(stream: DataStream) -> KeyedStream:
     return stream.key_by(lambda pair: pair[0])
 
@@ -81,6 +91,9 @@ def keyed(stream: DataStream) -> KeyedStream:
         lambda one, _: one.window_all(TumblingEventTimeWindows.of(9)).apply(lambda window, inputs: inputs, NAMED),
         lambda one, other: one.connect(other).map(Both(), NAMED),
         lambda one, other: keyed(one).connect(keyed(other)).process(Process(), output_type=NAMED),
+        lambda one, other: keyed(one).interval_join(keyed(other)).between(-9, 9).process(Nearby(), NAMED),
+        lambda one, other: at_the_same_time(one.join(other)).apply(lambda first, second: first, NAMED),
+        lambda one, other: at_the_same_time(one.co_group(other)).apply(lambda first, second: first, NAMED),
         lambda one, other: one.connect(other.broadcast(RULES)).process(Rules(), NAMED),
         lambda one, other: keyed(one).connect(other.broadcast(RULES)).process(KeyedRules(), NAMED),
     ],
