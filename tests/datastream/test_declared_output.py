@@ -9,7 +9,7 @@ import pytest
 from tests.datastream.environments import collect, local_environment
 
 from penstock.common import Row, Types, WatermarkStrategy
-from penstock.datastream import DataStream, KeyedStream, ProcessJoinFunction
+from penstock.datastream import AsyncDataStream, DataStream, KeyedStream, ProcessJoinFunction
 from penstock.datastream.functions import (
     BroadcastProcessFunction,
     CoMapFunction,
@@ -67,6 +67,10 @@ class KeyedRules(KeyedBroadcastProcessFunction):
         yield value
 
 
+async def answer(value):
+    return [value]
+
+
 def tumbling(stream: DataStream) -> Any:
     return keyed(stream).window(TumblingEventTimeWindows.of(1_000))
 
@@ -90,6 +94,7 @@ def keyed(stream: DataStream) -> KeyedStream:
         lambda one, _: keyed(one).window(EventTimeSessionWindows.with_gap(5)).apply(Pairs(), NAMED),
         lambda one, _: one.window_all(TumblingEventTimeWindows.of(9)).apply(lambda window, inputs: inputs, NAMED),
         lambda one, other: one.connect(other).map(Both(), NAMED),
+        lambda one, _: AsyncDataStream.ordered_wait(one, answer, 1_000, output_type=NAMED),
         lambda one, other: keyed(one).connect(keyed(other)).process(Process(), output_type=NAMED),
         lambda one, other: keyed(one).interval_join(keyed(other)).between(-9, 9).process(Nearby(), NAMED),
         lambda one, other: at_the_same_time(one.join(other)).apply(lambda first, second: first, NAMED),

@@ -16,6 +16,8 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
 NAMES = [path.stem for path in EXAMPLES]
+#: A batch has no late records, and tells a running sum once.
+TELL_WHAT_IS_SO_FAR = {"late_data", "stock_prices", "word_count"}
 
 
 def labelled(position: int, record: Any) -> tuple[int, Any]:
@@ -31,15 +33,15 @@ def collect(env: StreamExecutionEnvironment, built: DataStream | tuple[DataStrea
         return list(results)
 
 
-def compare(name: str, target: str, parallelism: int, directory: Path, batch_records: int = 4_096) -> None:
-    """Run an example and compare it with its answer in `answers`."""
+def compare(name: str, target: str, parallelism: int, directory: Path, more: dict[str, Any] | None = None) -> None:
+    """Run an example, with more settings if need be, and compare it with its answer in `answers`."""
     example, plain = import_module(f"examples.{name}"), import_module(f"tests.examples.answers.{name}")
     settings = Configuration.from_dict(
         {
             "execution.target": target,
             "parallelism.default": parallelism,
-            "penstock.source.batch-records": batch_records,
             "restart-strategy.type": "none",  # a mistake is told, rather than made again
+            **(more or {}),
         }
     )
     env = StreamExecutionEnvironment.get_execution_environment(settings)
@@ -66,7 +68,13 @@ def test_in_one_process(name: str, parallelism: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_example_depends_on_how_often_watermarks_come(name: str, tmp_path: Path) -> None:
     """C2: a source tells its watermark after each batch, here of three records."""
-    compare(name, "local", 2, tmp_path, batch_records=3)
+    compare(name, "local", 2, tmp_path, {"penstock.source.batch-records": 3})
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - TELL_WHAT_IS_SO_FAR))
+def test_a_batch_gives_the_same(name: str, tmp_path: Path) -> None:
+    """I1: as a batch every example gives the same results, but for those that tell results as they grow."""
+    compare(name, "local", 2, tmp_path, {"execution.runtime-mode": "BATCH"})
 
 
 @pytest.mark.spark
