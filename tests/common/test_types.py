@@ -23,6 +23,15 @@ def test_fields_are_read_by_name_attribute_and_position():
     assert 11 in row
 
 
+def test_fields_of_a_row_without_names_are_called_as_in_types_row():
+    row = Row("Alice", 11)
+    assert (row.f0, row["f1"]) == ("Alice", 11)
+    for name in ("f2", "f01", "f", "f-1", "g0"):
+        assert not hasattr(row, name)
+    assert not hasattr(Row(name="Alice"), "f0")
+    assert Row(f1="Alice", f0=11).f1 == "Alice"
+
+
 def test_a_row_of_names_makes_rows():
     person = Row("name", "age")
     assert person("Alice", 11) == Row(name="Alice", age=11)

@@ -23,7 +23,7 @@ from penstock.datastream.formats.csv import (
     CsvSchema,
 )
 from penstock.datastream.formats.json import JsonLinesEncoder
-from penstock.datastream.formats.parquet import ParquetBulkWriters
+from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 
 
 def written(factory: Any, *rows: Any) -> bytes:
@@ -110,6 +110,23 @@ def test_parquet_writer() -> None:
         ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["i"], [Types.INSTANT()]))
     with pytest.raises(FormatError, match="column 'i' as int32"):
         written(ParquetBulkWriters.for_row_type(row_type), Row("x", None, None, None))
+
+
+def test_a_parquet_input_format_reads_the_columns_of_a_row_type() -> None:
+    both = Types.ROW_NAMED(["i", "s"], [Types.INT(), Types.STRING()])
+    data = written(ParquetBulkWriters.for_row_type(both), Row(i=1, s="a"), Row(i=2, s=None))
+    one = Types.ROW_NAMED(["s"], [Types.STRING()])
+    file = ParquetColumnarRowInputFormat(one, None, 100, True, True).open(io.BytesIO(data))
+    assert [row for unit in file.units(0, None) for rows in file.read(unit, 0) for row in rows] == [
+        Row(s="a"),
+        Row(s=None),
+    ]
+    with pytest.raises(ValueError, match="Hadoop"):
+        ParquetColumnarRowInputFormat(one, hadoop_config={})
+    with pytest.raises(NotImplementedError, match="exact names"):
+        ParquetColumnarRowInputFormat(one, is_case_sensitive=False)
+    with pytest.raises(TypeError, match="ROW_NAMED"):
+        ParquetColumnarRowInputFormat({"s": str})  # type: ignore[arg-type]
 
 
 def test_json_lines_encoder() -> None:

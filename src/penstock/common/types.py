@@ -43,6 +43,11 @@ class Row:
     >>> Person("Alice", 11)
     Row(name='Alice', age=11)
 
+    Where a row has no names, its fields are `f0`, `f1`, and so on, as `Types.ROW` calls them:
+
+    >>> Row("Alice", 11).f1
+    11
+
     `repr` shows names and values as Python; `str` shows the row as Flink prints it, `+I[Alice, 11]`. Rows are equal
     when kind, names and values are. Fields may be replaced by `row[0] = x`, so a row used as a key must not be changed.
 
@@ -189,6 +194,11 @@ class Row:
             else:
                 if index < len(self._values):
                     return index
+        elif isinstance(name, str) and name[:1] == "f" and name[1:].isdecimal():
+            # `Types.ROW` calls the fields of rows without names so.
+            index = int(name[1:])
+            if index < len(self._values) and name == f"f{index}":
+                return index
         raise UnknownFieldError(f"no field {name!r} in {self!r}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.window_contents import ApplyAllResult, ProcessAllResult, WindowContents
 from penstock.core.windowing import WindowAssigner
 from penstock.datastream.data_stream import DataStream
@@ -24,8 +25,10 @@ class AllWindowedStream(Windows):
     def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(data_stream.key_by(_the_one_key), _the_one_key, window_assigner)
 
-    def _add(self, kind: str, contents: WindowContents, function: Any) -> DataStream:
-        stream = super()._add(f"All-{kind}", contents, function)
+    def _add(
+        self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None
+    ) -> DataStream:
+        stream = super()._add(f"All-{kind}", contents, function, output_type)
         (upstream,) = stream.upstreams
         upstream.transformation.parallelism = upstream.transformation.parallelism_limit = 1
         return stream

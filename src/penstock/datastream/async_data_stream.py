@@ -15,6 +15,7 @@ from penstock.core.operators.async_wait import AsyncWaitOperator
 from penstock.datastream.async_functions import AsyncRetryStrategy
 from penstock.datastream.async_retry_strategies import NoRetryStrategy
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.declared_output import declared
 from penstock.plan.transformation import Transformation, Upstream
 
 __all__ = ["AsyncDataStream"]
@@ -40,7 +41,7 @@ class AsyncDataStream:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Emit results as they come; but none passes a watermark."""
-        return _transform(data_stream, async_function, False, timeout, NoRetryStrategy(), capacity)
+        return _transform(data_stream, async_function, False, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
     def ordered_wait(
@@ -51,7 +52,7 @@ class AsyncDataStream:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Emit results in the order of their records: a slow call holds up those behind it."""
-        return _transform(data_stream, async_function, True, timeout, NoRetryStrategy(), capacity)
+        return _transform(data_stream, async_function, True, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
     def unordered_wait_with_retry(
@@ -63,7 +64,7 @@ class AsyncDataStream:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """As `unordered_wait`; calls that the strategy's predicate names are made again."""
-        return _transform(data_stream, async_function, False, timeout, async_retry_strategy, capacity)
+        return _transform(data_stream, async_function, False, timeout, async_retry_strategy, capacity, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
@@ -75,7 +76,7 @@ class AsyncDataStream:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """As `ordered_wait`; calls that the strategy's predicate names are made again."""
-        return _transform(data_stream, async_function, True, timeout, async_retry_strategy, capacity)
+        return _transform(data_stream, async_function, True, timeout, async_retry_strategy, capacity, output_type)
 
 
 def is_asynchronous(function: Any) -> bool:
@@ -91,6 +92,7 @@ def _transform(
     timeout: Time | Duration | int | None,
     strategy: AsyncRetryStrategy,
     capacity: int,
+    output_type: TypeInformation | None,
 ) -> DataStream:
     if not is_asynchronous(function):
         named = getattr(function, "__name__", type(function).__name__)
@@ -104,6 +106,8 @@ def _transform(
     if retries is not None and not timeout_ms:
         raise ValueError("retries of an asynchronous function need a timeout: it bounds how long a record may take")
     factory = partial(AsyncWaitOperator, function, is_ordered, timeout_ms, capacity, retries)
-    transformation = Transformation("Async Wait", factory, stream.upstreams, is_stateful=True)
+    transformation = Transformation(
+        "Async Wait", declared(factory, output_type), stream.upstreams, is_stateful=True, output_type=output_type
+    )
     stream.get_execution_environment().add(transformation)
     return DataStream(stream.get_execution_environment(), (Upstream(transformation),))

@@ -13,6 +13,7 @@ from penstock.core.operators.broadcast_process import (
     KeyedBroadcastProcessOperator,
 )
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.declared_output import declared
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
@@ -80,7 +81,8 @@ class BroadcastConnectedStream:
             for u in one.upstreams
         )
         environment = stream.get_execution_environment()
-        transformation = Transformation(kind, factory, inputs, is_stateful=True)
+        factory = declared(factory, output_type)
+        transformation = Transformation(kind, factory, inputs, is_stateful=True, output_type=output_type)
         environment.add(transformation)
         return DataStream(environment, (Upstream(transformation),))
 

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.declared_output import declared
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
 
@@ -29,17 +30,17 @@ class ConnectedStreams:
 
     def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Apply a `CoMapFunction`; a result of None is no record."""
-        return self._add("Co-Map", func, "map")
+        return self._add("Co-Map", func, "map", output_type)
 
     def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Apply a `CoFlatMapFunction`."""
-        return self._add("Co-Flat Map", func, "flat_map")
+        return self._add("Co-Flat Map", func, "flat_map", output_type)
 
     def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Apply a `CoProcessFunction`, or on keyed streams a `KeyedCoProcessFunction`."""
-        return self._add("Co-Process", func, "process")
+        return self._add("Co-Process", func, "process", output_type)
 
-    def _add(self, name: str, func: Any, kind: str) -> DataStream:
+    def _add(self, name: str, func: Any, kind: str, output_type: TypeInformation | None) -> DataStream:
         one, other = self.stream1, self.stream2
         keyed = isinstance(one, KeyedStream) and isinstance(other, KeyedStream)
         if keyed:
@@ -52,6 +53,7 @@ class ConnectedStreams:
             for input_index, stream in enumerate((one, other))
             for u in stream.upstreams
         )
-        transformation = Transformation(name, factory, inputs, is_stateful=keyed)
+        factory = declared(factory, output_type)
+        transformation = Transformation(name, factory, inputs, is_stateful=keyed, output_type=output_type)
         one.get_execution_environment().add(transformation)
         return DataStream(one.get_execution_environment(), (Upstream(transformation),))

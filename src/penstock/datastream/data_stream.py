@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.output_tag import OutputTag
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.print import PrintSink
 from penstock.core.connector import Sink
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.emitting_rows import emitting_rows
 from penstock.core.operators.process import ProcessOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.stateless import (
@@ -46,6 +45,7 @@ from penstock.core.windowing import WindowAssigner
 from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream_sink import DataStreamSink
+from penstock.datastream.declared_output import declared
 from penstock.datastream.functions import Partitioner as PartitionerFunction
 from penstock.datastream.operator_settings import OperatorSettings
 from penstock.datastream.projected_type import projected_type
@@ -137,8 +137,8 @@ class DataStream(OperatorSettings):
     ) -> DataStream:
         if keeps_type:
             output_type = self._declared_type
-        elif isinstance(output_type, RowTypeInfo):
-            factory = partial(emitting_rows, factory, output_type)
+        else:
+            factory = declared(factory, output_type)
         transformation = Transformation(
             kind, factory, self._upstreams, is_stateful=is_stateful, output_type=output_type
         )

@@ -15,6 +15,7 @@ from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.interval_join import IntervalJoinOperator
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.declared_output import declared
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
 
@@ -115,7 +116,9 @@ class IntervalJoined:
             for input_index, stream in enumerate((self._left, self._right))
             for u in stream.upstreams
         )
-        transformation = Transformation("Interval Join", factory, inputs, is_stateful=True)
+        transformation = Transformation(
+            "Interval Join", declared(factory, output_type), inputs, is_stateful=True, output_type=output_type
+        )
         environment = self._left.get_execution_environment()
         environment.add(transformation)
         return DataStream(environment, (Upstream(transformation),))

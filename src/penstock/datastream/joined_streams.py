@@ -41,22 +41,22 @@ class _TwoStreams:
         """The key of the first stream's records: a function, or a `KeySelector`."""
         return Where(self._inputs, method(key_selector, "get_key"), self._make)
 
-    def _make(self, windowed: WindowedStream, function: Any) -> DataStream:
+    def _make(self, windowed: WindowedStream, function: Any, output_type: TypeInformation | None) -> DataStream:
         raise NotImplementedError
 
 
 class JoinedStreams(_TwoStreams):
     """Two streams whose records are to be paired by key and window."""
 
-    def _make(self, windowed: WindowedStream, function: Any) -> DataStream:
-        return windowed.apply(_Pairs(function)).name("Window Join")
+    def _make(self, windowed: WindowedStream, function: Any, output_type: TypeInformation | None) -> DataStream:
+        return windowed.apply(_Pairs(function), output_type).name("Window Join")
 
 
 class CoGroupedStreams(_TwoStreams):
     """Two streams whose records are to be grouped by key and window."""
 
-    def _make(self, windowed: WindowedStream, function: Any) -> DataStream:
-        return windowed.apply(_Groups(function)).name("Co-Group")
+    def _make(self, windowed: WindowedStream, function: Any, output_type: TypeInformation | None) -> DataStream:
+        return windowed.apply(_Groups(function), output_type).name("Co-Group")
 
 
 class Where:
@@ -66,7 +66,7 @@ class Where:
         self,
         inputs: tuple[DataStream, DataStream],
         key_selector: Callable[[Any], Any],
-        make: Callable[[WindowedStream, Any], DataStream],
+        make: Callable[[WindowedStream, Any, TypeInformation | None], DataStream],
     ) -> None:
         self._inputs = inputs
         self._key_selector = key_selector
@@ -84,7 +84,7 @@ class EqualTo:
         self,
         inputs: tuple[DataStream, DataStream],
         key_selectors: tuple[Callable[[Any], Any], Callable[[Any], Any]],
-        make: Callable[[WindowedStream, Any], DataStream],
+        make: Callable[[WindowedStream, Any, TypeInformation | None], DataStream],
     ) -> None:
         self._inputs = inputs
         self._key_selectors = key_selectors
@@ -106,7 +106,7 @@ class WithWindow:
         self,
         windows: Callable[[Any], WindowedStream],
         assigner: Any,
-        make: Callable[[WindowedStream, Any], DataStream],
+        make: Callable[[WindowedStream, Any, TypeInformation | None], DataStream],
     ) -> None:
         self._windows = windows
         self._assigner = assigner
@@ -141,7 +141,7 @@ class WithWindow:
         windowed = self._windows(self._assigner)
         for name, value in self._settings:
             windowed = getattr(windowed, name)(value)
-        return self._make(windowed, function)
+        return self._make(windowed, function, output_type)
 
 
 def _tagged(stream: DataStream, number: int) -> DataStream:

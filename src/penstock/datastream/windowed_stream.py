@@ -119,7 +119,7 @@ class Windows:
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
     ) -> DataStream:
         """Fold each window's records into one; `window_function` may then see it with its window."""
-        return self._add("Window Reduce", ReducingContents(reduce_function), window_function)
+        return self._add("Window Reduce", ReducingContents(reduce_function), window_function, output_type)
 
     def aggregate(
         self,
@@ -129,17 +129,19 @@ class Windows:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Aggregate each window's records; `window_function` may then see the result with its window."""
-        return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function)
+        return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function, output_type)
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Keep each window's records and hand them all to a process window function."""
-        return self._add("Window Process", ListContents(), process_window_function)
+        return self._add("Window Process", ListContents(), process_window_function, output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Keep each window's records and hand them all to a window function."""
-        return self._add("Window Apply", ListContents(), window_function)
+        return self._add("Window Apply", ListContents(), window_function, output_type)
 
-    def _add(self, kind: str, contents: WindowContents, function: Any) -> DataStream:
+    def _add(
+        self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None
+    ) -> DataStream:
         result: WindowResult | None = None
         if function is not None:
             kind_of_result = self._process_result if hasattr(function, "process") else self._apply_result
@@ -147,12 +149,13 @@ class Windows:
         arguments = (contents, result, self._lateness_ms, self._late_tag)
         fast = _FAST.get(type(self._assigner))
         if fast is not None and self._has_default_trigger() and self._evictor is None and not _clears(function):
-            return self._stream._add(kind, partial(fast, self._key_selector, self._assigner, *arguments), True)
+            operator = partial(fast, self._key_selector, self._assigner, *arguments)
+            return self._stream._add(kind, operator, True, output_type)
         trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())
         factory = partial(
             WindowOperator, self._key_selector, self._assigner, trigger, *arguments, evictor=self._evictor
         )
-        return self._stream._add(kind, factory, is_stateful=True)
+        return self._stream._add(kind, factory, True, output_type)
 
     def _has_default_trigger(self) -> bool:
         return self._trigger is None or type(self._trigger) is EventTimeTrigger

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.typeinfo import RowTypeInfo
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 
-__all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetFormat", "ParquetWriterFactory"]
+__all__ = [
+    "AvroParquetReaders",
+    "AvroParquetWriters",
+    "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
+    "ParquetFormat",
+    "ParquetWriterFactory",
+]
 
 
 class AvroParquetReaders:
@@ -30,6 +38,39 @@ class AvroParquetWriters:
             FormatError: if the schema has a type for which Parquet has no column.
         """
         return ParquetWriterFactory(schema.to_arrow())
+
+
+class ParquetColumnarRowInputFormat(ParquetFormat):
+    """Reads the columns of a row type as rows with names, for `FileSource.for_bulk_file_format`.
+
+    Args:
+        row_type: `Types.ROW_NAMED`; names and order of the columns wanted.
+        hadoop_config: must be None; there is no Hadoop.
+        batch_size: accepted for PyFlink programs; how many rows are read at a time is the source's business.
+        is_utc_timestamp: accepted for PyFlink programs; timestamps are read as they are.
+        is_case_sensitive: must be True.
+
+    Raises:
+        TypeError: if the row type is none.
+        ValueError: if there is a Hadoop configuration.
+        NotImplementedError: for names without regard to case.
+    """
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo,
+        hadoop_config: Any = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        if not isinstance(row_type, RowTypeInfo):
+            raise TypeError(f"the row type must be made by Types.ROW_NAMED, not {row_type!r}")
+        if hadoop_config is not None:
+            raise ValueError("Parquet is read by Arrow, which takes no Hadoop configuration")
+        if not is_case_sensitive:
+            raise NotImplementedError("columns of Parquet are looked up by their exact names: is_case_sensitive=True")
+        super().__init__(row_type)
 
 
 class ParquetBulkWriters:
