@@ -124,3 +124,15 @@ def test_functions_without_keys(method: str, function: Any, expected: list[str])
     connected = env.from_collection([1, 2]).connect(env.from_collection(["a", "skip"]))
     stream: DataStream = getattr(connected, method)(function)
     assert sorted(map(str, stream.execute_and_collect())) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "function", "expected"),
+    [("map", Label(), ["one 1", "one 2", "two a"]), ("flat_map", Repeat(), ["1", "2", "2", "A", "SKIP"])],
+)
+def test_the_same_functions_on_keyed_streams(method: str, function: Any, expected: list[str]) -> None:
+    """A2: they set no timers, and event time passes them all the same."""
+    env = environment(2)
+    ones, twos = env.from_collection([1, 2]).key_by(str), env.from_collection(["a", "skip"]).key_by(str)
+    stream: DataStream = getattr(ones.connect(twos), method)(function)
+    assert sorted(map(str, stream.execute_and_collect())) == expected

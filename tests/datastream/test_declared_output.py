@@ -112,3 +112,12 @@ def test_what_is_declared_a_row_is_one(step: Callable[[DataStream, DataStream], 
     rows = collect(made)
     assert Row(word="a", n=1) in rows
     assert all(row in (Row(word="a", n=1), Row(word="a", n=2)) for row in rows)
+
+
+def test_rows_without_names_get_those_that_are_declared() -> None:
+    """A2: as PyFlink's serializers give them; what was emitted stays as it was, and a row with names keeps them."""
+    emitted: list[Row] = [Row("a", 1), Row(other="b", names=2)]
+    env = local_environment()
+    rows = collect(env.from_collection([0, 1]).map(lambda n: emitted[n], output_type=NAMED).map(lambda row: (row, 0)))
+    assert [row for row, _ in rows] == [Row(word="a", n=1), Row(other="b", names=2)]
+    assert not emitted[0].has_field_names

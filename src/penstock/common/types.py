@@ -98,6 +98,11 @@ class Row:
         """Sets what this row does to the table it belongs to."""
         self._row_kind = row_kind
 
+    @property
+    def has_field_names(self) -> bool:
+        """Whether the fields have names."""
+        return self._fields is not None
+
     def set_field_names(self, field_names: Sequence[Any]) -> None:
         """Gives names to the fields, in order."""
         self._fields = tuple(field_names)

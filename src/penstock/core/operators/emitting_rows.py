@@ -1,8 +1,9 @@
-"""Operators whose output is declared to be rows: tuples, lists and dicts that they emit become `Row`s."""
+"""Operators whose output is declared to be rows: tuples, lists and dicts become `Row`s, and rows get their names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from penstock.common.composite_types import RowTypeInfo
@@ -20,16 +21,22 @@ class RowMaker:
         self._is_named = names != tuple(f"f{index}" for index in range(len(names)))
 
     def __call__(self, value: Any) -> Any:
-        """The row; a Row, and what has no fields, is left as it is."""
+        """The row; one that has names, and what has no fields, is left as it is."""
         if isinstance(value, dict):
             row = Row(*[value.get(name) for name in self._names])
         elif isinstance(value, tuple | list):
             row = Row(*value)
+        elif isinstance(value, Row) and not self.leaves(value):
+            row = copy(value)  # the one that was emitted may be in the state of its function
         else:
             return value
         if self._is_named:
             row.set_field_names(self._names)
         return row
+
+    def leaves(self, row: Row) -> bool:
+        """Whether a row is what it should be: it has names, or needs none."""
+        return not self._is_named or row.has_field_names
 
 
 def emitting_rows(factory: Callable[[], StreamOperator], type_info: RowTypeInfo) -> StreamOperator:
@@ -50,7 +57,8 @@ class _RowOutput:
         self._make_row = make_row
 
     def collect(self, batch: Batch) -> None:
-        if set(map(type, batch.values)) != {Row}:
+        values = batch.values
+        if set(map(type, values)) != {Row} or not all(map(self._make_row.leaves, values)):
             batch = Batch(list(map(self._make_row, batch.values)), batch.timestamps)
         self._output.collect(batch)
 
