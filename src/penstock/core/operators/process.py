@@ -257,8 +257,9 @@ class KeyedProcessOperator(FunctionOperator):
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
         results: list[Any] = []
         times: list[int] = []
+        keyed, ctx = self.context.keyed, self._timer_ctx
         # A map or flat-map function of two inputs sets no timers, and has nothing to call.
-        keyed, ctx, on_timer = self.context.keyed, self._timer_ctx, getattr(self.function, "on_timer", None)
+        on_timer: Any = getattr(self.function, "on_timer", None)
         ctx.domain = domain
 
         def fire(timestamp: int, key: Any) -> None:
