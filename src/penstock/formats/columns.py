@@ -8,10 +8,10 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import starmap
 from typing import Any, TypeAlias
 
 from penstock.common.errors import ConfigurationError
+from penstock.common.row_batches import make_rows
 from penstock.common.time import Instant
 from penstock.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -24,7 +24,6 @@ from penstock.common.typeinfo import (
     TimeTypeInfo,
     TypeInformation,
 )
-from penstock.common.types import Row
 
 ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
 #: Names alone (all text), names with their `ColumnType`, or the type of rows.
@@ -106,8 +105,8 @@ def assembler(names: Sequence[str], output: str) -> Assemble:
         return lambda columns: list(zip(*columns, strict=True))
     if output == "dict":
         return _dict_assembler(names)
-    template = Row(*names)
-    return lambda columns: list(starmap(template, zip(*columns, strict=True)))
+    fields = tuple(names)
+    return lambda columns: list(make_rows(fields, map(list, zip(*columns, strict=True))))
 
 
 def _dict_assembler(names: Sequence[str]) -> Assemble:
