@@ -18,7 +18,12 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from penstock.datastream.functions import KeyedBroadcastProcessFunction, KeyedCoProcessFunction, ProcessFunction
+from penstock.datastream.functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    ProcessFunction,
+)
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
 
@@ -111,6 +116,22 @@ def test_a_broadcast_side_comes_first() -> None:
     rules = env.from_collection([("a", 10), ("b", 100)]).broadcast(Rules.RULES)
     values = env.from_collection([("a", n) for n in range(20)] + [("b", 1)]).key_by(lambda value: value[0])
     assert collect(values.connect(rules).process(Rules())) == [*(("a", n * 10) for n in range(20)), ("b", 100)]
+
+
+class UnkeyedRules(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value * (ctx.get_broadcast_state(Rules.RULES).get("factor") or 0)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state(Rules.RULES).put(value[0], value[1])
+
+
+def test_a_broadcast_side_comes_first_without_keys_too() -> None:
+    """I1, A1: as in Flink."""
+    env = batch(2)
+    values = env.from_collection(list(range(5))).rebalance()
+    rules = env.from_collection([("factor", 10)]).broadcast(Rules.RULES)
+    assert collect(values.connect(rules).process(UnkeyedRules())) == [0, 10, 20, 30, 40]
 
 
 def test_side_outputs_unions_and_several_sinks() -> None:

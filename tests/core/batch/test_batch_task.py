@@ -269,3 +269,18 @@ def test_side_outputs_go_their_own_way() -> None:
         for edge, payload in zip(part.edges, part.payloads, strict=True):
             by_edge[edge] += loads_batch(payload).values
     assert by_edge == {OUT: [("a", 2)], OUT + 1: [("a", 1)]}
+
+
+class Times(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield value, ctx.timestamp()
+
+
+def test_records_with_and_without_timestamps_stay_apart() -> None:
+    """I2: a union may have both."""
+    found = emitted(
+        task([partial(KeyedProcessOperator, Times(), first)]).run(
+            [rows((IN, 5, None, ("a", 1)), (IN, 5, 7, ("a", 2)), (IN, 6, None, ("b", 3)), (IN, 6, 9, ("b", 4)))]
+        )
+    )
+    assert found == [(("a", 1), None), (("a", 2), 7), (("b", 3), None), (("b", 4), 9)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from itertools import count, repeat
+from itertools import count, islice, repeat
 from typing import Any
 
 import xxhash
 
-from penstock.core.batch.rows import Rows
+from penstock.common.row_batches import dumps_each, make_rows, take_apart
+from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.operators.base import UserCodeError, call_all
 from penstock.core.records import Batch
 from penstock.core.task.partitioners import ROUTES_MAX, HashPartitioner, Partitioner
@@ -55,7 +56,7 @@ class BatchExchange(Exchange):
         if self.partitioner.is_broadcast:
             payload = _dumps(batch)
             for consumer in self._consumers:
-                self._rows.append(self._edge, consumer, next(self._sequences), payload)
+                self._rows.append(self._edge, consumer, next(self._sequences), payload, place=BROADCAST_PLACE)
             return
         for channel, part in self.partitioner.split(batch):
             self._rows.append(self._edge, self._consumers[channel], next(self._sequences), _dumps(part))
@@ -89,20 +90,15 @@ class KeyedExchange(Exchange):
             call_all(self._key_selector, values, keys)
         except Exception as error:
             raise UserCodeError(self._consumer_name, values[len(keys)], "the key selector") from error
-        routes = self._routes
-        get = routes.get
-        found = [get(key) or self._route(key) for key in keys]
+        get = self._routes.get
+        routes = [get(key) or self._route(key) for key in keys]
         size = len(values)
         rows.edges.extend(repeat(self._edge, size))
-        rows.targets.extend([target for target, _ in found])
-        rows.places.extend([place for _, place in found])
+        rows.targets.extend([target for target, _ in routes])
+        rows.places.extend([place for _, place in routes])
         rows.timestamps.extend(repeat(None, size) if batch.timestamps is None else batch.timestamps)
-        first = next(self._sequences)
-        rows.sequences.extend(range(first, first + size))
-        for _ in range(size - 1):
-            next(self._sequences)
-        dumps = pickle.dumps
-        rows.payloads.extend([dumps(value, 5) for value in values])
+        rows.sequences.extend(islice(self._sequences, size))
+        rows.payloads.extend(dumps_each(values))
 
     def _route(self, key: Any) -> tuple[int, int]:
         if len(self._routes) >= ROUTES_MAX:
@@ -115,10 +111,13 @@ class KeyedExchange(Exchange):
 
 
 def _dumps(batch: Batch) -> bytes:
+    apart = take_apart(batch.values)
+    if apart is not None:
+        return pickle.dumps((apart[1], batch.timestamps, apart[0]), 5)
     return pickle.dumps((batch.values, batch.timestamps), 5)
 
 
 def loads_batch(payload: bytes) -> Batch:
     """The batch of a row without a key."""
-    values, timestamps = pickle.loads(payload)
-    return Batch(values, timestamps)
+    values, timestamps, *fields = pickle.loads(payload)
+    return Batch(make_rows(fields[0], values) if fields else values, timestamps)

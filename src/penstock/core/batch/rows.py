@@ -2,8 +2,8 @@
 
 A row is either one record for a keyed operator, or a batch of records for any other. A consumer gets the rows whose
 `target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is a hash of the
-record's key, the same for equal keys and never negative. What has no key has the place -1, so a keyed operator gets
-what is broadcast ahead of everything else. A row with an empty payload stands for nothing, and is passed over.
+record's key, the same for equal keys and never negative. What has no key has the place -1, and what is broadcast -2, so
+that it comes ahead of everything else. A row with an empty payload stands for nothing, and is passed over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ CLIENT: Final = -2
 #: Accumulators of an operator's function, in the place of an edge too: pairs of name and pickled accumulator.
 ACCUMULATORS: Final = -4
 NO_KEY_PLACE: Final = -1
+BROADCAST_PLACE: Final = -2
 
 
 class Rows:
@@ -46,11 +47,19 @@ class Rows:
             mine.clear()
         return taken
 
-    def append(self, edge: int, target: int, sequence: int, payload: bytes, timestamp: int | None = None) -> None:
+    def append(
+        self,
+        edge: int,
+        target: int,
+        sequence: int,
+        payload: bytes,
+        timestamp: int | None = None,
+        place: int = NO_KEY_PLACE,
+    ) -> None:
         """Add a row without a key."""
         self.edges.append(edge)
         self.targets.append(target)
-        self.places.append(NO_KEY_PLACE)
+        self.places.append(place)
         self.timestamps.append(timestamp)
         self.sequences.append(sequence)
         self.payloads.append(payload)

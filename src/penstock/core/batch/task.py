@@ -7,16 +7,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 
+from penstock.common.row_batches import loads_each
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, NO_KEY_PLACE, Rows
+from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, Rows
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.job.pointwise import consumers_of
-from penstock.core.operators.base import OperatorContext, Output
+from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines
@@ -135,6 +135,11 @@ class BatchTask:
         """Let the chain behind a source process batches that somebody else has read."""
         yield from self._whole_life(self._emit(batches))
 
+    @property
+    def operators(self) -> list[StreamOperator]:
+        """The operators of the chain, head first."""
+        return self._chain.operators
+
     # --- the life of the chain -------------------------------------------------------------------------------------
 
     def _whole_life(self, work: Iterator[None]) -> Iterator[Rows]:
@@ -242,20 +247,19 @@ class BatchTask:
 
     def _process_range(self, rows: Rows, begin: int, end: int) -> None:
         inputs, process = self._vertex.inputs, self._head.process_batch
-        begin_of_keys = begin if rows.places[begin] != NO_KEY_PLACE else bisect_left(rows.places, 0, begin, end)
+        begin_of_keys = begin if rows.places[begin] >= 0 else bisect_left(rows.places, 0, begin, end)
         for row in range(begin, begin_of_keys):
             if rows.payloads[row]:
                 process(loads_batch(rows.payloads[row]), inputs[rows.edges[row]])
         if begin_of_keys == end:
             return
         edges = rows.edges[begin_of_keys:end]
-        loads = pickle.loads
-        values = [loads(payload) for payload in rows.payloads[begin_of_keys:end]]
+        values = loads_each(rows.payloads[begin_of_keys:end])
         timestamps = rows.timestamps[begin_of_keys:end]
-        if edges.count(edges[0]) == len(edges):
+        if edges.count(edges[0]) == len(edges) and timestamps.count(None) in (0, len(edges)):
             process(_batch(values, timestamps), inputs[edges[0]])
             return
-        for edge, run in groupby(zip(edges, values, timestamps, strict=True), itemgetter(0)):
+        for (edge, _), run in groupby(zip(edges, values, timestamps, strict=True), _batches):
             _, of_run, times = zip(*run, strict=True)
             process(_batch(list(of_run), list(times)), inputs[edge])
 
@@ -312,6 +316,11 @@ class BatchTask:
             job_parameters=program.job_parameters,
             coroutines=self._coroutines,
         )
+
+
+def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
+    """Rows in a row that have this in common make a batch: all records of one have a timestamp, or none has."""
+    return row[0], row[2] is None
 
 
 def _batch(values: list[Any], timestamps: list[Any]) -> Batch:
