@@ -178,6 +178,9 @@ class Source(ABC, Generic[T, SplitT]):
     @abstractmethod
     def boundedness(self) -> Boundedness: ...
 
+    def prepare(self) -> None:
+        """Called in the program, before a job that reads the source by its splits is submitted; may take its time."""
+
     @abstractmethod
     def create_enumerator(
         self, context: SplitEnumeratorContext[SplitT], restored: Any | None

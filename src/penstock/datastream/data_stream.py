@@ -349,6 +349,25 @@ class DataStream(OperatorSettings):
         """Run the program and bring at most so many records of this stream here; then the job is cancelled."""
         return list(self.execute_and_collect(limit=limit))
 
+    def to_dataframe(self, schema: Any = None) -> Any:
+        """The records as a Spark data frame, to go on with in Spark; for batch execution (I2).
+
+        Nothing runs until Spark is asked for a result, and then each time that it is, as with any data frame; a frame
+        that is used several times may be cached. What leads only to data frames is no part of `execute`.
+
+        Args:
+            schema: the columns, as DDL such as `"name STRING, count BIGINT"` or a `StructType`. Records are rows,
+                tuples or dicts of that many fields, or single values for one column. None when the `output_type` of
+                the operator before says it, or the records are those of a data frame.
+
+        Raises:
+            ConfigurationError: if nothing says what the columns are, or the program is not for batch execution on
+                Spark.
+        """
+        from penstock.datastream.data_frames import dataframe_of
+
+        return dataframe_of(self, schema)
+
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:

@@ -37,6 +37,7 @@ from penstock.core.operators.source import SourceOperator
 from penstock.datastream.cached_data_stream import Cache, CachedDataStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
+from penstock.datastream.data_frames import source_of_dataframe
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
@@ -61,6 +62,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._configuration = Configuration() if configuration is None else configuration
         self._transformations: list[Transformation] = []
         self._caches: list[Cache] = []
+        self._left_out: set[Transformation] = set()
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -258,9 +260,32 @@ class StreamExecutionEnvironment(Dependencies):
         source = SocketTextSource(hostname, port, delimiter, max_retry)
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream")
 
+    def from_dataframe(
+        self,
+        df: Any,
+        type_info: TypeInformation | None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+    ) -> DataStream:
+        """A bounded stream of the rows of a Spark data frame, as `Row`s with the names of its columns (I2).
+
+        With a `Types.TUPLE` they are tuples, with a `Types.ROW_NAMED` rows of those names, and with a basic type the
+        values of the one column. Batch execution on Spark reads the frame where it lies; otherwise Spark writes a copy
+        of it before the job begins, below `execution.checkpointing.dir` when that is set.
+
+        Raises:
+            ConfigurationError: if the type does not fit the columns.
+        """
+        source = source_of_dataframe(self, df, type_info)
+        strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        return self.from_source(source, strategy, "Data Frame Source", type_info)
+
     def add(self, transformation: Transformation) -> None:
         """Add a step to the program; called by streams."""
         self._transformations.append(transformation)
+
+    def leave_out(self, transformations: list[Transformation]) -> None:
+        """Let `execute` leave out these, which became a data frame, where nothing else of the program needs them."""
+        self._left_out.update(transformations)
 
     # --- execution ---------------------------------------------------------------------------------------------------
 
@@ -278,7 +303,7 @@ class StreamExecutionEnvironment(Dependencies):
         and the sinks of caches; and these caches.
         """
         writers = {id(cache.transformation): (cache, cache.plan()) for cache in self._caches}
-        program = upstream_first(self._transformations)
+        program = upstream_first(self._ends())
         caches = []
         for transformation in list(program):
             cache, writer = writers.get(id(transformation), (None, None))
@@ -302,14 +327,21 @@ class StreamExecutionEnvironment(Dependencies):
         return job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
 
     def _check_not_empty(self) -> None:
-        if not self._transformations:
+        if not self._ends():
             raise ValueError("there is nothing to execute: the program has no sources and no transformations")
 
-    def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
-        """The part of the program that these streams come from; called by streams."""
+    def _ends(self) -> list[Transformation]:
+        return [transformation for transformation in self._transformations if transformation not in self._left_out]
+
+    def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
+        """The part of the program that these streams come from, upstream first; called by streams."""
         for cache in self._caches:
             cache.plan()
-        part = upstream_first([upstream.transformation for upstream in upstreams])
+        return upstream_first([upstream.transformation for upstream in upstreams])
+
+    def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
+        """The same, to look at."""
+        part = self.part_of(upstreams)
         return build_plan(part, self._configuration, self._name(None))
 
     def plan(self, job_name: str | None = None) -> Plan:
@@ -327,7 +359,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     def close(self) -> None:
         """Forget the program that was not executed, and delete what was cached; jobs that run go on."""
-        self._transformations = []
+        self._transformations, self._left_out = [], set()
         for cache in self._caches:
             cache.invalidate()
 
@@ -340,7 +372,7 @@ class StreamExecutionEnvironment(Dependencies):
         try:
             job_graph, caches = self._job_graph(job_name)
         finally:
-            self._transformations = []
+            self._transformations, self._left_out = [], set()
         for cache in caches:
             cache.invalidate()
         job = submit(job_graph, self._configuration)

@@ -17,6 +17,10 @@ def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
         from penstock.drivers.local.dependencies import prepare
 
         prepare(configuration)
+    if is_local or job_graph.mode != "BATCH":
+        for vertex in job_graph.vertices:
+            for source in vertex.sources.values():
+                source.prepare()
     if job_graph.mode != "STREAMING":
         if is_local:
             from penstock.drivers.local.batch_job import submit_local_batch

@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from penstock.core.batch.rows import NO_KEY_PLACE
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.task.partitioners import ForwardPartitioner
-from penstock.drivers.spark.batch_stage import DDL, StageSettings
+from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings
+from penstock.drivers.spark.frame_records import RecordShape
+from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.drivers.spark.handle import Entry
 
 _M32 = 0xFFFFFFFF
+#: The last column of a data frame that a source reads: which subtask has the row.
+SUBTASK_COLUMN = "_penstock_subtask"
 
 
 def frames_of(
@@ -32,9 +38,13 @@ def frames_of(
     session: SparkSession,
     is_local: bool,
     keeps: Callable[[int], bool],
+    handed_over: StructType | None = None,
 ) -> dict[int, DataFrame]:
-    """For every vertex a frame of its output rows; nothing runs yet. `keeps`: whose output Spark is to keep."""
-    return _Frames(job_graph, vertices, session, is_local, keeps).all()
+    """For every vertex a frame of its output rows; nothing runs yet. `keeps`: whose output Spark is to keep.
+
+    With `handed_over` the last vertex's frame is of this schema instead, and has the records that it hands over.
+    """
+    return _Frames(job_graph, vertices, session, is_local, keeps, handed_over).all()
 
 
 class _Frames:
@@ -45,23 +55,35 @@ class _Frames:
         session: SparkSession,
         is_local: bool,
         keeps: Callable[[int], bool],
+        handed_over: StructType | None,
     ) -> None:
         self._job_graph = job_graph
         self._vertices = vertices
         self._session = session
         self._is_local = is_local
         self._keeps = keeps
+        self._handed_over = handed_over
         self._frames: dict[int, DataFrame] = {}
+        #: The vertices that read a data frame, which may have fewer partitions than the vertex has subtasks.
+        self._readers: set[int] = set()
 
     def all(self) -> dict[int, DataFrame]:
         for vertex in self._job_graph.vertices:
+            parallelism = vertex.parallelism
             source = next(iter(vertex.sources.values()), None)
+            shape, splits = None, None
             if source is None:
-                frame, splits = self._input_of(vertex), None
+                frame = self._input_of(vertex)
+            elif isinstance(source, DataFrameSource):
+                shape = source.shape
+                self._readers.add(vertex.index)
+                frame = source.frame.coalesce(parallelism).selectExpr("*", f"spark_partition_id() AS {SUBTASK_COLUMN}")
             else:
-                parallelism = vertex.parallelism
-                frame, splits = self._session.range(0, parallelism, 1, parallelism), splits_of(source, parallelism)
-            output = frame.mapInArrow(self._stage(vertex, splits), DDL)
+                splits = splits_of(source, parallelism)
+                frame = self._session.range(0, parallelism, 1, parallelism)
+            is_last = vertex is self._job_graph.vertices[-1]
+            schema: StructType | str = self._handed_over if is_last and self._handed_over is not None else DDL
+            output = frame.mapInArrow(self._stage(vertex, splits, shape, schema), schema)
             self._frames[vertex.index] = output.persist() if self._keeps(vertex.index) else output
         return self._frames
 
@@ -74,22 +96,48 @@ class _Frames:
             self._frames[source].where(f"edge IN ({', '.join(map(str, indices))})")
             for source, indices in by_source.items()
         ]
-        if len(parts) == 1 and all(edge.partitioning == ForwardPartitioner.name for edge in edges):
-            return parts[0]  # the partitions are the consumer's subtasks already
+        is_read = by_source.keys() <= self._readers
+        if len(parts) == 1 and not is_read and all(edge.partitioning == ForwardPartitioner.name for edge in edges):
+            return parts[0].select(*INPUT_COLUMNS)  # the partitions are the consumer's subtasks already
+        if is_read:
+            parts.append(self._marks(edges[0].index, vertex.parallelism))
         frame = functools.reduce(lambda one, other: one.union(other), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
-        if self._vertices[vertex.index].is_keyed:
-            frame = frame.sortWithinPartitions("place", "timestamp", "edge", "sequence")
-        return frame
+        # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as
+        # it did before, for some of it may have been read.
+        return frame.sortWithinPartitions("place", "timestamp", "edge", "sequence").select(*INPUT_COLUMNS)
 
-    def _stage(self, vertex: JobVertex, splits: list[tuple[bytes, ...]] | None) -> Entry:
+    def _marks(self, edge: int, parallelism: int) -> DataFrame:
+        """A row for each subtask that tells which one it is; other producers than a data frame send such themselves."""
+        numbers = ", ".join(map(str, slots(parallelism)))
+        return self._session.range(0, parallelism, 1, 1).selectExpr(
+            f"{edge} AS edge",
+            "int(id) AS target",
+            f"{NO_KEY_PLACE}L AS place",
+            "CAST(NULL AS BIGINT) AS timestamp",
+            "0L AS sequence",
+            "X'' AS payload",
+            f"array({numbers})[int(id)] AS slot",
+        )
+
+    def _stage(
+        self,
+        vertex: JobVertex,
+        splits: list[tuple[bytes, ...]] | None,
+        shape: RecordShape | None,
+        schema: StructType | str,
+    ) -> Entry:
         outputs = self._job_graph.outputs_of(vertex.index)
+        is_reader = vertex.index in self._readers
+        forward = () if is_reader else (e.index for e in outputs if e.partitioning == ForwardPartitioner.name)
         settings = StageSettings(
             vertex.index,
             self._vertices[vertex.index],
             splits,
             {edge.index: slots(self._job_graph.vertices[edge.target].parallelism) for edge in outputs},
-            frozenset(edge.index for edge in outputs if edge.partitioning == ForwardPartitioner.name),
+            frozenset(forward),
+            shape,
+            None if isinstance(schema, str) else arrow_schema(schema),
         )
         paths = tuple(path or os.getcwd() for path in sys.path) if self._is_local else ()
         return make_stage(cloudpickle.dumps(settings), paths)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import base64
+import gc
 import pickle
+from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from itertools import accumulate, chain
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from penstock.core.batch.rows import NO_KEY_PLACE, Rows
 from penstock.core.batch.task import BatchTask, BatchVertex
+from penstock.core.operators.hand_over import HandOverOperator
 from penstock.core.protocol import Failure
+from penstock.core.records import Batch
 from penstock.core.task.failures import failure_of
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
+from penstock.drivers.spark.frame_records import RecordShape, columns_of, records_of
+from penstock.formats.arrow_types import column_values
 
 #: `slot` is what Spark partitions by: see `batch_frames.slots`.
 SCHEMA = pa.schema(
@@ -32,6 +39,10 @@ SCHEMA = pa.schema(
     ]
 )
 DDL = "edge INT, target INT, place BIGINT, timestamp BIGINT, sequence BIGINT, payload BINARY, slot INT"
+#: Objects made before Python looks for cycles among them.
+GC_THRESHOLD = 200_000
+#: What a task needs to know of its rows, which are sorted when they come.
+INPUT_COLUMNS = ["edge", "target", "place", "timestamp", "payload"]
 #: Before and after a failure in the text of an exception, which is all that Spark brings back.
 MARK = "penstock-failure:"
 END_MARK = ":penstock"
@@ -45,7 +56,8 @@ class StageError(Exception):
 class StageSettings:
     """What a vertex's tasks need to know. `splits` of each subtask for a source; `slots` of each edge's consumers.
 
-    `pointwise`: the forward edges, which connect equal subtasks.
+    `pointwise`: the forward edges, which connect equal subtasks. `frame`: the records of the data frame that the vertex
+    reads, whose last column is the subtask. `schema`: that of the data frame which the vertex makes of its records.
     """
 
     index: int
@@ -53,19 +65,41 @@ class StageSettings:
     splits: list[tuple[bytes, ...]] | None
     slots: dict[int, list[int]]
     pointwise: frozenset[int]
+    frame: RecordShape | None = None
+    schema: pa.Schema | None = None
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task. Its first row tells which subtask it is; every task gets at least one."""
+    """One task. Its first row tells which subtask it is; every task gets at least one, but of an empty data frame."""
     settings: StageSettings = pickle.loads(payload)
-    rows = iter(batches)
-    first = next(rows)
-    while not first.num_rows:
-        first = next(rows)
+    with rare_collections():
+        yield from _run(settings, iter(batches))
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let Python look for cycles less often: batches are many objects that live for a moment, and hold none."""
+    before = gc.get_threshold()
+    gc.set_threshold(GC_THRESHOLD, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    first = next((batch for batch in rows if batch.num_rows), None)
+    if first is None:
+        return
     subtask = 0
     loop = WaitingEventLoop("penstock-async")
     try:
-        if settings.splits is None:
+        if settings.frame is not None:
+            subtask = first.column(first.num_columns - 1)[0].as_py()
+            task = _task(settings, subtask, loop)
+            shape = settings.frame
+            output = task.run_values(Batch(records_of(b.columns[:-1], shape)) for b in chain((first,), rows))
+        elif settings.splits is None:
             subtask = first.column(1)[0].as_py()
             task = _task(settings, subtask, loop)
             output = task.run(_rows(batch) for batch in chain((first,), rows))
@@ -73,15 +107,32 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             subtask = first.column(0)[0].as_py()
             for _ in rows:
                 pass  # Spark expects its input to be read
-            output = _task(settings, subtask, loop).run_source(settings.splits[subtask])
-        yield _arrow(_marks(settings, subtask), settings)
-        for produced in output:
-            if len(produced):
-                yield _arrow(produced, settings)
+            task = _task(settings, subtask, loop)
+            output = task.run_source(settings.splits[subtask])
+        yield from (
+            _records(task, output, settings) if settings.schema is not None else _marked(output, settings, subtask)
+        )
     except Exception as error:
         raise StageError(failure_text(failure_of(error, settings.vertex.name), settings.index, subtask)) from error
     finally:
         loop.coroutines.close()
+
+
+def _marked(output: Iterator[Rows], settings: StageSettings, subtask: int) -> Iterator[pa.RecordBatch]:
+    yield _arrow(_marks(settings, subtask), settings)
+    for produced in output:
+        if len(produced):
+            yield _arrow(produced, settings)
+
+
+def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -> Iterator[pa.RecordBatch]:
+    """What the tail of the chain hands over."""
+    tail = task.operators[-1]
+    assert isinstance(tail, HandOverOperator)
+    for _ in output:
+        values = [value for batch in tail.take() for value in batch.values]
+        if values:
+            yield columns_of(values, settings.schema, settings.vertex.name)
 
 
 def _task(settings: StageSettings, subtask: int, loop: WaitingEventLoop) -> BatchTask:
@@ -101,20 +152,39 @@ def _marks(settings: StageSettings, subtask: int) -> Rows:
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:
+    """Rows of the columns that a task needs of them, see `batch_frames`."""
     rows = Rows()
-    for column, values in zip(rows.columns(), batch.columns, strict=False):
-        column.extend(values.to_pylist())
+    edge, _, place, timestamp, payload = batch.columns
+    rows.edges = column_values(edge)
+    rows.places = column_values(place)
+    rows.timestamps = column_values(timestamp)
+    rows.payloads = payload.to_numpy(zero_copy_only=False).tolist()
     return rows
 
 
 def _arrow(rows: Rows, settings: StageSettings) -> pa.RecordBatch:
-    slots: list[int] = [
-        settings.slots[edge][target] if edge >= 0 else NO_KEY_PLACE
-        for edge, target in zip(rows.edges, rows.targets, strict=True)
+    edges, targets = (np.fromiter(column, np.int32, len(rows)) for column in (rows.edges, rows.targets))
+    slots = np.full(len(rows), NO_KEY_PLACE, np.int32)
+    for edge in set(rows.edges):
+        if edge >= 0:
+            of_edge = edges == edge
+            slots[of_edge] = np.asarray(settings.slots[edge], np.int32)[targets[of_edge]]
+    columns = [
+        edges,
+        targets,
+        np.fromiter(rows.places, np.int64, len(rows)),
+        rows.timestamps,
+        np.fromiter(rows.sequences, np.int64, len(rows)),
     ]
-    columns: list[Any] = [*rows.columns(), slots]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
+    return pa.RecordBatch.from_arrays([*arrays, _binary(rows.payloads), pa.array(slots)], schema=SCHEMA)
+
+
+def _binary(items: list[bytes]) -> pa.Array:
+    """A column from its buffers: faster than from Python values."""
+    offsets = array("i", accumulate(map(len, items), initial=0))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(items))]
+    return pa.Array.from_buffers(pa.binary(), len(items), buffers)
 
 
 def failure_text(failure: Failure, vertex: int, subtask: int) -> str:

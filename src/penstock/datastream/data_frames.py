@@ -1,0 +1,66 @@
+"""Spark data frames in and out of programs (I2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.options import CHECKPOINTING_DIR, EXECUTION_TARGET
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.core.connector import Source
+from penstock.core.operators.hand_over import HandOverOperator
+from penstock.plan.job_graph import build_job_graph
+from penstock.plan.transformation import Transformation
+
+if TYPE_CHECKING:
+    from penstock.datastream.data_stream import DataStream
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+#: Transformations whose records are of the type that they read.
+_SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
+
+
+def source_of_dataframe(
+    environment: StreamExecutionEnvironment, df: Any, type_info: TypeInformation | None
+) -> Source[Any, Any]:
+    """A source that reads a data frame."""
+    from penstock.drivers.spark.frame_source import DataFrameSource
+
+    return DataFrameSource(df, type_info, environment.get_configuration().read(CHECKPOINTING_DIR))
+
+
+def dataframe_of(stream: DataStream, schema: Any) -> Any:
+    """The stream as a data frame; see `DataStream.to_dataframe`."""
+    environment = stream.get_execution_environment()
+    configuration = environment.get_configuration()
+    end = Transformation("Data Frame", HandOverOperator, stream.upstreams)
+    above = environment.part_of(stream.upstreams)
+    graph = build_job_graph([*above, end], configuration, "data frame")
+    if graph.mode != "BATCH":
+        raise ConfigurationError(
+            f"to_dataframe() needs batch execution, and this program's mode is {graph.mode}: call "
+            "set_runtime_mode(RuntimeExecutionMode.BATCH); a streaming program writes to a sink, which Spark can read"
+        )
+    if configuration.read(EXECUTION_TARGET) == "local":
+        raise ConfigurationError("to_dataframe() needs Spark, but execution.target is local")
+    from penstock.drivers.spark.frame_output import frame_of_job
+
+    owner = ", ".join(upstream.transformation.display_name for upstream in end.inputs)
+    frame = frame_of_job(graph, configuration, schema, _known(end), owner)
+    environment.leave_out(above)
+    return frame
+
+
+def _known(transformation: Transformation) -> Any:
+    """The type of what a transformation reads, or the source that it comes from unchanged; None when not known."""
+    if len({id(upstream.transformation) for upstream in transformation.inputs}) != 1:
+        return None
+    upstream = transformation.inputs[0]
+    if upstream.side_tag is not None:
+        return None
+    above = upstream.transformation
+    if above.output_type not in (None, Types.PICKLED_BYTE_ARRAY()):
+        return above.output_type
+    if above.source is not None:
+        return above.source
+    return _known(above) if above.kind in _SAME_TYPE else None

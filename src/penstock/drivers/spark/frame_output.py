@@ -1,0 +1,66 @@
+"""A stream as a Spark data frame: the program so far, in batch execution, as a query that runs when Spark asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
+from penstock.common.job_id import JobID
+from penstock.common.typeinfo import TypeInformation
+from penstock.core.batch.task import batch_vertices
+from penstock.core.job.job_graph import JobGraph
+from penstock.drivers.spark.batch_frames import frames_of
+from penstock.drivers.spark.frame_records import field_types
+from penstock.drivers.spark.frame_source import DataFrameSource
+from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.formats.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def frame_of_job(
+    job_graph: JobGraph, configuration: Configuration, schema: str | StructType | None, known: Any, owner: str
+) -> DataFrame:
+    """The records of the job's last vertex, which hands them over, as a data frame. Nothing runs yet.
+
+    Args:
+        job_graph: a job for batch execution.
+        configuration: its settings.
+        schema: the frame's schema, as DDL or a `StructType`; None to work it out.
+        known: what is known of the records: a `TypeInformation`, the source that they come from, or None.
+        owner: whose records they are, for errors.
+
+    Raises:
+        ConfigurationError: if nothing says what the columns are.
+        PenstockError: if Spark cannot be started.
+    """
+    spark = obtain_spark(configuration.to_dict(), 1)
+    hand_back(spark, 1)  # a query takes a slot when it runs
+    spark.ship_package()
+    spark.ship_dependencies(configuration)
+    vertices = batch_vertices(job_graph, str(JobID.generate()))
+    found = _schema(schema, known, spark.session, owner)
+    frames = frames_of(job_graph, vertices, spark.session, spark.is_local, lambda vertex: False, found)
+    return frames[job_graph.vertices[-1].index]
+
+
+def _schema(schema: Any, known: Any, session: SparkSession, owner: str) -> StructType:
+    if schema is not None:
+        found: StructType = session.createDataFrame([], schema).schema
+        return found
+    if isinstance(known, DataFrameSource):
+        return known.frame.schema
+    fields = field_types(known) if isinstance(known, TypeInformation) else None
+    if fields is None:
+        raise ConfigurationError(
+            f"the columns of the records of {owner!r} are not known: give to_dataframe() a schema, such as "
+            "'name STRING, count BIGINT', or the operator before it an output_type, such as "
+            "Types.ROW_NAMED(['name', 'count'], [Types.STRING(), Types.LONG()])"
+        )
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(pa.schema([(name, arrow_type(field)) for name, field in fields]))

@@ -1,0 +1,178 @@
+"""Between the columns of a Spark data frame and records: whole columns at a time.
+
+Into records: integers, floats, booleans, text, bytes, decimals and dates are what Arrow makes of them; a TIMESTAMP is a
+`datetime` in UTC, a TIMESTAMP_NTZ one without a zone; an array is a list, a map a dict, a struct a `Row` with names.
+The way back takes the same, and for a struct also a tuple or a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.common.errors import ConfigurationError, FormatError, shorten
+from penstock.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from penstock.common.types import Row
+from penstock.formats.arrow_types import column_values
+from penstock.formats.bulk_format import fields_of
+from penstock.formats.columns import assembler
+
+ROW: Final = "row"
+TUPLE: Final = "tuple"
+VALUE: Final = "value"
+_UTC = pa.timestamp("us", tz="UTC")
+
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class RecordShape:
+    """What the records of a frame are: rows with these names, tuples, or the values of the one column."""
+
+    kind: str
+    names: tuple[str, ...]
+
+
+def shape_of(type_info: TypeInformation | None, names: Sequence[str]) -> RecordShape:
+    """The shape that a type asks for; rows with the names of the columns when there is no type.
+
+    Raises:
+        ConfigurationError: if the type does not fit the columns.
+    """
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
+        return RecordShape(ROW, tuple(names))
+    if isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        if len(type_info.get_field_types()) != len(names):
+            raise ConfigurationError(
+                f"the data frame has {len(names)} columns ({', '.join(names)}), but {type_info} has "
+                f"{len(type_info.get_field_types())} fields"
+            )
+        if isinstance(type_info, RowTypeInfo):
+            return RecordShape(ROW, tuple(type_info.get_field_names()))
+        return RecordShape(TUPLE, tuple(names))
+    if len(names) != 1:
+        raise ConfigurationError(
+            f"the data frame has {len(names)} columns ({', '.join(names)}), so its records are rows or tuples, "
+            f"not {type_info}"
+        )
+    return RecordShape(VALUE, tuple(names))
+
+
+def records_of(columns: Sequence[Any], shape: RecordShape) -> list[Any]:
+    """The records of Arrow columns."""
+    values = [_values_of(column) for column in columns]
+    return values[0] if shape.kind == VALUE else assembler(shape.names, shape.kind)(values)
+
+
+def columns_of(records: list[Any], schema: Any, owner: str) -> Any:
+    """A record batch of an Arrow schema from records; `owner` is the operator that errors name.
+
+    Raises:
+        FormatError: if a record does not fit.
+    """
+    rows = _fields_of_all(records, schema.names, owner)
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(schema.names)
+    arrays = []
+    for field, column in zip(schema, columns, strict=True):
+        convert = _from_python(field.type)
+        try:
+            values = column if convert is None else [None if v is None else convert(v) for v in column]
+            arrays.append(pa.array(values, field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(
+                f"{owner}: a record does not fit the schema: column {field.name!r} as {field.type}: {error}"
+            ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fields_of_all(records: list[Any], names: list[str], owner: str) -> list[Sequence[Any]]:
+    size = len(names)
+    kinds = set(map(type, records))
+    if kinds == {tuple} and set(map(len, records)) == {size}:
+        return records
+    found: list[Sequence[Any]] = []
+    for record in records:
+        try:
+            if isinstance(record, dict | tuple | list | Row):
+                found.append(fields_of(record, names))
+            elif size == 1:
+                found.append((record,))
+            else:
+                raise ValueError(f"a {type(record).__name__} is no row of {size} columns")
+        except ValueError as error:
+            raise FormatError(
+                f"{owner}: the record {shorten(repr(record))} does not fit the columns {', '.join(names)}: {error}"
+            ) from error
+    return found
+
+
+# --- values that Arrow and Penstock have different notions of ---------------------------------------------------------
+
+
+def _values_of(column: Any) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(_UTC if column.type.tz else pa.timestamp("us"), safe=False)
+    values = column_values(column)
+    convert = _to_python(column.type)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _to_python(kind: Any) -> Convert | None:
+    """What to do to a value of `to_pylist`; None for nothing."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        converts = [(field.name, _optional(_to_python(field.type))) for field in fields]
+        return lambda value: Row(**{name: convert(value[name]) for name, convert in converts})
+    if pa.types.is_map(kind):
+        key, item = _optional(_to_python(kind.key_type)), _optional(_to_python(kind.item_type))
+        return lambda value: {key(k): item(v) for k, v in value}
+    if _is_list(kind) and (element := _to_python(kind.value_type)) is not None:
+        convert = _optional(element)
+        return lambda value: [convert(item) for item in value]
+    return None
+
+
+def _from_python(kind: Any) -> Convert | None:
+    """What to do to a value for `pyarrow.array`; None for nothing."""
+    if pa.types.is_struct(kind):
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        converts = [_optional(_from_python(kind.field(i).type)) for i in range(kind.num_fields)]
+
+        def to_dict(value: Any) -> dict[str, Any]:
+            return {n: c(v) for n, c, v in zip(names, converts, fields_of(value, names), strict=True)}
+
+        return to_dict
+    if pa.types.is_map(kind):
+        key, item = _optional(_from_python(kind.key_type)), _optional(_from_python(kind.item_type))
+        return lambda value: [(key(k), item(v)) for k, v in value.items()]
+    if _is_list(kind) and (element := _from_python(kind.value_type)) is not None:
+        convert = _optional(element)
+        return lambda value: [convert(item) for item in value]
+    return None
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _optional(convert: Convert | None) -> Convert:
+    if convert is None:
+        return lambda value: value
+    return lambda value: None if value is None else convert(value)
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def field_types(type_info: TypeInformation) -> list[tuple[str, TypeInformation]] | None:
+    """Names and types of the columns for records of a type; None when it does not say."""
+    if isinstance(type_info, RowTypeInfo):
+        return list(zip(type_info.get_field_names(), type_info.get_field_types(), strict=True))
+    if isinstance(type_info, TupleTypeInfo):
+        return [(f"f{i}", field) for i, field in enumerate(type_info.get_field_types())]
+    if isinstance(type_info, PickledBytesTypeInfo):
+        return None
+    return [("f0", type_info)] if isinstance(type_info, BasicTypeInfo) else None

@@ -1,0 +1,173 @@
+"""A Spark data frame as a bounded source.
+
+Batch execution on Spark reads the frame where it lies: its partitions are the input of the tasks, and nothing goes
+through the program. Everything else reads a copy: Spark runs the frame's query once, before the job begins, and writes
+Parquet files, one a partition; a position is a file and a row in it, so what was read can be read again (G8) although a
+query need not give its rows in the same order twice.
+
+The copy lies below the checkpoint directory when there is one, and stays there as checkpoints refer to it: whoever
+deletes the job's checkpoints deletes it too. Without one it lies in a temporary directory and is deleted when the
+program ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.common.errors import ConfigurationError, FormatError
+from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.file.source import FileSource
+from penstock.connectors.file.split import FileSplit
+from penstock.core.connector import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.drivers.spark.frame_records import RecordShape, records_of, shape_of
+from penstock.formats.bulk_format import BulkFile, BulkFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_READ_ROWS = 4096
+
+
+class DataFrameSource(Source[Any, FileSplit]):
+    """Reads a data frame.
+
+    Args:
+        frame: the data frame.
+        type_info: what its records are, see `shape_of`.
+        directory: where copies may lie, a URL; None for a temporary directory.
+
+    Raises:
+        ConfigurationError: if the type does not fit the frame's columns.
+    """
+
+    def __init__(self, frame: DataFrame, type_info: TypeInformation | None, directory: str | None) -> None:
+        names = list(frame.columns)
+        self.shape = shape_of(type_info, names)
+        self._frame: DataFrame | None = frame
+        self._schema = arrow_schema(frame.schema)
+        self._directory = directory
+        self._files: FileSource[Any] | None = None
+
+    @property
+    def frame(self) -> DataFrame:
+        """The data frame; in the program only, for it does not travel."""
+        if self._frame is None:
+            raise RuntimeError("a data frame is known in the program that made it, not in tasks")
+        return self._frame
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Bounded."""
+        return Boundedness.BOUNDED
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_frame": None}
+
+    def prepare(self) -> None:
+        """Have Spark write the copy."""
+        path = f"{self._base()}/{uuid.uuid4().hex}"
+        self.frame.write.parquet(path)
+        self._files = FileSource.for_bulk_file_format(_FrameFormat(self.shape, self._schema), path).build()
+
+    def _base(self) -> str:
+        if self._directory is not None:
+            return f"{self._directory.rstrip('/')}/data-frames"
+        if not _is_on_this_machine(self.frame):
+            raise ConfigurationError(
+                "to stream a data frame on a cluster, set execution.checkpointing.dir to a directory that all machines "
+                "reach: a copy of the frame is written there"
+            )
+        base = tempfile.mkdtemp(prefix="penstock-frame-")
+        atexit.register(shutil.rmtree, base, ignore_errors=True)
+        return base
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
+    ) -> SplitEnumerator[FileSplit]:
+        """Finds the files of the copy, or goes on with those of an earlier one that a checkpoint knows."""
+        if self._files is None:
+            self.prepare()
+        assert self._files is not None
+        return self._files.create_enumerator(context, restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSplit]:
+        """A reader of files."""
+        return FileSource(_FrameFormat(self.shape, self._schema), (), None, None).create_reader(context)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Spark's schema as one of Arrow, moments in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _is_on_this_machine(frame: DataFrame) -> bool:
+    session = frame.sparkSession
+    return "connect" not in type(session).__module__ and str(session.sparkContext.master).startswith("local")
+
+
+class _FrameFormat(BulkFormat[Any]):
+    """Parquet files as Spark has written them."""
+
+    def __init__(self, shape: RecordShape, schema: pa.Schema) -> None:
+        self._shape = shape
+        self._schema = schema
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        try:
+            return _FrameFile(pq.ParquetFile(file), self._shape, self._schema)
+        except pa.ArrowException as error:
+            raise FormatError(f"not a copy of a data frame: {error}") from error
+
+
+class _FrameFile(BulkFile[Any]):
+    """One file, read by row groups."""
+
+    def __init__(self, file: Any, shape: RecordShape, schema: pa.Schema) -> None:
+        self._file = file
+        self._shape = shape
+        self._schema = schema
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        metadata = self._file.metadata
+        return [
+            i
+            for i in range(metadata.num_row_groups)
+            if start <= _begin_of(metadata.row_group(i)) < (end or float("inf"))
+        ]
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any]]:
+        for batch in self._file.iter_batches(_READ_ROWS, row_groups=[unit], use_threads=False):
+            if skip_records >= batch.num_rows:
+                skip_records -= batch.num_rows
+                continue
+            # Spark's files have moments as numbers without a zone, of nanoseconds.
+            records = batch.slice(skip_records).cast(self._schema, safe=False)
+            yield records_of(records.columns, self._shape)
+            skip_records = 0
+
+
+def _begin_of(row_group: Any) -> int:
+    """The byte at which a row group begins."""
+    column = row_group.column(0)
+    pages = [column.data_page_offset]
+    if column.has_dictionary_page and column.dictionary_page_offset is not None:
+        pages.append(column.dictionary_page_offset)
+    return int(min(pages))
