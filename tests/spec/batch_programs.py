@@ -87,3 +87,7 @@ def total_of(row: Any) -> Row:
 
 def negative(number: int) -> int:
     return -number
+
+
+def failing(sale: tuple[str, int, int]) -> int:
+    return 100 // (sale[1] - 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.jobs import add_counts
-from tests.spec.batch_programs import CountOfKey, negative, total_of
+from tests.spec.batch_programs import CountOfKey, failing, negative, total_of
 
 from penstock.common import Configuration, Row, Types
 from penstock.common.errors import ConfigurationError
@@ -159,6 +159,8 @@ def test_records_that_do_not_fit_are_told(session: Any) -> None:
         stream.to_dataframe("a STRING, b INT").collect()
     with pytest.raises(Exception, match="column 'a' as int32"):
         stream.to_dataframe("a INT, b BIGINT, c BIGINT").collect()
+    with pytest.raises(Exception, match=r"operator 'half', subtask \d: .*ZeroDivisionError.*; record: \('oat', 1, 40\)"):
+        stream.map(failing).name("half").to_dataframe("n INT").collect()
 
 
 def test_what_became_a_frame_is_not_executed(session: Any, tmp_path: Path) -> None:

@@ -188,9 +188,11 @@ def _binary(items: list[bytes]) -> pa.Array:
 
 
 def failure_text(failure: Failure, vertex: int, subtask: int) -> str:
-    """A failure and its place as text that survives Spark."""
+    """A failure and its place as text that survives Spark; its first line is for whoever reads that of a data frame."""
     data = msgspec.msgpack.encode((vertex, subtask, failure))
-    return f"{failure.reason}\n{MARK}{base64.b64encode(data).decode()}{END_MARK}"
+    where = "" if failure.operator_name is None else f"operator {failure.operator_name!r}, subtask {subtask + 1}: "
+    record = "" if failure.record is None else f"; record: {failure.record}"
+    return f"{where}{failure.reason}{record}\n{MARK}{base64.b64encode(data).decode()}{END_MARK}"
 
 
 def failure_in(text: str) -> tuple[int, int, Failure] | None:
