@@ -91,3 +91,15 @@ def negative(number: int) -> int:
 
 def failing(sale: tuple[str, int, int]) -> int:
     return 100 // (sale[1] - 1)
+
+
+class Numbered(KeyedProcessFunction):
+    """Numbers the records of each key of `n % 7`."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.state = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        count = (self.state.value() or 0) + 1
+        self.state.update(count)
+        yield f"{ctx.get_current_key()} {count}"

@@ -159,7 +159,9 @@ def test_records_that_do_not_fit_are_told(session: Any) -> None:
         stream.to_dataframe("a STRING, b INT").collect()
     with pytest.raises(Exception, match="column 'a' as int32"):
         stream.to_dataframe("a INT, b BIGINT, c BIGINT").collect()
-    with pytest.raises(Exception, match=r"operator 'half', subtask \d: .*ZeroDivisionError.*; record: \('oat', 1, 40\)"):
+    with pytest.raises(
+        Exception, match=r"operator 'half', subtask \d: .*ZeroDivisionError.*; record: \('oat', 1, 40\)"
+    ):
         stream.map(failing).name("half").to_dataframe("n INT").collect()
 
 

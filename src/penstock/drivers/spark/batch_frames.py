@@ -139,20 +139,23 @@ class _Frames:
             shape,
             None if isinstance(schema, str) else arrow_schema(schema),
         )
-        paths = tuple(path or os.getcwd() for path in sys.path) if self._is_local else ()
-        return make_stage(cloudpickle.dumps(settings), paths)
+        return make_stage("batch_stage", settings, self._is_local)
 
 
-def make_stage(payload: bytes, paths: tuple[str, ...]) -> Entry:
-    """The function that Spark runs for each task of a vertex; pickled by value, it holds nothing of Penstock."""
+def make_stage(module: str, settings: Any, is_local: bool) -> Entry:
+    """The function that Spark runs for each task of a vertex: `run_stage` of a module beside this one.
+
+    Pickled by value, it holds nothing of Penstock.
+    """
+    payload = cloudpickle.dumps(settings)
+    paths = tuple(path or os.getcwd() for path in sys.path) if is_local else ()
 
     def stage(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import importlib
         import sys as worker_sys
 
         worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
-        from penstock.drivers.spark.batch_stage import run_stage
-
-        yield from run_stage(payload, batches)
+        yield from importlib.import_module(f"penstock.drivers.spark.{module}").run_stage(payload, batches)
 
     return stage
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError
+from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.core.job.failures import batch_error
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.operators.sink import SinkOperator
@@ -55,11 +55,7 @@ class SparkBatchJob(BatchJob):
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
             self.check_cancelled()
-            found = failure_in(str(error))
-            if found is None:
-                raise JobExecutionError(self.job_graph.name, f"Spark: {short_reason(error)}") from None
-            vertex_index, subtask, failure = found
-            raise batch_error(failure, self.job_graph, vertex_index, subtask) from None
+            raise spark_failure(error, self.job_graph) from None
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -77,21 +73,33 @@ class SparkBatchJob(BatchJob):
         hand_back(self._spark, SLOTS)
 
 
+def spark_failure(error: BaseException, job_graph: JobGraph) -> PenstockError:
+    """What Spark raised as the error of the job: that of a task, with its place, if a task failed."""
+    found = failure_in(str(error))
+    if found is None:
+        return JobExecutionError(job_graph.name, f"Spark: {short_reason(error)}")
+    vertex, subtask, failure = found
+    return batch_error(failure, job_graph, vertex, subtask)
+
+
 def has_sink(vertex: JobVertex) -> bool:
     """Whether a vertex's tasks leave anything for the client."""
     program: VertexProgram = pickle.loads(vertex.program)
     return any(isinstance(chained.factory(), SinkOperator) for chained in program.operators)
 
 
-def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> SparkBatchJob:
-    """Begin to run a bounded job on the active Spark session, or on one that Penstock starts.
+def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> BatchJob:
+    """Begin to run a job, in the mode of its graph, on the active Spark session, or on one that Penstock starts.
 
     Raises:
         PenstockError: if Spark cannot be started.
     """
     spark = obtain_spark(configuration.to_dict(), SLOTS)
+    from penstock.drivers.spark.micro_batch_job import SparkMicroBatchJob
+
+    make = SparkBatchJob if job_graph.mode == "BATCH" else SparkMicroBatchJob
     try:
-        job = SparkBatchJob(job_graph, configuration, listener, spark)
+        job: BatchJob = make(job_graph, configuration, listener, spark)
     except BaseException:
         hand_back(spark, SLOTS)
         raise

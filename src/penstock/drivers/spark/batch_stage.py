@@ -6,7 +6,7 @@ import base64
 import gc
 import pickle
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -102,7 +102,7 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
         elif settings.splits is None:
             subtask = first.column(1)[0].as_py()
             task = _task(settings, subtask, loop)
-            output = task.run(_rows(batch) for batch in chain((first,), rows))
+            output = task.run(rows_of(batch) for batch in chain((first,), rows))
         else:
             subtask = first.column(0)[0].as_py()
             for _ in rows:
@@ -119,10 +119,10 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _marked(output: Iterator[Rows], settings: StageSettings, subtask: int) -> Iterator[pa.RecordBatch]:
-    yield _arrow(_marks(settings, subtask), settings)
+    yield to_arrow(_marks(settings, subtask), settings.slots)
     for produced in output:
         if len(produced):
-            yield _arrow(produced, settings)
+            yield to_arrow(produced, settings.slots)
 
 
 def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ def _marks(settings: StageSettings, subtask: int) -> Rows:
     return rows
 
 
-def _rows(batch: pa.RecordBatch) -> Rows:
+def rows_of(batch: pa.RecordBatch) -> Rows:
     """Rows of the columns that a task needs of them, see `batch_frames`."""
     rows = Rows()
     edge, _, place, timestamp, payload = batch.columns
@@ -162,13 +162,14 @@ def _rows(batch: pa.RecordBatch) -> Rows:
     return rows
 
 
-def _arrow(rows: Rows, settings: StageSettings) -> pa.RecordBatch:
+def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:
+    """Rows with the slots of their targets, by edge."""
     edges, targets = (np.fromiter(column, np.int32, len(rows)) for column in (rows.edges, rows.targets))
-    slots = np.full(len(rows), NO_KEY_PLACE, np.int32)
+    places = np.full(len(rows), NO_KEY_PLACE, np.int32)
     for edge in set(rows.edges):
         if edge >= 0:
             of_edge = edges == edge
-            slots[of_edge] = np.asarray(settings.slots[edge], np.int32)[targets[of_edge]]
+            places[of_edge] = np.asarray(slots[edge], np.int32)[targets[of_edge]]
     columns = [
         edges,
         targets,
@@ -177,7 +178,7 @@ def _arrow(rows: Rows, settings: StageSettings) -> pa.RecordBatch:
         np.fromiter(rows.sequences, np.int64, len(rows)),
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
-    return pa.RecordBatch.from_arrays([*arrays, _binary(rows.payloads), pa.array(slots)], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays([*arrays, _binary(rows.payloads), pa.array(places)], schema=SCHEMA)
 
 
 def _binary(items: list[bytes]) -> pa.Array:

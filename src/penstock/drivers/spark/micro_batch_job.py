@@ -1,0 +1,98 @@
+"""Micro-batch execution on Spark: every epoch is a query; its exchanges are Spark's shuffles."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from penstock.common.configuration import Configuration
+from penstock.core.epochs.coordinator import Task
+from penstock.core.epochs.work import EpochWork
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.ports import JobListener
+from penstock.drivers.batch_job import Last
+from penstock.drivers.micro_batch_job import MicroBatchJob
+from penstock.drivers.spark.batch_frames import last_rows, make_stage, slots
+from penstock.drivers.spark.batch_job import SLOTS, spark_failure
+from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS
+from penstock.drivers.spark.epoch_stage import EpochStage
+from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.session import hand_back
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.drivers.spark.handle import Entry
+
+
+class SparkMicroBatchJob(MicroBatchJob):
+    """See the module's text."""
+
+    def __init__(
+        self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
+    ) -> None:
+        super().__init__(job_graph, configuration, listener)
+        self._spark = spark
+        self._tag = f"penstock-{self._job_id}"
+
+    def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
+        """One Spark job: all vertices, each kept for those behind it and for its answers."""
+        self._spark.ship_package()
+        self._spark.ship_dependencies(self.configuration)
+        self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
+        frames: dict[int, DataFrame] = {}
+        kept = []
+        for vertex in self.job_graph.vertices:
+            frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), DDL)
+            if self.job_graph.outputs_of(vertex.index):
+                frame = frame.persist()
+                kept.append(frame)
+            frames[vertex.index] = frame
+        ends = [last_rows(frame, index) for index, frame in frames.items()]
+        try:
+            for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
+                yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
+        except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
+            self.check_cancelled()
+            raise spark_failure(error, self.job_graph) from None
+        finally:
+            for frame in kept:
+                frame.unpersist()
+
+    def _input_of(self, vertex: JobVertex, frames: Mapping[int, DataFrame]) -> DataFrame:
+        edges = self.job_graph.inputs_of(vertex.index)
+        parallelism = vertex.parallelism
+        if not edges:
+            return self._spark.session.range(0, parallelism, 1, parallelism)
+        by_source: dict[int, list[int]] = {}
+        for edge in edges:
+            by_source.setdefault(edge.source, []).append(edge.index)
+        parts = [
+            frames[source].where(f"edge IN ({', '.join(map(str, indices))})") for source, indices in by_source.items()
+        ]
+        if len(parts) == 1 and all(edge.is_pointwise for edge in edges):
+            return parts[0].select(*INPUT_COLUMNS)
+        frame = functools.reduce(lambda one, other: one.union(other), parts)
+        return frame.repartition(parallelism, "slot").select(*INPUT_COLUMNS)
+
+    def _stage(self, vertex: JobVertex, works: Mapping[Task, EpochWork]) -> Entry:
+        stage = EpochStage(
+            self.epoch_vertices[vertex.index],
+            [works[vertex.index, subtask] for subtask in range(vertex.parallelism)],
+            {
+                edge.index: slots(self.job_graph.vertices[edge.target].parallelism)
+                for edge in self.job_graph.outputs_of(vertex.index)
+            },
+            self.storage,
+            self.backends,
+        )
+        return make_stage("epoch_stage", stage, self._spark.is_local)
+
+    def interrupt(self) -> None:
+        """End the Spark job of the epoch."""
+        self._spark.interrupt(self._tag)
+
+    def release(self) -> None:
+        """Give the session back."""
+        hand_back(self._spark, SLOTS)

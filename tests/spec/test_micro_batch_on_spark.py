@@ -1,0 +1,76 @@
+"""Micro-batch execution as Spark jobs, and one state for it and for streaming (I1, G8, H4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs import BUCKETS, SESSIONS, Job
+from tests.spec.batch_programs import Numbered, divide
+
+from penstock.common import Configuration, Encoder
+from penstock.common.errors import UserFunctionError
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.generator import DataGeneratorSource
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream.connectors.file_system import FileSink
+
+pytestmark = pytest.mark.spark
+MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
+RECORDS = 20_000
+
+
+def environment(parallelism: int, mode: RuntimeExecutionMode, **options: Any) -> StreamExecutionEnvironment:
+    configuration = Configuration()
+    for key, value in options.items():
+        configuration.set_string(key, str(value))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    return env.set_parallelism(parallelism).set_runtime_mode(mode)
+
+
+@pytest.mark.parametrize("job", [SESSIONS, BUCKETS], ids=lambda job: job.name)
+def test_a_program_gives_the_answer_of_plain_python(job: Job) -> None:
+    """I1: windows, timers and state, over several epochs."""
+    env = environment(2, MICRO, **{"execution.micro-batch.max-records": 800})
+    assert sorted(job.build(env).execute_and_collect()) == job.expected()
+
+
+def test_a_users_error_has_its_place() -> None:
+    """E1, J: as in the other tempos."""
+    env = environment(2, MICRO)
+    env.from_collection([1, 50]).map(divide).name("divide").print()
+    with pytest.raises(UserFunctionError, match="'divide'"):
+        env.execute()
+
+
+def lines_below(directory: Path) -> list[str]:
+    return sorted(line for file in directory.rglob("part-*") for line in file.read_text().splitlines())
+
+
+def test_one_state_for_both_tempos(tmp_path: Path) -> None:
+    """H4, I1: a job goes from epochs to streaming and back to its end, at another parallelism each time; its files hold
+    what one run would have written."""
+
+    def start(parallelism: int, mode: RuntimeExecutionMode, savepoint: str | None) -> Any:
+        options: dict[str, Any] = {"execution.checkpointing.interval": "200 ms", "penstock.source.batch-records": 2}
+        if savepoint is not None:
+            options["execution.state-recovery.path"] = savepoint
+        if mode is MICRO and savepoint is None:
+            options["execution.micro-batch.max-records"] = 500
+        env = environment(parallelism, mode, **options)
+        source: Any = DataGeneratorSource(lambda n: n, RECORDS)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        counted = numbers.key_by(lambda n: n % 7).process(Numbered()).uid("counter")
+        sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
+        counted.sink_to(sink).uid("files")
+        return env.execute_async()
+
+    savepoint: str | None = None
+    for parallelism, mode in [(2, MICRO), (1, STREAMING)]:
+        job = start(parallelism, mode, savepoint)
+        savepoint = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
+        job.wait()
+        assert lines_below(tmp_path / "out")
+    start(3, MICRO, savepoint).wait()
+    assert lines_below(tmp_path / "out") == sorted(f"{n % 7} {n // 7 + 1}" for n in range(RECORDS))
