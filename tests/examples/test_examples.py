@@ -71,10 +71,19 @@ def test_no_example_depends_on_how_often_watermarks_come(name: str, tmp_path: Pa
     compare(name, "local", 2, tmp_path, {"penstock.source.batch-records": 3})
 
 
+@pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("name", sorted(set(NAMES) - TELL_WHAT_IS_SO_FAR))
-def test_a_batch_gives_the_same(name: str, tmp_path: Path) -> None:
+def test_a_batch_gives_the_same(name: str, parallelism: int, tmp_path: Path) -> None:
     """I1: as a batch every example gives the same results, but for those that tell results as they grow."""
-    compare(name, "local", 2, tmp_path, {"execution.runtime-mode": "BATCH"})
+    compare(name, "local", parallelism, tmp_path, {"execution.runtime-mode": "BATCH"})
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+@pytest.mark.parametrize("name", NAMES)
+def test_epochs_give_the_same(name: str, parallelism: int, tmp_path: Path) -> None:
+    """I1: in micro-batch execution, at a few records an epoch, as in streaming."""
+    options = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": 100}
+    compare(name, "local", parallelism, tmp_path, options)
 
 
 @pytest.mark.spark
