@@ -36,6 +36,13 @@ def test_a_program_gives_the_answer_of_plain_python(job: Job) -> None:
     assert sorted(job.build(env).execute_and_collect()) == job.expected()
 
 
+def test_neighbours_talk_to_each_other_only() -> None:
+    """B3: forward edges between vertices and edges to neighbours, at other parallelisms on both sides."""
+    env = environment(4, MICRO).disable_operator_chaining()
+    numbers = env.from_collection(list(range(100))).rebalance().map(abs).map(abs)
+    assert sorted(numbers.rescale().map(abs).set_parallelism(2).execute_and_collect()) == list(range(100))
+
+
 def test_a_users_error_has_its_place() -> None:
     """E1, J: as in the other tempos."""
     env = environment(2, MICRO)

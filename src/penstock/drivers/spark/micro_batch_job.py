@@ -11,6 +11,7 @@ from penstock.core.epochs.coordinator import Task
 from penstock.core.epochs.work import EpochWork
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.ports import JobListener
+from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.drivers.batch_job import Last
 from penstock.drivers.micro_batch_job import MicroBatchJob
 from penstock.drivers.spark.batch_frames import last_rows, make_stage, slots
@@ -71,7 +72,7 @@ class SparkMicroBatchJob(MicroBatchJob):
         parts = [
             frames[source].where(f"edge IN ({', '.join(map(str, indices))})") for source, indices in by_source.items()
         ]
-        if len(parts) == 1 and all(edge.is_pointwise for edge in edges):
+        if len(parts) == 1 and all(edge.partitioning == ForwardPartitioner.name for edge in edges):
             return parts[0].select(*INPUT_COLUMNS)
         frame = functools.reduce(lambda one, other: one.union(other), parts)
         return frame.repartition(parallelism, "slot").select(*INPUT_COLUMNS)
