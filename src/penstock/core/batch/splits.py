@@ -1,4 +1,4 @@
-"""Which splits each subtask of a bounded source reads: the enumerator is asked until it has no more (I1)."""
+"""A source's enumerator outside of streaming: splits are dealt out ahead of the tasks that read them (I1)."""
 
 from __future__ import annotations
 
@@ -7,57 +7,82 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from penstock.core.connector import Source
+from penstock.storage.metadata import StateFile, checksum
 
 T = TypeVar("T")
 
 
 def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, ...]]:
-    """The pickled splits of each subtask, dealt out as evenly as the enumerator lets them.
+    """All splits of a bounded source, of each subtask.
 
-    Does the enumerator's IO, so it is for the driver to call.
+    Raises:
+        RuntimeError: if the enumerator does not come to an end.
     """
-    return _Assignment(source, parallelism).all()
+    dealer = SplitDealer(source, parallelism, None)
+    try:
+        dealt = dealer.deal()
+    finally:
+        dealer.close()
+    if not all(dealer.no_more):
+        raise RuntimeError(
+            f"the split enumerator of {type(source).__name__} neither assigned a split nor said that there are no "
+            "more, which one of a bounded source has to"
+        )
+    return dealt
 
 
-class _Assignment:
-    """An enumerator's context; what it asks to be done in the background is done at once."""
+class SplitDealer:
+    """Deals out splits to `parallelism` subtasks, once for a batch or as each epoch begins.
 
-    def __init__(self, source: Source[Any, Any], parallelism: int) -> None:
+    Its methods do the enumerator's IO, and are for the driver to call. What the enumerator asks to be done in the
+    background is done at once; what it asks to be done later, as the next epoch begins.
+    """
+
+    def __init__(self, source: Source[Any, Any], parallelism: int, restored: StateFile | None) -> None:
         self.parallelism = parallelism
-        self._splits: list[list[bytes]] = [[] for _ in range(parallelism)]
-        self._open = set(range(parallelism))
-        self._waiting: list[Callable[[], None]] = []
-        self._enumerator = source.create_enumerator(self, None)
+        self.no_more = [False] * parallelism
+        self._new: list[list[bytes]] = [[] for _ in range(parallelism)]
+        self._now: list[Callable[[], None]] = []
+        self._next_epoch: list[Callable[[], None]] = []
+        state = None if restored is None or restored.data is None else pickle.loads(restored.data)
+        self._enumerator = source.create_enumerator(self, state)
+        self._enumerator.start()
+        self._work()
 
-    def all(self) -> list[tuple[bytes, ...]]:
-        enumerator = self._enumerator
-        try:
-            enumerator.start()
-            self._do_waiting()
-            while self._open:
-                before = sum(map(len, self._splits)), len(self._open)
-                for subtask in sorted(self._open):
-                    if subtask in self._open:
-                        enumerator.handle_split_request(subtask)
-                        self._do_waiting()
-                if before == (sum(map(len, self._splits)), len(self._open)):
-                    raise RuntimeError(
-                        f"the split enumerator {type(enumerator).__name__} neither assigned a split nor said that "
-                        "there are no more, which one of a bounded source has to"
-                    )
-        finally:
-            enumerator.close()
-        return [tuple(splits) for splits in self._splits]
+    def deal(self) -> list[tuple[bytes, ...]]:
+        """The new splits of each subtask, pickled, as evenly as the enumerator lets them be dealt."""
+        self._now += self._next_epoch
+        self._next_epoch = []
+        self._work()
+        dealt = -1
+        while dealt != (dealt := sum(map(len, self._new)) + sum(self.no_more)):
+            for subtask in range(self.parallelism):
+                if not self.no_more[subtask]:
+                    self._enumerator.handle_split_request(subtask)
+                    self._work()
+        new, self._new = self._new, [[] for _ in range(self.parallelism)]
+        return [tuple(splits) for splits in new]
 
-    def _do_waiting(self) -> None:
-        while self._waiting:
-            self._waiting.pop(0)()
+    def snapshot(self, epoch: int) -> StateFile:
+        """The enumerator's state; what was dealt is in the readers'."""
+        data = pickle.dumps(self._enumerator.snapshot_state(epoch), protocol=5)
+        return StateFile(len(data), checksum(data), data=data)
+
+    def close(self) -> None:
+        """Let the enumerator go."""
+        self._enumerator.close()
+
+    def _work(self) -> None:
+        while self._now:
+            self._now.pop(0)()
+
+    # --- the enumerator's context ----------------------------------------------------------------------------------
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
-        self._splits[subtask_index].append(pickle.dumps(split, protocol=5))
+        self._new[subtask_index].append(pickle.dumps(split, protocol=5))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
-        self._open.discard(subtask_index)
+        self.no_more[subtask_index] = True
 
     def call_async(
         self, work: Callable[[], T], handler: Callable[[T | None, BaseException | None], None], delay_ms: int = 0
@@ -70,4 +95,4 @@ class _Assignment:
             else:
                 handler(result, None)
 
-        self._waiting.append(run)
+        (self._next_epoch if delay_ms > 0 else self._now).append(run)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.core.batch.splits import SplitDealer
 from penstock.core.checkpoint.coordinator import enumerator_state
-from penstock.core.epochs.sources import EpochSource
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.scheduler import state_of_subtask
@@ -45,7 +45,7 @@ class EpochCoordinator:
         self._epoch = 0 if begin_from is None else begin_from.checkpoint_id
         self._watermarks: dict[Task, dict[int, int]] = {}
         self._ended: set[Task] = set()
-        self._sources: dict[str, EpochSource] = {}
+        self._sources: dict[str, SplitDealer] = {}
         self.roll_back()
 
     @property
@@ -70,7 +70,7 @@ class EpochCoordinator:
         for vertex in self._job_graph.vertices:
             for operator_id, source in vertex.sources.items():
                 restored = None if self.latest is None else enumerator_state(self.latest, operator_id)
-                self._sources[operator_id] = EpochSource(source, vertex.parallelism, restored)
+                self._sources[operator_id] = SplitDealer(source, vertex.parallelism, restored)
 
     def close(self) -> None:
         """Let the sources go."""
