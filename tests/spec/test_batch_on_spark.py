@@ -131,3 +131,13 @@ def test_spark_sends_every_slot_to_its_partition() -> None:
             assert [where[slot] for slot in numbers] == list(range(partitions))
     finally:
         hand_back(spark, 1)
+
+
+def test_every_task_that_runs_again_gets_its_rows_in_the_same_order() -> None:
+    """I2: it deals them out by their order, and some of what it dealt out the first time may have been read."""
+    stream = batch(2).from_collection(list(range(9))).rebalance().map(divide).rebalance().map(divide)
+    frame = stream.key_by(str).map(divide).to_dataframe("n STRING")
+    plan = str(frame._jdf.queryExecution().executedPlan().toString())
+    exchanges = [line for line in plan.splitlines() if "Exchange hashpartitioning(slot" in line]
+    sorts = [line for line in plan.splitlines() if "Sort [place" in line and "sequence" in line]
+    assert len(exchanges) == len(sorts) == 3
