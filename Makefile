@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java check format test demo bench sim lock clean
+.PHONY: help env java check format test demo bench sim reference lock clean
 
 PYTEST_ARGS ?=
 SEEDS ?= 100
@@ -10,7 +10,7 @@ RUN := scripts/run
 STAMP := .venv/.up-to-date
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP) ## make .venv as the lock file says
 
@@ -42,6 +42,9 @@ bench: env java ## throughput beside a bare Python loop
 
 sim: env ## simulated clusters, one a seed (SEEDS=1000)
 	@$(RUN) penstock-sim --seeds $(SEEDS)
+
+reference: env ## the API reference as HTML, in build/reference
+	@$(RUN) python scripts/reference.py build/reference
 
 lock: ## write requirements.lock anew (LOCK_ARGS=--upgrade moves every pin)
 	@scripts/lock $(LOCK_ARGS)

@@ -214,7 +214,9 @@ class SinkWriterContext(Protocol):
     @property
     def operator_id(self) -> str: ...
 
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """Processing time in ms; the only clock that a writer may use."""
+        ...
 
     def emit_to_client(self, payload: bytes) -> None:
         """Send bytes to the client of the job, in order; delivered even when the job fails later."""
@@ -261,7 +263,8 @@ class Sink(ABC, Generic[T]):
     commits_globally: bool = False
 
     @abstractmethod
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]: ...
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, Any]:
+        """A new writer; called where the subtask runs."""
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[T, Any]:
         """A writer after a recovery; `state` are the items that fell to this subtask."""

@@ -19,7 +19,7 @@ from penstock.common.types import Row
 from penstock.formats.arrow_types import column_values
 from penstock.state.errors import StateError
 
-Selector: TypeAlias = "str | int | Sequence[str | int] | Callable[[Any], Any]"
+Selector: TypeAlias = str | int | Sequence[str | int] | Callable[[Any], Any]
 
 #: How many rows are looked at together.
 ROWS_MAX: Final = 4096

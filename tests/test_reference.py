@@ -1,0 +1,21 @@
+"""The API reference is built from the docstrings, and nothing is amiss with them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_reference_is_built_without_warnings(tmp_path: Path) -> None:
+    """Every public name has a docstring, every annotation a meaning, and pages name their modules."""
+    command = [sys.executable, str(ROOT / "scripts" / "reference.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "penstock" / "datastream" / "state.html").read_text()
+    assert re.search(r"<title>penstock.datastream.state", page)
+    assert "StateTtlConfig" in page
+    assert not (tmp_path / "penstock" / "core" / "task.html").exists()
