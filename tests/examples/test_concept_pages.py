@@ -1,0 +1,47 @@
+"""The programs of the pages that explain one concept each run: the blocks of a page are one program."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.examples.test_readme import LOCAL
+
+DOCS = Path(__file__).parents[2] / "docs"
+#: What docs/checkpoints.md prints until its job is cancelled.
+COUNTS = re.compile(r"\(\d, \d+\)")
+#: What a page's program prints, lines in any order, without the numbers of subtasks.
+PAGES: dict[str, list[str]] = {
+    "checkpoints.md": ["3000 results, none lost and none twice"],
+    "keyed-state.md": [],
+    "process-functions.md": ["broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero"],
+    "testing-your-functions.md": [
+        "test_a_total_comes_after_a_minute passed",
+        "test_a_whole_program passed",
+        "test_totals_in_every_hostile_way passed",
+        "test_totals_survive_a_failure_and_another_parallelism passed",
+        "test_what_is_kept_in_self_is_found_out passed",
+    ],
+    "time.md": [],
+}
+
+
+def run(page: str, prelude: str, folder: Path) -> list[str]:
+    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    program = folder / "program.py"
+    program.write_text(prelude + "".join(blocks))
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return sorted(re.sub(r"^\d+> ", "", line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_in_one_process(page: str, tmp_path: Path) -> None:
+    """A2: what the page says holds."""
+    printed = run(page, LOCAL, tmp_path)
+    assert [line for line in printed if not COUNTS.match(line)] == sorted(PAGES[page])
