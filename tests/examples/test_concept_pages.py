@@ -18,6 +18,7 @@ PAGES: dict[str, list[str]] = {
     "checkpoints.md": ["3000 results, none lost and none twice"],
     "keyed-state.md": [],
     "process-functions.md": ["broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero"],
+    "running.md": ["option parallelism.default (integer) has value 'many': write a whole number"],
     "testing-your-functions.md": [
         "test_a_total_comes_after_a_minute passed",
         "test_a_whole_program passed",
