@@ -37,6 +37,7 @@ PAGES: dict[str, list[str]] = {
     "process-functions.md": ["broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero"],
     "quickstart.md": QUICKSTART,
     "running.md": ["option parallelism.default (integer) has value 'many': write a whole number"],
+    "state.md": [],
     "testing-your-functions.md": [
         "test_a_total_comes_after_a_minute passed",
         "test_a_whole_program passed",
