@@ -83,7 +83,7 @@ def test_in_one_process(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", ["quickstart.md", "checkpoints.md", "process-functions.md"])
+@pytest.mark.parametrize("page", ["quickstart.md", "checkpoints.md", "process-functions.md", "running.md"])
 def test_on_spark(page: str, tmp_path: Path) -> None:
     """E8: what the page says holds on Spark."""
     printed = run(page, "", tmp_path)
