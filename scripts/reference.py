@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import ModuleInfo, walk_packages
+from types import ModuleType
 from typing import Any
 
 import pdoc
@@ -81,6 +82,8 @@ def build(directory: Path) -> list[str]:
     names = modules()
     there = {module.name for package in PACKAGES for module in _below(package)}
     amiss = [f"{name} is called internal, and is not there" for name in INTERNAL - there]
+    for name in names:
+        _resolve(import_module(name))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pdoc.render.configure(docformat="google", show_source=False)
@@ -88,6 +91,12 @@ def build(directory: Path) -> list[str]:
     amiss += [f"warning: {warning.message}" for warning in caught]
     undocumented = {doc.fullname for name in names for doc in _undocumented(Module(import_module(name)))}
     return sorted({*amiss, *(f"{name} has no docstring" for name in undocumented)})
+
+
+def _resolve(module: ModuleType) -> None:
+    """Put in place what a module finds only when it is asked for; pdoc looks at what is there."""
+    for name in getattr(module, "__all__", ()):
+        setattr(module, name, getattr(module, name))
 
 
 def _specifications(names: list[str]) -> list[str]:
