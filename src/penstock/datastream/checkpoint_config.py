@@ -51,7 +51,7 @@ class CheckpointConfig:
         return CheckpointingMode(self._configuration.read(CHECKPOINTING_MODE))
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """The guarantee; only EXACTLY_ONCE is available yet."""
+        """The guarantee."""
         self._configuration.write(CHECKPOINTING_MODE, checkpointing_mode.value)
         return self
 
