@@ -39,6 +39,8 @@ def test_which_states_are_final():
     final = {JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED}
     assert {s for s in JobStatus if s.is_globally_terminal_state()} == final
     assert {s for s in JobStatus if s.is_terminal_state()} == final | {JobStatus.SUSPENDED}
+    under_way = ("CREATED", "RUNNING", "RESTARTING", "RECONCILING", "FAILING", "CANCELLING")
+    assert not any(JobStatus[name].is_terminal_state() for name in under_way)
 
 
 def test_a_result_tells_runtime_and_accumulators():
@@ -54,12 +56,15 @@ def test_only_the_first_completion_of_a_future_counts():
     assert future.complete(1)
     assert not future.complete(2)
     assert not future.complete_exceptionally(ValueError())
-    assert future.result() == 1
+    assert future.done()
+    assert not future.cancelled()
+    assert (future.result(), future.exception()) == (1, None)
     failed: CompletableFuture[int] = CompletableFuture()
     assert failed.complete_exceptionally(ValueError("no"))
     assert str(failed.exception()) == "no"
     cancelled: CompletableFuture[int] = CompletableFuture()
     assert cancelled.cancel()
+    assert cancelled.cancelled()
     assert not cancelled.complete(1)
 
 

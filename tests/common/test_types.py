@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Instant, OutputTag, Row, RowKind, Types
 from penstock.common.errors import UnknownFieldError
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.text())
 
@@ -64,6 +65,28 @@ def test_a_row_may_be_changed_in_place():
     row.set_row_kind(RowKind.DELETE)
     assert row == Row.of_kind(RowKind.DELETE, x=3, y=4)
     assert row.get_fields_by_names(["y", "x"]) == [4, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign"),
+    [
+        (RowKind.INSERT, "+I"),
+        (RowKind.UPDATE_BEFORE, "-U"),
+        (RowKind.UPDATE_AFTER, "+U"),
+        (RowKind.DELETE, "-D"),
+    ],
+)
+def test_a_row_is_of_a_kind_and_an_insert_unless_said(kind, sign):
+    row = Row("a", 1)
+    assert row.get_row_kind() is RowKind.INSERT
+    row.set_row_kind(row_kind=kind)
+    assert row.get_row_kind() is kind
+    assert row == Row.of_kind(kind, "a", 1)
+    assert str(row) == f"{sign}[a, 1]"
+    assert Row.of_kind(row_kind=kind, name="a").as_dict() == {"name": "a"}
+    maker = Row("name")
+    maker.set_row_kind(kind)
+    assert maker("a").get_row_kind() is kind
 
 
 def test_as_dict_goes_into_nested_rows_only_when_asked():
@@ -143,6 +166,15 @@ def test_a_row_type_knows_its_fields():
     assert row_type.get_field_index("other") == -1
     assert str(row_type) == "RowTypeInfo(id: Long, name: String)"
     assert Types.ROW([Types.INT()]).get_field_names() == ["f0"]
+
+
+def test_a_tuple_type_knows_its_fields():
+    pair = TupleTypeInfo([Types.INT(), Types.STRING()])
+    assert pair == Types.TUPLE(field_types=[Types.INT(), Types.STRING()])
+    assert pair.get_field_types() == [Types.INT(), Types.STRING()]
+    assert pair != Types.ROW([Types.INT(), Types.STRING()])
+    assert RowTypeInfo(field_types=[Types.INT()], field_names=["n"]) == Types.ROW_NAMED(["n"], [Types.INT()])
+    assert isinstance(pair, TypeInformation)
 
 
 def test_senseless_types_are_refused():
