@@ -257,7 +257,7 @@ class BesideRules(BroadcastProcessFunction):
 
 class FirstOfWindow(ProcessWindowFunction[Any, Any, Any, Any]):
     def process(self, key: Any, context: ProcessWindowFunction.Context, elements: Any) -> Any:
-        yield list(elements)[0]
+        yield next(iter(elements))
 
 
 # --- printing -------------------------------------------------------------------------------------------------------
