@@ -24,6 +24,7 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
+    AsyncRetryPredicate,
     AsyncRetryStrategy,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
@@ -33,6 +34,7 @@ from penstock.datastream.async_retry_strategies import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
     NoRetryStrategy,
+    RetryPredicate,
 )
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
@@ -126,6 +128,41 @@ def test_retries_give_the_answer_in_the_end(ordered: bool) -> None:
     strategy = AsyncRetryStrategy.fixed_delay(2, 1, None, on_refusal)
     stream = wait(environment().from_collection(range(50)), Refusing(), Time.seconds(20), strategy, 10)
     assert sorted(collect(stream)) == list(range(50))
+
+
+class Patient(AsyncRetryStrategy):
+    """A strategy of one's own: asks up to 4 times for results that are not negative."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts < 4
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return current_attempts
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return RetryPredicate(result_predicate=lambda results: results[0] < 0, exception_predicate=None)
+
+
+def test_a_strategy_of_ones_own_goes_by_results() -> None:
+    """A1: what remains as it is after the last attempt counts all the same."""
+    assert isinstance(Patient().get_retry_predicate(), AsyncRetryPredicate)
+
+    class Improving(AsyncFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.attempts: dict[int, int] = {}
+
+        async def async_invoke(self, value: int) -> list[int]:
+            self.attempts[value] = self.attempts.get(value, 0) + 1
+            return [self.attempts[value] - value]
+
+    stream = AsyncDataStream.ordered_wait_with_retry(
+        data_stream=environment().from_collection([1, 4, 9]),
+        async_function=Improving(),
+        timeout=Time.seconds(20),
+        async_retry_strategy=Patient(),
+        capacity=10,
+    )
+    assert collect(stream) == [0, 0, -5]
 
 
 def test_watermarks_stay_behind_results() -> None:

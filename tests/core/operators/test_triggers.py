@@ -209,6 +209,34 @@ def test_continuous_processing_time_trigger_on_sessions(backend: str) -> None:
     hostile(backend, factory, inputs, expected)
 
 
+class HalfAsOften(ContinuousEventTimeTrigger):
+    def register_next_fire_timestamp(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        super().register_next_fire_timestamp(time + self.interval, window, ctx, fire_timestamp_state)
+
+
+class HalfAsOftenByClock(ContinuousProcessingTimeTrigger):
+    def register_next_fire_timestamp(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        super().register_next_fire_timestamp(time + self.interval, window, ctx, fire_timestamp_state)
+
+
+def test_when_a_continuous_trigger_fires_next_may_be_overridden() -> None:
+    """C1: both ask one method of theirs for the next time."""
+    with OneInputOperatorHarness(window_operator(TumblingEventTimeWindows(100), HalfAsOften(10))) as harness:
+        harness.process(("a", 5), 5)
+        for time, fired in ((19, 0), (20, 1), (39, 1), (40, 2), (99, 5)):
+            harness.watermark(time)
+            assert len(harness.values) == fired
+    with OneInputOperatorHarness(window_operator(TumblingEventTimeWindows(100), HalfAsOftenByClock(10))) as harness:
+        harness.process(("a", 5), 5)
+        for by_ms, fired in ((20, 0), (1, 1), (19, 1), (1, 2)):  # a timer is due when the clock has passed it
+            harness.advance_processing_time(by_ms)
+            assert len(harness.values) == fired
+
+
 @pytest.mark.parametrize("trigger", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
 def test_an_interval_is_over_zero(trigger: Any) -> None:
     """C1: an interval of 0 would never let go."""
@@ -317,7 +345,8 @@ class Threshold(Trigger):
     total = ReducingStateDescriptor("total", lambda a, b: a + b, Types.INT())
     sum = AggregatingStateDescriptor("sum", Sum())
 
-    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        assert isinstance(ctx, Trigger.TriggerContext)
         value = element[1]
         ctx.get_partitioned_state(self.last).update(value)
         ctx.get_partitioned_state(self.seen).add(value)
@@ -349,7 +378,8 @@ class Threshold(Trigger):
     def can_merge(self) -> bool:
         return True
 
-    def on_merge(self, window: Any, ctx: Any) -> None:
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        assert isinstance(ctx, Trigger.OnMergeContext)
         for descriptor in (self.seen, self.total, self.sum):
             ctx.merge_partitioned_state(descriptor)
 
