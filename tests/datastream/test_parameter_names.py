@@ -495,6 +495,8 @@ def test_a_stream_is_cached_by_its_class() -> None:
     assert isinstance(cached, CachedDataStream)
     for _ in range(2):
         assert collected(cached.filter(func=lambda n: n > 1)) == [2, 3]
+    assert cached.cache() is cached
+    assert cached.name(name="kept").get_name() == "kept"
     cached.invalidate()
     assert collected(cached) == [2, 3]
     env.close()

@@ -164,9 +164,22 @@ def test_a_keyed_stream_is_partitioned_by_its_keys(call: str) -> None:
     keyed = local_environment().from_collection(PAIRS).key_by(lambda v: v[0])
     with pytest.raises(TypeError, match="the partitioning of a keyed stream is its keys"):
         getattr(keyed, call)()
-    with pytest.raises(TypeError, match="ahead of key_by"):
-        keyed.set_parallelism(2)
     assert keyed.get_name() == "Collection Source"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("name", "n"), ("uid", "u"), ("set_parallelism", 2), ("set_max_parallelism", 2), ("set_description", "d")],
+)
+def test_a_keyed_stream_is_no_operator_to_be_set_up(setting: str, value: Any) -> None:
+    """A2: what is said of an operator is said ahead of key_by, or behind the next operator."""
+    keyed = local_environment().from_collection(PAIRS).key_by(lambda v: v[0])
+    with pytest.raises(TypeError, match="ahead of key_by"):
+        getattr(keyed, setting)(value)
+    with pytest.raises(TypeError, match="ahead of key_by"):
+        keyed.cache()
+    after = getattr(keyed.map(lambda v: v), setting)(value)
+    assert sorted(collect(after)) == sorted(PAIRS)
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
