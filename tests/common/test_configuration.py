@@ -16,7 +16,7 @@ from penstock.common.restart_strategy import restart_strategy_of
 
 
 def test_values_convert_between_text_and_python():
-    c = Configuration.from_dict({"i": "7", "b": "TRUE", "f": "1.5", "n": 3, "x": "00ff"})
+    c = Configuration.from_dict(map={"i": "7", "b": "TRUE", "f": "1.5", "n": 3, "x": "00ff"})
     assert (c.get_integer("i", 0), c.get_boolean("b", False), c.get_float("f", 0.0)) == (7, True, 1.5)
     assert (c.get_string("n", ""), c.get_bytearray("x", b"")) == ("3", bytearray(b"\x00\xff"))
     assert c.get_integer("missing", 5) == 5
@@ -54,7 +54,7 @@ def test_entries_are_added_removed_and_listed():
     assert not c.remove_config("p.b")
     assert not c.contains_key("p.b")
     target: dict[str, str] = {}
-    c.add_all_to_dict(target)
+    c.add_all_to_dict(target_dict=target)
     assert target == {"a": "1"}
 
 

@@ -203,7 +203,8 @@ def test_csv_is_read_as_asked():
     assert builder.build().deserialize(b",\n") == Row(a=None, b="")
     with pytest.raises(FormatError, match="cannot read CSV"):
         builder.build().deserialize(b"1,2,3")
-    lenient = builder.set_null_literal("-").set_allow_comments(True).set_ignore_parse_errors(True).build()
+    builder.set_null_literal(null_literal="-").set_allow_comments(allow_comments=True)
+    lenient = builder.set_ignore_parse_errors(ignore_parse_errors=True).build()
     assert lenient.deserialize(b"-,-") == Row(a=None, b=None)
     assert lenient.deserialize(b"# 1,2") is None
     assert lenient.deserialize(b"x,y") is None

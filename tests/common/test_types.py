@@ -140,7 +140,7 @@ def test_kind_and_names_count_for_equality():
         (Types.ROW([Types.INT()]), Row(None), Row("x")),
         (Types.ROW_NAMED(["a"], [Types.INT()]), {"a": 1}, {"b": 1}),
         (Types.TUPLE([Types.INT(), Types.STRING()]), (1, "x"), (1, None)),
-        (Types.LIST(Types.INT()), [1], [None]),
+        (Types.LIST(element_type_info=Types.INT()), [1], [None]),
         (Types.MAP(Types.STRING(), Types.INT()), {"a": None}, {1: 1}),
         (Types.BASIC_ARRAY(Types.STRING()), ["a", None], "a"),
         (Types.OBJECT_ARRAY(Types.ROW([Types.INT()])), [Row(1), None], [1]),
@@ -162,7 +162,7 @@ def test_a_row_type_knows_its_fields():
     row_type = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
     assert row_type.get_field_names() == ["id", "name"]
     assert row_type.get_field_types() == [Types.LONG(), Types.STRING()]
-    assert row_type.get_field_index("name") == 1
+    assert row_type.get_field_index(field_name="name") == 1
     assert row_type.get_field_index("other") == -1
     assert str(row_type) == "RowTypeInfo(id: Long, name: String)"
     assert Types.ROW([Types.INT()]).get_field_names() == ["f0"]

@@ -125,7 +125,9 @@ def test_retries_give_the_answer_in_the_end(ordered: bool) -> None:
 
     wait = AsyncDataStream.ordered_wait_with_retry if ordered else AsyncDataStream.unordered_wait_with_retry
     on_refusal = partial(exception_type_predicate, expected_error_type=ConnectionError)
-    strategy = AsyncRetryStrategy.fixed_delay(2, 1, None, on_refusal)
+    strategy = AsyncRetryStrategy.fixed_delay(
+        max_attempts=2, backoff_time_millis=1, result_predicate=None, exception_predicate=on_refusal
+    )
     stream = wait(environment().from_collection(range(50)), Refusing(), Time.seconds(20), strategy, 10)
     assert sorted(collect(stream)) == list(range(50))
 
@@ -270,15 +272,30 @@ def test_retries_need_a_timeout() -> None:
 
 def test_retry_strategies() -> None:
     """A1: how often, and after how long; what is not above 0 is refused with its name."""
-    fixed = FixedDelayRetryStrategy(2, 100, None, has_exception_predicate)
+    fixed = FixedDelayRetryStrategy(
+        max_attempts=2, backoff_time_millis=100, result_predicate=None, exception_predicate=has_exception_predicate
+    )
     assert [fixed.can_retry(n) for n in (1, 2, 3)] == [True, True, False]
     assert fixed.get_backoff_time_millis(2) == 100
     growing = ExponentialBackoffDelayRetryStrategy(10_000, 100, 2_000, 2, None, None)
     delays = [growing.get_backoff_time_millis(n) for n in (1, 2, 3, 6, 9_999)]
     assert delays == [100, 200, 400, 2_000, 2_000]
     assert growing.get_retry_predicate().exception_predicate() is None
+    by_names = AsyncRetryStrategy.exponential_backoff(
+        max_attempts=2,
+        initial_delay=100,
+        max_retry_delay=250,
+        multiplier=2,
+        result_predicate=None,
+        exception_predicate=None,
+    )
+    assert [by_names.get_backoff_time_millis(n) for n in (1, 2, 3)] == [100, 200, 250]
     assert fixed.get_retry_predicate().exception_predicate() is has_exception_predicate
-    assert not NoRetryStrategy().can_retry(1)
+    never = NoRetryStrategy()
+    assert not never.can_retry(current_attempts=1)
+    assert never.get_backoff_time_millis(current_attempts=1) == -1
+    assert never.get_retry_predicate().result_predicate() is None
+    assert never.get_retry_predicate().exception_predicate() is None
     for wrong in ((0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0)):
         with pytest.raises(ValueError, match="must be above 0, not 0"):
             AsyncRetryStrategy.exponential_backoff(*wrong, None, None)

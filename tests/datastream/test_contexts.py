@@ -307,7 +307,7 @@ class Where(MapFunction):
 def test_a_function_knows_its_subtask() -> None:
     """A1: names, index, parallelism, number of key groups, attempt and the job's parameters."""
     env = local_environment(2).set_max_parallelism(16)
-    env.get_config().set_global_job_parameters({"city": "Graz"})
+    env.get_config().set_global_job_parameters(global_job_parameters_dict={"city": "Graz"})
     stream = env.from_collection(range(4)).rebalance().map(Where()).name("where")
     assert set(collect(stream.disable_chaining())) == {
         ("where", f"where ({index + 1}/2)", index, 2, 16, 0, "Graz", "?") for index in (0, 1)

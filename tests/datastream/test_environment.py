@@ -32,8 +32,9 @@ def test_checkpoint_settings_have_flinks_keys() -> None:
     env = local_environment()
     config = env.get_checkpoint_config()
     assert not env.is_unaligned_checkpoints_enabled()
-    config.enable_unaligned_checkpoints().set_aligned_checkpoint_timeout(Duration.of_seconds(3))
-    config.set_force_unaligned_checkpoints().set_fail_on_checkpointing_errors(False)
+    config.enable_unaligned_checkpoints(enabled=True)
+    config.set_aligned_checkpoint_timeout(alignment_timeout=Duration.of_seconds(3))
+    config.set_force_unaligned_checkpoints(force_unaligned_checkpoints=True).set_fail_on_checkpointing_errors(False)
     config.set_externalized_checkpoint_retention(retention_mode=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
     prefix = "execution.checkpointing."
     assert {
@@ -68,9 +69,12 @@ def test_the_pace_of_checkpoints_is_set_and_read() -> None:
     assert defaults == (CheckpointingMode.EXACTLY_ONCE, 600_000, 1)
     assert config.get_min_pause_between_checkpoints() == config.get_tolerable_checkpoint_failure_number() == 0
     assert config.get_externalized_checkpoint_retention() is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
-    config.set_checkpoint_interval(2_000).set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
-    config.set_checkpoint_timeout(checkpoint_timeout=30_000).set_min_pause_between_checkpoints(500)
-    config.set_max_concurrent_checkpoints(3).set_tolerable_checkpoint_failure_number(2)
+    config.set_checkpoint_interval(checkpoint_interval=2_000)
+    config.set_checkpointing_mode(checkpointing_mode=CheckpointingMode.AT_LEAST_ONCE)
+    config.set_checkpoint_timeout(checkpoint_timeout=30_000)
+    config.set_min_pause_between_checkpoints(min_pause_between_checkpoints=500)
+    config.set_max_concurrent_checkpoints(max_concurrent_checkpoints=3)
+    config.set_tolerable_checkpoint_failure_number(tolerable_checkpoint_failure_number=2)
     config.set_externalized_checkpoint_retention(ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
     assert config.is_checkpointing_enabled()
     assert env.get_checkpoint_interval() == config.get_checkpoint_interval() == 2_000
@@ -184,7 +188,7 @@ def test_python_files_can_be_imported_by_functions(kind: str, tmp_path: Path) ->
             archive.write(path, path.name)
         path.unlink()
     env = local_environment()
-    env.add_python_file(str({"file": path, "directory": tmp_path, "zip": tmp_path / "modules.zip"}[kind]))
+    env.add_python_file(file_path=str({"file": path, "directory": tmp_path, "zip": tmp_path / "modules.zip"}[kind]))
 
     def answer(value: Any) -> Any:
         import importlib

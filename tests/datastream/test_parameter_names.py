@@ -313,7 +313,7 @@ def test_streams_are_connected_by_names() -> None:
         if method != "process":
             assert collected(getattr(with_keys, method)(func=Both())) == ["ab", "cd", "fe"]
     env = local_environment()
-    rules = env.from_collection(["ef"]).broadcast(RULES)
+    rules = env.from_collection(["ef"]).broadcast(broadcast_state_descriptor=RULES)
     assert isinstance(rules, BroadcastStream)
     beside = env.from_collection(["ab"]).connect(ds=rules)
     assert isinstance(beside, BroadcastConnectedStream)
@@ -381,6 +381,27 @@ def test_windows_of_all_records_take_their_functions_by_name() -> None:
     assert collected(windows().process(process_window_function=ProcessAll(), output_type=PAIR)) == whole
     triggered = windows().trigger(trigger=PurgingTrigger(nested_trigger=CountTrigger(window_size=1)))
     assert collected(triggered.reduce(Add())) == EVENTS_SORTED
+
+
+def test_a_stream_is_printed_by_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """A2: lines begin with the identifier."""
+    env = local_environment()
+    env.from_collection(collection=[1]).print(sink_identifier="numbers")
+    env.execute()
+    assert capsys.readouterr().out == "numbers> 1\n"
+
+
+def test_a_job_is_saved_and_stopped_by_names(tmp_path: Path) -> None:
+    """H1: savepoints of a job that runs, the last of which ends it."""
+    env = local_environment()
+    env.add_source(source_func=NumberSequenceSource(start=0, end=10**12)).sink_to(sink=DiscardingSink())
+    job = env.execute_async(job_name="endless")
+    saved = job.trigger_savepoint(savepoint_directory=str(tmp_path)).result(60)
+    last = job.stop_with_savepoint(advance_to_end_of_event_time=False, savepoint_directory=str(tmp_path)).result(60)
+    assert saved != last
+    assert {Path(saved).parent, Path(last).parent} == {tmp_path}
+    assert Path(saved).is_dir()
+    assert Path(last).is_dir()
 
 
 def test_session_windows_by_names() -> None:

@@ -38,9 +38,8 @@ def written(factory: Any, *rows: Any) -> bytes:
 
 def test_csv_schema_reads_and_writes() -> None:
     builder = CsvSchema.builder().add_string_column("s").add_number_column("n").add_boolean_column("b")
-    builder.add_number_column("f", Types.DOUBLE()).add_array_column("l", "|").set_null_value("-").set_column_separator(
-        ";"
-    )
+    builder.add_number_column(name="f", number_type=Types.DOUBLE()).add_array_column("l", "|")
+    builder.set_null_value("-").set_column_separator(";")
     schema = builder.build()
     assert len(schema) == schema.size() == builder.size() == 5
     rows = [Row(s='a;"', n=1, b=True, f=1.5, l=["x", "y"]), Row(s=None, n=None, b=False, f=None, l=["z"])]
@@ -102,9 +101,11 @@ def test_signs_of_csv_files() -> None:
     def two() -> CsvSchemaBuilder:
         return CsvSchema.builder().add_string_column("a").add_string_column("b")
 
-    both_ways(two().set_quote_char("'"), Row(a="x,y", b='"'), b"'x,y',\"\n")
-    both_ways(two().set_column_separator("\t").set_null_value("n/a"), Row(a="x,y", b=None), b"x,y\tn/a\n")
-    both_ways(two().disable_quote_char().set_escape_char("\\"), Row(a="x,y", b='"'), b'x\\,y,"\n')
+    both_ways(two().set_quote_char(char="'"), Row(a="x,y", b='"'), b"'x,y',\"\n")
+    both_ways(
+        two().set_column_separator(char="\t").set_null_value(null_value="n/a"), Row(a="x,y", b=None), b"x,y\tn/a\n"
+    )
+    both_ways(two().disable_quote_char().set_escape_char(char="\\"), Row(a="x,y", b='"'), b'x\\,y,"\n')
     both_ways(two().set_escape_char("\\").disable_escape_char(), Row(a="\\", b="x,y"), b'\\,"x,y"\n')
     assert len(two()) == two().size() == len(two().build()) == 2
 

@@ -407,7 +407,9 @@ def test_configuration_as_in_pyflink():
         .set_ttl(Time.seconds(2))
         .cleanup_full_snapshot()
         .cleanup_incrementally(10, True)
-        .cleanup_in_rocksdb_compact_filter(77, Duration.of_hours(1))
+        .cleanup_in_rocksdb_compact_filter(
+            query_time_after_num_entries=77, periodic_compaction_time=Duration.of_hours(1)
+        )
         .build()
     )
     assert made.get_ttl() == Time.seconds(2)
