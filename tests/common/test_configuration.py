@@ -3,23 +3,35 @@
 import copy
 import datetime
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.common import ConfigOptions, Configuration, Duration, ExecutionConfig, RestartStrategies
+from penstock.common import ConfigOption, ConfigOptions, Configuration, Duration, ExecutionConfig, RestartStrategies
 from penstock.common import options as o
 from penstock.common.errors import ConfigurationError
 from penstock.common.restart_strategy import restart_strategy_of
 
 
 def test_values_convert_between_text_and_python():
-    c = Configuration.from_dict({"i": "7", "b": "TRUE", "f": "1.5", "n": 3, "x": "00ff"})
+    c = Configuration.from_dict(map={"i": "7", "b": "TRUE", "f": "1.5", "n": 3, "x": "00ff"})
     assert (c.get_integer("i", 0), c.get_boolean("b", False), c.get_float("f", 0.0)) == (7, True, 1.5)
     assert (c.get_string("n", ""), c.get_bytearray("x", b"")) == ("3", bytearray(b"\x00\xff"))
     assert c.get_integer("missing", 5) == 5
     assert c.get_string("missing", None) is None
+
+
+def test_values_of_every_kind_are_set_and_read():
+    c = Configuration().set_float("f", 1.5).set_bytearray("x", b"\x00\xff").set_boolean("b", True)
+    assert (c.get_float("f", 0.0), c.get_boolean("b", False)) == (1.5, True)
+    assert c.get_bytearray("x", None) == bytearray(b"\x00\xff")
+    assert Configuration.from_dict(c.to_dict()).get_bytearray("x", None) == bytearray(b"\x00\xff")
+    for setter, value in (("set_float", "fast"), ("set_bytearray", 7), ("set_integer", 1.5), ("set_boolean", "maybe")):
+        with pytest.raises(ConfigurationError, match=r"option k .*"):
+            getattr(c, setter)("k", value)
+    assert not c.contains_key("k")
 
 
 def test_a_bad_value_is_named_with_its_key():
@@ -42,7 +54,7 @@ def test_entries_are_added_removed_and_listed():
     assert not c.remove_config("p.b")
     assert not c.contains_key("p.b")
     target: dict[str, str] = {}
-    c.add_all_to_dict(target)
+    c.add_all_to_dict(target_dict=target)
     assert target == {"a": "1"}
 
 
@@ -106,10 +118,30 @@ def test_users_build_their_own_options():
     assert Configuration().read(option) == 5
     assert Configuration().set_string("my.size", "6").read(option) == 6
     assert ConfigOptions.key("k").double_type().no_default_value().default_value() is None
-    for kind in ("boolean", "long", "float", "string", "duration", "memory"):
-        assert not getattr(ConfigOptions.key("k"), f"{kind}_type")().no_default_value().has_default_value()
+    assert not ConfigOptions.key("k").memory_type().no_default_value().has_default_value()
     with pytest.raises(ConfigurationError, match="boolean"):
         ConfigOptions.key("k").boolean_type().default_value("maybe")  # type: ignore[arg-type]
+
+
+def test_an_option_reads_values_of_its_type():
+    builder = ConfigOptions.key("k")
+    assert isinstance(builder, ConfigOptions.OptionBuilder)
+    assert isinstance(builder.int_type(), ConfigOptions.TypedConfigOptionBuilder)
+    cases: tuple[tuple[Any, str, Any], ...] = (
+        (builder.boolean_type(), "true", True),
+        (builder.int_type(), "7", 7),
+        (builder.long_type(), str(2**40), 2**40),
+        (builder.float_type(), "0.5", 0.5),
+        (builder.double_type(), "1e-3", 0.001),
+        (builder.string_type(), "7", "7"),
+        (builder.duration_type(), "2 s", 2_000),
+    )
+    for typed, text, value in cases:
+        option = typed.default_value(value)
+        assert isinstance(option, ConfigOption)
+        assert (option.key(), option.default_value(), option.has_default_value()) == ("k", value, True)
+        assert Configuration().set_string("k", text).read(option) == value
+        assert Configuration().read(typed.no_default_value()) is None
 
 
 @pytest.mark.parametrize(

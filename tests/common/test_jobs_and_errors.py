@@ -39,12 +39,14 @@ def test_which_states_are_final():
     final = {JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED}
     assert {s for s in JobStatus if s.is_globally_terminal_state()} == final
     assert {s for s in JobStatus if s.is_terminal_state()} == final | {JobStatus.SUSPENDED}
+    under_way = ("CREATED", "RUNNING", "RESTARTING", "RECONCILING", "FAILING", "CANCELLING")
+    assert not any(JobStatus[name].is_terminal_state() for name in under_way)
 
 
 def test_a_result_tells_runtime_and_accumulators():
     result = JobExecutionResult(JobID.generate(), 1_500, {"lines": 3})
     assert result.get_net_runtime() == 1_500
-    assert result.get_accumulator_result("lines") == 3
+    assert result.get_accumulator_result(accumulator_name="lines") == 3
     assert result.get_accumulator_result("other") is None
     assert result.get_all_accumulator_results() == {"lines": 3}
 
@@ -54,12 +56,15 @@ def test_only_the_first_completion_of_a_future_counts():
     assert future.complete(1)
     assert not future.complete(2)
     assert not future.complete_exceptionally(ValueError())
-    assert future.result() == 1
+    assert future.done()
+    assert not future.cancelled()
+    assert (future.result(), future.exception()) == (1, None)
     failed: CompletableFuture[int] = CompletableFuture()
     assert failed.complete_exceptionally(ValueError("no"))
     assert str(failed.exception()) == "no"
     cancelled: CompletableFuture[int] = CompletableFuture()
     assert cancelled.cancel()
+    assert cancelled.cancelled()
     assert not cancelled.complete(1)
 
 
@@ -69,7 +74,9 @@ def test_watermark_strategies_are_descriptions():
     strategy = (
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
         .with_idleness(datetime.timedelta(minutes=1))
-        .with_watermark_alignment("g", Time.seconds(20))
+        .with_watermark_alignment(
+            watermark_group="g", max_allowed_watermark_drift=Time.seconds(20), update_interval=Duration.of_seconds(1)
+        )
     )
     assert (strategy.kind, strategy.out_of_orderness_ms, strategy.idleness_ms) == ("bounded", 5_000, 60_000)
     assert strategy.alignment == WatermarkAlignment("g", 20_000, 1_000)

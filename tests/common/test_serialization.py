@@ -177,13 +177,34 @@ def test_csv_is_written_as_asked():
         builder.set_field_delimiter("||")
 
 
+def test_csv_messages_have_the_signs_that_the_builders_were_told():
+    row_type = Types.ROW_NAMED(["l", "s"], [Types.LIST(Types.INT()), Types.STRING()])
+    write = CsvRowSerializationSchema.Builder(type_info=row_type)
+    read = CsvRowDeserializationSchema.Builder(type_info=row_type)
+    for builder in (write, read):
+        builder.set_field_delimiter("|").set_array_element_delimiter("/").set_quote_character("'")
+        builder.set_null_literal("n/a")
+    for row, message in ((Row(l=[1, 2], s="a|b"), b"1/2|'a|b'\n"), (Row(l=[], s=None), b"|n/a\n")):
+        assert write.build().serialize(row) == message
+        assert read.build().deserialize(message) == row
+    escaped = b"1/2|a\\'b\n"
+    assert write.set_escape_character("\\").build().serialize(Row(l=[1, 2], s="a'b")) == escaped
+    assert read.set_escape_character("\\").build().deserialize(escaped) == Row(l=[1, 2], s="a'b")
+    for builder in (write, read):
+        with pytest.raises(ValueError, match="one character"):
+            builder.set_quote_character("''")
+        with pytest.raises(ValueError, match="must not be empty"):
+            builder.set_array_element_delimiter("")
+
+
 def test_csv_is_read_as_asked():
     row_type = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
     builder = CsvRowDeserializationSchema.Builder(row_type)
     assert builder.build().deserialize(b",\n") == Row(a=None, b="")
     with pytest.raises(FormatError, match="cannot read CSV"):
         builder.build().deserialize(b"1,2,3")
-    lenient = builder.set_null_literal("-").set_allow_comments(True).set_ignore_parse_errors(True).build()
+    builder.set_null_literal(null_literal="-").set_allow_comments(allow_comments=True)
+    lenient = builder.set_ignore_parse_errors(ignore_parse_errors=True).build()
     assert lenient.deserialize(b"-,-") == Row(a=None, b=None)
     assert lenient.deserialize(b"# 1,2") is None
     assert lenient.deserialize(b"x,y") is None

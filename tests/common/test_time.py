@@ -76,6 +76,21 @@ def test_durations_and_times_are_values():
     assert pickle.loads(pickle.dumps(Time.seconds(1))) == Time.seconds(1)
 
 
+def test_a_time_is_made_and_read_in_milliseconds():
+    assert Time(90_000).to_milliseconds() == Time.milliseconds(milliseconds=90_000).to_milliseconds() == 90_000
+    assert Time.seconds(seconds=90) == Time(90_000)
+    assert Time.days(days=1).to_milliseconds() == Time.hours(hours=24).to_milliseconds() == 86_400_000
+    assert Time.minutes(minutes=2) > Time.seconds(119)
+    with pytest.raises(TypeError, match="whole number"):
+        Time(1.5)  # type: ignore[arg-type]
+
+
+def test_an_instant_is_seconds_and_nanos():
+    instant = Instant(seconds=1, nanos=2_500_000)
+    assert (instant.seconds, instant.nanos, instant.to_epoch_milli()) == (1, 2_500_000, 1_002)
+    assert Instant.of_epoch_milli(epoch_milli=-1) == Instant(-1, 999_000_000) < Instant(0, 0) < instant
+
+
 @given(st.integers(-(10**15), 10**15))
 def test_an_instant_keeps_its_millis(millis):
     instant = Instant.of_epoch_milli(millis)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Instant, OutputTag, Row, RowKind, Types
 from penstock.common.errors import UnknownFieldError
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.text())
 
@@ -66,6 +67,28 @@ def test_a_row_may_be_changed_in_place():
     assert row.get_fields_by_names(["y", "x"]) == [4, 3]
 
 
+@pytest.mark.parametrize(
+    ("kind", "sign"),
+    [
+        (RowKind.INSERT, "+I"),
+        (RowKind.UPDATE_BEFORE, "-U"),
+        (RowKind.UPDATE_AFTER, "+U"),
+        (RowKind.DELETE, "-D"),
+    ],
+)
+def test_a_row_is_of_a_kind_and_an_insert_unless_said(kind, sign):
+    row = Row("a", 1)
+    assert row.get_row_kind() is RowKind.INSERT
+    row.set_row_kind(row_kind=kind)
+    assert row.get_row_kind() is kind
+    assert row == Row.of_kind(kind, "a", 1)
+    assert str(row) == f"{sign}[a, 1]"
+    assert Row.of_kind(row_kind=kind, name="a").as_dict() == {"name": "a"}
+    maker = Row("name")
+    maker.set_row_kind(kind)
+    assert maker("a").get_row_kind() is kind
+
+
 def test_as_dict_goes_into_nested_rows_only_when_asked():
     row = Row(key=1, value=[Row(a=2)])
     assert row.as_dict() == {"key": 1, "value": [Row(a=2)]}
@@ -117,7 +140,7 @@ def test_kind_and_names_count_for_equality():
         (Types.ROW([Types.INT()]), Row(None), Row("x")),
         (Types.ROW_NAMED(["a"], [Types.INT()]), {"a": 1}, {"b": 1}),
         (Types.TUPLE([Types.INT(), Types.STRING()]), (1, "x"), (1, None)),
-        (Types.LIST(Types.INT()), [1], [None]),
+        (Types.LIST(element_type_info=Types.INT()), [1], [None]),
         (Types.MAP(Types.STRING(), Types.INT()), {"a": None}, {1: 1}),
         (Types.BASIC_ARRAY(Types.STRING()), ["a", None], "a"),
         (Types.OBJECT_ARRAY(Types.ROW([Types.INT()])), [Row(1), None], [1]),
@@ -139,10 +162,19 @@ def test_a_row_type_knows_its_fields():
     row_type = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
     assert row_type.get_field_names() == ["id", "name"]
     assert row_type.get_field_types() == [Types.LONG(), Types.STRING()]
-    assert row_type.get_field_index("name") == 1
+    assert row_type.get_field_index(field_name="name") == 1
     assert row_type.get_field_index("other") == -1
     assert str(row_type) == "RowTypeInfo(id: Long, name: String)"
     assert Types.ROW([Types.INT()]).get_field_names() == ["f0"]
+
+
+def test_a_tuple_type_knows_its_fields():
+    pair = TupleTypeInfo([Types.INT(), Types.STRING()])
+    assert pair == Types.TUPLE(field_types=[Types.INT(), Types.STRING()])
+    assert pair.get_field_types() == [Types.INT(), Types.STRING()]
+    assert pair != Types.ROW([Types.INT(), Types.STRING()])
+    assert RowTypeInfo(field_types=[Types.INT()], field_names=["n"]) == Types.ROW_NAMED(["n"], [Types.INT()])
+    assert isinstance(pair, TypeInformation)
 
 
 def test_senseless_types_are_refused():

@@ -24,6 +24,7 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
+    AsyncRetryPredicate,
     AsyncRetryStrategy,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
@@ -33,6 +34,7 @@ from penstock.datastream.async_retry_strategies import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
     NoRetryStrategy,
+    RetryPredicate,
 )
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
@@ -123,9 +125,46 @@ def test_retries_give_the_answer_in_the_end(ordered: bool) -> None:
 
     wait = AsyncDataStream.ordered_wait_with_retry if ordered else AsyncDataStream.unordered_wait_with_retry
     on_refusal = partial(exception_type_predicate, expected_error_type=ConnectionError)
-    strategy = AsyncRetryStrategy.fixed_delay(2, 1, None, on_refusal)
+    strategy = AsyncRetryStrategy.fixed_delay(
+        max_attempts=2, backoff_time_millis=1, result_predicate=None, exception_predicate=on_refusal
+    )
     stream = wait(environment().from_collection(range(50)), Refusing(), Time.seconds(20), strategy, 10)
     assert sorted(collect(stream)) == list(range(50))
+
+
+class Patient(AsyncRetryStrategy):
+    """A strategy of one's own: asks up to 4 times for results that are not negative."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts < 4
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return current_attempts
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return RetryPredicate(result_predicate=lambda results: results[0] < 0, exception_predicate=None)
+
+
+def test_a_strategy_of_ones_own_goes_by_results() -> None:
+    """A1: what remains as it is after the last attempt counts all the same."""
+    assert isinstance(Patient().get_retry_predicate(), AsyncRetryPredicate)
+
+    class Improving(AsyncFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.attempts: dict[int, int] = {}
+
+        async def async_invoke(self, value: int) -> list[int]:
+            self.attempts[value] = self.attempts.get(value, 0) + 1
+            return [self.attempts[value] - value]
+
+    stream = AsyncDataStream.ordered_wait_with_retry(
+        data_stream=environment().from_collection([1, 4, 9]),
+        async_function=Improving(),
+        timeout=Time.seconds(20),
+        async_retry_strategy=Patient(),
+        capacity=10,
+    )
+    assert collect(stream) == [0, 0, -5]
 
 
 def test_watermarks_stay_behind_results() -> None:
@@ -233,15 +272,30 @@ def test_retries_need_a_timeout() -> None:
 
 def test_retry_strategies() -> None:
     """A1: how often, and after how long; what is not above 0 is refused with its name."""
-    fixed = FixedDelayRetryStrategy(2, 100, None, has_exception_predicate)
+    fixed = FixedDelayRetryStrategy(
+        max_attempts=2, backoff_time_millis=100, result_predicate=None, exception_predicate=has_exception_predicate
+    )
     assert [fixed.can_retry(n) for n in (1, 2, 3)] == [True, True, False]
     assert fixed.get_backoff_time_millis(2) == 100
     growing = ExponentialBackoffDelayRetryStrategy(10_000, 100, 2_000, 2, None, None)
     delays = [growing.get_backoff_time_millis(n) for n in (1, 2, 3, 6, 9_999)]
     assert delays == [100, 200, 400, 2_000, 2_000]
     assert growing.get_retry_predicate().exception_predicate() is None
+    by_names = AsyncRetryStrategy.exponential_backoff(
+        max_attempts=2,
+        initial_delay=100,
+        max_retry_delay=250,
+        multiplier=2,
+        result_predicate=None,
+        exception_predicate=None,
+    )
+    assert [by_names.get_backoff_time_millis(n) for n in (1, 2, 3)] == [100, 200, 250]
     assert fixed.get_retry_predicate().exception_predicate() is has_exception_predicate
-    assert not NoRetryStrategy().can_retry(1)
+    never = NoRetryStrategy()
+    assert not never.can_retry(current_attempts=1)
+    assert never.get_backoff_time_millis(current_attempts=1) == -1
+    assert never.get_retry_predicate().result_predicate() is None
+    assert never.get_retry_predicate().exception_predicate() is None
     for wrong in ((0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0)):
         with pytest.raises(ValueError, match="must be above 0, not 0"):
             AsyncRetryStrategy.exponential_backoff(*wrong, None, None)

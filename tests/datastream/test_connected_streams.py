@@ -86,6 +86,41 @@ def test_event_time_is_the_lower_one_of_both_inputs() -> None:
     assert sorted(counts.execute_and_collect()) == [(0, 334), (1, 333), (2, 333)]
 
 
+class Numbered(CoMapFunction, CoFlatMapFunction):
+    """Records with their number among all of their key, from either stream."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def number(self, value: int) -> tuple[int, int]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        return value % 3, count
+
+    def map1(self, value: int) -> tuple[int, int]:
+        return self.number(value)
+
+    def map2(self, value: int) -> tuple[int, int]:
+        return self.number(value)
+
+    def flat_map1(self, value: int) -> Iterable[Any]:
+        yield self.number(value)
+
+    def flat_map2(self, value: int) -> Iterable[Any]:
+        yield self.number(value)
+
+
+@pytest.mark.parametrize("method", ["map", "flat_map"])
+def test_functions_of_keys_without_timers(method: str) -> None:
+    """A2, D1: a map or flat map of two keyed streams has its key's state, and passes event time on."""
+    env = environment(2)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda n: n)
+    one, other = (env.from_collection(range(30)).assign_timestamps_and_watermarks(strategy) for _ in range(2))
+    connected = one.connect(other).key_by(lambda n: n % 3, lambda n: n % 3)
+    stream: DataStream = getattr(connected, method)(Numbered())
+    assert sorted(stream.execute_and_collect()) == [(key, n) for key in range(3) for n in range(1, 21)]
+
+
 class Label(CoMapFunction):
     def map1(self, value: int) -> str:
         return f"one {value}"

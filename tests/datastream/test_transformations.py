@@ -18,7 +18,16 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.print import DiscardingSink
 from penstock.core.operators.keyed_aggregate import AccumulateType
 from penstock.datastream import CloseableIterator, KeyedStream
-from penstock.datastream.functions import MapFunction, Partitioner
+from penstock.datastream.functions import (
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    MapFunction,
+    Partitioner,
+    ProcessWindowFunction,
+)
+from penstock.datastream.state import MapStateDescriptor
 
 PAIRS = [("a", 5), ("b", 1), ("a", 2), ("b", 7)]
 
@@ -155,9 +164,22 @@ def test_a_keyed_stream_is_partitioned_by_its_keys(call: str) -> None:
     keyed = local_environment().from_collection(PAIRS).key_by(lambda v: v[0])
     with pytest.raises(TypeError, match="the partitioning of a keyed stream is its keys"):
         getattr(keyed, call)()
-    with pytest.raises(TypeError, match="ahead of key_by"):
-        keyed.set_parallelism(2)
     assert keyed.get_name() == "Collection Source"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("name", "n"), ("uid", "u"), ("set_parallelism", 2), ("set_max_parallelism", 2), ("set_description", "d")],
+)
+def test_a_keyed_stream_is_no_operator_to_be_set_up(setting: str, value: Any) -> None:
+    """A2: what is said of an operator is said ahead of key_by, or behind the next operator."""
+    keyed = local_environment().from_collection(PAIRS).key_by(lambda v: v[0])
+    with pytest.raises(TypeError, match="ahead of key_by"):
+        getattr(keyed, setting)(value)
+    with pytest.raises(TypeError, match="ahead of key_by"):
+        keyed.cache()
+    after = getattr(keyed.map(lambda v: v), setting)(value)
+    assert sorted(collect(after)) == sorted(PAIRS)
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
@@ -186,6 +208,69 @@ def test_declared_rows_are_rows() -> None:
     plain = Types.ROW([Types.STRING(), Types.INT()])
     assert collect(env.from_collection([1]).map(lambda n: ("x", n), plain)) == [Row("x", 1)]
     assert collect(env.from_collection([1]).flat_map(lambda n: [["x", n]], named)) == [Row(word="x", n=1)]
+
+
+def test_functions_of_two_streams_and_of_windows_declare_types_too() -> None:
+    """A2: `output_type` of connected, broadcast and windowed streams is told by get_type, and makes rows."""
+    named = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.INT()])
+    env = local_environment()
+    pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]))
+    keyed, other = pairs.key_by(lambda v: v[0]), env.from_collection(["b"])
+    rules = other.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.INT()))
+    windows = keyed.count_window(1)
+    all_windows = pairs.count_window_all(1)
+    assert windows.get_input_type() == all_windows.get_input_type() == pairs.get_type()
+    assert windows.get_execution_environment() is all_windows.get_execution_environment() is env
+    streams = [
+        pairs.connect(other).map(Both(), output_type=named),
+        pairs.connect(other).flat_map(Both(), output_type=named),
+        pairs.connect(other).process(Both(), output_type=named),
+        pairs.connect(rules).process(BesideRules(), output_type=named),
+        windows.reduce(max, lambda key, window, values: values, output_type=named),
+        windows.apply(lambda key, window, values: values, output_type=named),
+        windows.process(FirstOfWindow(), output_type=named),
+        all_windows.apply(lambda window, values: values, output_type=named),
+        keyed.count_window(1).reduce(max, output_type=named),
+    ]
+    for stream in streams:
+        assert stream.get_type() == named
+        assert Row(word="a", n=1) in stream.execute_and_collect(limit=2)
+    assert windows.reduce(max).get_type() == pairs.get_type()
+    assert windows.apply(lambda key, window, values: values).get_type() == Types.PICKLED_BYTE_ARRAY()
+    assert pairs.connect(other).map(Both()).get_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+class Both(CoMapFunction, CoFlatMapFunction, CoProcessFunction):
+    def map1(self, value: Any) -> Any:
+        return value
+
+    def map2(self, value: Any) -> Any:
+        return None
+
+    def flat_map1(self, value: Any) -> Any:
+        yield value
+
+    def flat_map2(self, value: Any) -> Any:
+        return []
+
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        yield value
+
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        return None
+
+
+class BesideRules(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Any:
+        yield value
+
+    def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> Any:
+        return None
+
+
+class FirstOfWindow(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: ProcessWindowFunction.Context, elements: Any) -> Any:
+        yield next(iter(elements))
 
 
 # --- printing -------------------------------------------------------------------------------------------------------

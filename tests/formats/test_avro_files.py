@@ -160,7 +160,7 @@ def test_without_a_separator_there_are_no_arrays() -> None:
     """A2: said when the schema is built."""
     assert len(two_columns().disable_array_element_separator().build()) == 2
     with pytest.raises(ConfigurationError, match="'l' are arrays"):
-        two_columns().add_array_column("l").disable_array_element_separator().build()
+        two_columns().add_array_column("l").remove_array_element_separator(2).disable_array_element_separator().build()
 
 
 def test_csv_readers_make_text_formats_too() -> None:

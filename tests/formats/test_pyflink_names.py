@@ -21,6 +21,7 @@ from penstock.datastream.formats.csv import (
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
     CsvSchema,
+    CsvSchemaBuilder,
 )
 from penstock.datastream.formats.json import JsonLinesEncoder
 from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
@@ -37,9 +38,8 @@ def written(factory: Any, *rows: Any) -> bytes:
 
 def test_csv_schema_reads_and_writes() -> None:
     builder = CsvSchema.builder().add_string_column("s").add_number_column("n").add_boolean_column("b")
-    builder.add_number_column("f", Types.DOUBLE()).add_array_column("l", "|").set_null_value("-").set_column_separator(
-        ";"
-    )
+    builder.add_number_column(name="f", number_type=Types.DOUBLE()).add_array_column("l", "|")
+    builder.set_null_value("-").set_column_separator(";")
     schema = builder.build()
     assert len(schema) == schema.size() == builder.size() == 5
     rows = [Row(s='a;"', n=1, b=True, f=1.5, l=["x", "y"]), Row(s=None, n=None, b=False, f=None, l=["z"])]
@@ -77,13 +77,70 @@ def test_csv_schema_builder_checks() -> None:
         CsvSchema.builder().add_string_column("a").clear_columns().build()
     with pytest.raises(ConfigurationError, match="already"):
         CsvSchema.builder().add_string_column("a").add_string_column("a")
-    with pytest.raises(ConfigurationError, match="separator"):
-        CsvSchema.builder().add_array_column("a").add_array_column("b", "|")
+    with pytest.raises(ConfigurationError, match="none at position 1"):
+        CsvSchema.builder().add_array_column("a").remove_array_element_separator(1)
+    with pytest.raises(NotImplementedError, match="behind the last column"):
+        CsvSchema.builder().add_string_column("a").set_any_property_name("rest")
     first = CsvSchema.builder().add_string_column("a").build()
     schema = (
         CsvSchema.builder().add_columns_from(first).set_use_header().set_strict_headers().disable_quote_char().build()
     )
     assert CsvReaderFormat.for_schema(schema).create_decoder(b"b,a\n").decode(b'1,"\n', True).values == [Row(a='"')]
+
+
+def both_ways(builder: CsvSchemaBuilder, row: Row, data: bytes) -> None:
+    """A row is written as `data`, and read from it."""
+    schema = builder.build()
+    assert written(CsvBulkWriters.for_schema(schema), row) == data
+    assert CsvReaderFormat.for_schema(schema).create_decoder(b"").decode(data, True).values == [row]
+
+
+def test_signs_of_csv_files() -> None:
+    """Each setter of the builder is one sign of the text that is written and read."""
+
+    def two() -> CsvSchemaBuilder:
+        return CsvSchema.builder().add_string_column("a").add_string_column("b")
+
+    both_ways(two().set_quote_char(char="'"), Row(a="x,y", b='"'), b"'x,y',\"\n")
+    both_ways(
+        two().set_column_separator(char="\t").set_null_value(null_value="n/a"), Row(a="x,y", b=None), b"x,y\tn/a\n"
+    )
+    both_ways(two().disable_quote_char().set_escape_char(char="\\"), Row(a="x,y", b='"'), b'x\\,y,"\n')
+    both_ways(two().set_escape_char("\\").disable_escape_char(), Row(a="\\", b="x,y"), b'\\,"x,y"\n')
+    assert len(two()) == two().size() == len(two().build()) == 2
+
+
+def test_lines_of_csv_files_that_are_no_records() -> None:
+    """Comments and first rows are left out where the schema says so, and are records where it does not."""
+    lines = b"#a\n1\n2\n"
+    builder = CsvSchema.builder().add_string_column("s")
+    for made, values in (
+        (builder.build(), ["#a", "1", "2"]),
+        (builder.set_allow_comments().build(), ["1", "2"]),
+        (builder.set_allow_comments(allow=False).build(), ["#a", "1", "2"]),
+    ):
+        decoded = CsvReaderFormat.for_schema(made).create_decoder(b"").decode(lines, True).values
+        assert [row.s for row in decoded] == values
+    skipping = builder.set_skip_first_data_row(skip=True).set_use_header(use=True).build()
+    assert CsvReaderFormat.for_schema(skipping).header_lines == 2
+
+
+def test_arrays_in_csv_files() -> None:
+    """An array column has a separator of its own, and that of the schema where it was removed."""
+
+    def two() -> CsvSchemaBuilder:
+        numbers = CsvSchema.builder().add_array_column("a", element_type=Types.INT())
+        return numbers.add_array_column("b", separator="|").set_array_element_separator(separator="/")
+
+    row = Row(a=[1, 2], b=["x", "y"])
+    both_ways(two(), row, b"1;2,x|y\n")
+    both_ways(two().remove_array_element_separator(index=1), row, b"1;2,x/y\n")
+    both_ways(CsvSchema.builder().add_columns_from(two().build()), row, b"1;2,x|y\n")
+    unset = CsvSchema.builder().add_array_column("a", "|").remove_array_element_separator(0)
+    both_ways(unset, Row(a=["x", "y"]), b"x;y\n")
+    both_ways(two().disable_array_element_separator(), row, b"1;2,x|y\n")
+    with pytest.raises(ConfigurationError, match="'b' are arrays without one"):
+        two().disable_array_element_separator().remove_array_element_separator(1).build()
 
 
 def test_csv_with_header_and_dicts() -> None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import pytest
 from tests.state.rocks import FolderRocks
 
+from penstock.common.typeinfo import Types
+from penstock.datastream.functions import ReduceFunction
 from penstock.datastream.state import (
+    AggregatingState,
     AggregatingStateDescriptor,
     AppendingState,
     ListStateDescriptor,
     MapState,
+    MapStateDescriptor,
     MergingState,
+    ReducingState,
     ReducingStateDescriptor,
+    State,
+    StateDescriptor,
     StateTtlConfig,
     ValueState,
+    ValueStateDescriptor,
 )
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.heap import HeapKeyedStateBackend
@@ -70,3 +78,46 @@ def test_value_and_map_states_are_not() -> None:
     """D1: a value is updated, and a map is put into."""
     assert not issubclass(ValueState, AppendingState)
     assert not issubclass(MapState, AppendingState)
+
+
+def test_a_descriptor_tells_what_it_declares() -> None:
+    """D1: name and functions are those given, whatever the kind of state."""
+
+    class Greatest(ReduceFunction):
+        def reduce(self, value1: int, value2: int) -> int:
+            return max(value1, value2)
+
+    total, greatest = Total(), Greatest()
+    reducing = ReducingStateDescriptor(name="s", reduce_function=greatest, type_info=Types.INT())
+    aggregating = AggregatingStateDescriptor(name="s", agg_function=total, state_type_info=Types.INT())
+    descriptors: list[StateDescriptor] = [
+        ValueStateDescriptor(name="s", value_type_info=Types.INT()),
+        ListStateDescriptor(name="s", elem_type_info=Types.INT()),
+        MapStateDescriptor(name="s", key_type_info=Types.STRING(), value_type_info=Types.INT()),
+        reducing,
+        aggregating,
+    ]
+    for descriptor in descriptors:
+        assert isinstance(descriptor, StateDescriptor)
+        assert descriptor.get_name() == "s"
+    assert reducing.get_reduce_function() is greatest
+    assert aggregating.get_agg_function() is total
+    assert ReducingStateDescriptor("s", max, Types.INT()).get_reduce_function() is max
+
+
+def test_reducing_and_aggregating_states_are_of_the_declared_classes() -> None:
+    """D1: what is asked for by a descriptor can be annotated with PyFlink's class of the state."""
+    backend = HeapKeyedStateBackend(128, "Op")
+    backend.current_key = "k"
+    most = open_reducing_state(backend, ReducingStateDescriptor("most", max, Types.INT()))
+    total = open_aggregating_state(backend, AggregatingStateDescriptor("total", Total(), Types.INT()))
+    assert isinstance(most, ReducingState)
+    assert isinstance(total, AggregatingState)
+    assert (most.get(), total.get()) == (None, None)
+    for state in (most, total):
+        assert isinstance(state, State)
+        state.add(2)
+        state.add(1)
+    assert (most.get(), total.get()) == (2, 3)
+    most.clear()
+    assert most.get() is None

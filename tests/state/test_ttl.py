@@ -407,7 +407,9 @@ def test_configuration_as_in_pyflink():
         .set_ttl(Time.seconds(2))
         .cleanup_full_snapshot()
         .cleanup_incrementally(10, True)
-        .cleanup_in_rocksdb_compact_filter(77, Duration.of_hours(1))
+        .cleanup_in_rocksdb_compact_filter(
+            query_time_after_num_entries=77, periodic_compaction_time=Duration.of_hours(1)
+        )
         .build()
     )
     assert made.get_ttl() == Time.seconds(2)
@@ -420,6 +422,35 @@ def test_configuration_as_in_pyflink():
     compaction = cleanup.get_rocksdb_compact_filter_cleanup_strategy()
     assert compaction.get_query_time_after_num_entries() == 77
     assert compaction.get_periodic_compaction_time() == Time.hours(1)
+
+
+def test_shortcuts_of_the_builder_are_settings():
+    """D1: each short form is one value of one setting, and the last word counts."""
+    update, visibility = StateTtlConfig.UpdateType, StateTtlConfig.StateVisibility
+    default = StateTtlConfig.new_builder(Time.seconds(1)).build()
+    assert (default.get_update_type(), default.get_state_visibility()) == (
+        update.OnCreateAndWrite,
+        visibility.NeverReturnExpired,
+    )
+    assert default.is_enabled()
+    builder = StateTtlConfig.Builder(ttl=Time.seconds(1)).update_ttl_on_read_and_write()
+    assert builder.build().get_update_type() is update.OnReadAndWrite
+    assert builder.update_ttl_on_create_and_write().build().get_update_type() is update.OnCreateAndWrite
+    shown = builder.return_expired_if_not_cleaned_up().build()
+    assert shown.get_state_visibility() is visibility.ReturnExpiredIfNotCleanedUp
+    assert builder.never_return_expired().build().get_state_visibility() is visibility.NeverReturnExpired
+
+
+def test_what_never_returns_expired_values_and_what_reading_does_not_put_off():
+    """D1: with the defaults written out a value is gone when its time is over, however often it was read."""
+    written_out = StateTtlConfig.new_builder(TTL_MS).update_ttl_on_create_and_write().never_return_expired().build()
+    kept = Kept("value", written_out)
+    kept.write(1)
+    for _ in range(3):
+        kept.clock.advance(TTL_MS // 4)
+        assert kept.seen() == [1]
+    kept.clock.advance(TTL_MS - 3 * (TTL_MS // 4))
+    assert kept.seen() == []
 
 
 def test_clean_up_in_the_background_is_the_default():

@@ -65,7 +65,18 @@ if TYPE_CHECKING:
 
 Function = Any
 
-__all__ = ["CloseableIterator", "DataStream", "DataStreamSink", "KeyedStream", "WindowedStream"]
+__all__ = [
+    "AllWindowedStream",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CachedDataStream",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+    "WindowedStream",
+]
 
 
 class DataStream(OperatorSettings):
@@ -136,7 +147,7 @@ class DataStream(OperatorSettings):
         keeps_type: bool = False,
     ) -> DataStream:
         if keeps_type:
-            output_type = self._declared_type
+            output_type = self.declared_type
         else:
             factory = declared(factory, output_type)
         transformation = Transformation(
@@ -172,7 +183,7 @@ class DataStream(OperatorSettings):
         return self._add(
             "Projection",
             partial(MapOperator, Projection(field_indexes)),
-            output_type=projected_type(self._declared_type, field_indexes),
+            output_type=projected_type(self.declared_type, field_indexes),
         )
 
     def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
@@ -185,7 +196,7 @@ class DataStream(OperatorSettings):
     def union(self, *streams: DataStream) -> DataStream:
         """The records of all these streams, in no particular order between them."""
         upstreams = self._upstreams + tuple(u for s in streams for u in s._upstreams)
-        return DataStream(self._environment, upstreams, self._declared_type)
+        return DataStream(self._environment, upstreams, self.declared_type)
 
     @overload
     def connect(self, ds: DataStream) -> ConnectedStreams: ...
@@ -249,7 +260,8 @@ class DataStream(OperatorSettings):
     # --- partitioning ------------------------------------------------------------------------------------------------
 
     @property
-    def _declared_type(self) -> TypeInformation | None:
+    def declared_type(self) -> TypeInformation | None:
+        """The type of the records where the program says one."""
         return self._type_info or self._upstreams[0].transformation.output_type
 
     def _upstreams_by(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
@@ -338,7 +350,7 @@ class DataStream(OperatorSettings):
 
         Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` gives.
         """
-        return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self._declared_type)))
+        return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self.declared_type)))
 
     def _sink_transformation(self, kind: str, sink: Sink[Any]) -> Transformation:
         transformation = Transformation(kind, partial(SinkOperator, sink), self._upstreams, is_stateful=True, sink=sink)

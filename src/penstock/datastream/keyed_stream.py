@@ -82,7 +82,7 @@ class KeyedStream(DataStream):
 
     def filter(self, func: Function) -> DataStream:
         """The records for which a function is true; a `FilterFunction` may use keyed state."""
-        return self._function("filter", func, self._declared_type) or super().filter(func)
+        return self._function("filter", func, self.declared_type) or super().filter(func)
 
     def reduce(self, func: Function) -> DataStream:
         """Fold each record into its key's value; emits the new value for every record."""

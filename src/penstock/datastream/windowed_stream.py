@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time, to_millis
-from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_contents import (
@@ -73,8 +73,8 @@ class Windows:
         return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        """The type of the records: plain Python values, pickled."""
-        return Types.PICKLED_BYTE_ARRAY()
+        """The type of the records that go into the windows, as far as the program says."""
+        return self._stream.get_type()
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Fire by another rule than the assigner's.
@@ -118,7 +118,12 @@ class Windows:
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Fold each window's records into one; `window_function` may then see it with its window."""
+        """Fold each window's records into one; `window_function` may then see it with its window.
+
+        Without a window function the type of the results is that of the records, unless `output_type` says another.
+        """
+        if window_function is None and output_type is None:
+            output_type = self._stream.declared_type
         return self._add("Window Reduce", ReducingContents(reduce_function), window_function, output_type)
 
     def aggregate(

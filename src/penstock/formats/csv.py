@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Literal
 
@@ -58,6 +58,7 @@ class CsvFormat(StreamFormat[Any]):
         null_values: texts that stand for None in any column. The empty text does so in any column but one of `str`.
         multiline: see the module; makes the file one split.
         array_separator: what stands between the elements of a column of arrays.
+        array_separators: the same for single columns, by name.
         charset: how the text is encoded; one that extends ASCII.
         on_error: see `StreamFormat`. Malformed is a record with too few or too many fields, stray quotes, a text that
             is not of its column's type, or bytes that are not of the charset. Empty lines are no records.
@@ -81,6 +82,7 @@ class CsvFormat(StreamFormat[Any]):
         null_values: Iterable[str] = (),
         multiline: bool = False,
         array_separator: str = ";",
+        array_separators: Mapping[str, str] | None = None,
         charset: str = "utf-8",
         on_error: OnError = "fail",
         malformed_output: OutputTag | None = None,
@@ -104,6 +106,7 @@ class CsvFormat(StreamFormat[Any]):
         self.comments = comments
         self.null_values = frozenset([null_values] if isinstance(null_values, str) else null_values)
         self.array_separator = array_separator
+        self.array_separators = dict(array_separators or {})
         self.charset = check_charset(charset)
 
     def create_decoder(self, header: bytes) -> LineDecoder[Any]:
@@ -136,8 +139,9 @@ class _CsvDecoder(LineDecoder[Any]):
         self._commas = {self._width - 1}
         self._picked = [names.index(name) for name in columns]
         self._names = list(columns)
+        default, own = csv_format.array_separator, csv_format.array_separators
         self._converters: list[Convert] = [
-            converter(name, kind, csv_format.null_values, csv_format.array_separator) for name, kind in columns.items()
+            converter(name, kind, csv_format.null_values, own.get(name, default)) for name, kind in columns.items()
         ]
         self._assemble: Assemble = assembler(self._names, csv_format.output)
         self._special = ["\r", *filter(None, (csv_format.quote, csv_format.escape))]

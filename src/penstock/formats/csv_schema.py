@@ -42,24 +42,27 @@ class CsvSchemaBuilder:
 
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}
+        self._array_separators: dict[str, str] = {}
         self._settings: dict[str, Any] = {"header": False}
 
     def build(self) -> CsvSchema:
         """The schema.
 
         Raises:
-            ConfigurationError: if there is no column, or one of arrays with the separator of elements disabled.
+            ConfigurationError: if there is no column, or one of arrays that has no separator of elements.
         """
         if not self._columns:
             raise ConfigurationError("a CSV schema needs columns")
-        if self._settings.get("array_separator", ";") is None:
+        settings = {**self._settings, "array_separators": dict(self._array_separators)}
+        if settings.get("array_separator", ";") is None:
+            del settings["array_separator"]
             arrays = [name for name, kind in self._columns.items() if isinstance(kind, ObjectArrayTypeInfo)]
-            if arrays:
+            if without := [name for name in arrays if name not in self._array_separators]:
                 raise ConfigurationError(
-                    f"the separator of array elements is disabled, but {', '.join(map(repr, arrays))} are arrays"
+                    f"the separator of array elements is disabled, but {', '.join(map(repr, without))} are arrays "
+                    "without one of their own"
                 )
-            return CsvSchema(self._columns, {k: v for k, v in self._settings.items() if k != "array_separator"})
-        return CsvSchema(self._columns, self._settings)
+        return CsvSchema(self._columns, settings)
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
         """Adds a column of text."""
@@ -76,26 +79,34 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """Adds a column of arrays, by default of text. All array columns share one separator.
+        """Adds a column of arrays, by default of text, with a separator of elements of its own."""
+        self._add(name, Types.OBJECT_ARRAY(element_type or Types.STRING()))
+        self._array_separators[name] = separator
+        return self
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """Lets the array column at this position have the schema's separator of elements in place of its own.
 
         Raises:
-            ConfigurationError: if another array column has another separator.
+            ConfigurationError: if there is no such column.
         """
-        if self._settings.get("array_separator") is None:
-            self._settings["array_separator"] = separator
-        if self._settings["array_separator"] != separator:
-            raise ConfigurationError("all array columns of a CSV schema share one separator")
-        return self._add(name, Types.OBJECT_ARRAY(element_type or Types.STRING()))
+        if not 0 <= index < len(self._columns):
+            raise ConfigurationError(
+                f"the CSV schema has {len(self._columns)} columns, and so none at position {index}"
+            )
+        self._array_separators.pop(list(self._columns)[index], None)
+        return self
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Adds all columns of another schema."""
         for name, column_type in schema.columns.items():
             self._add(name, column_type)
+        self._array_separators.update(schema.settings.get("array_separators", {}))
         return self
 
     def clear_columns(self) -> CsvSchemaBuilder:
         """Removes all columns."""
-        self._columns = {}
+        self._columns, self._array_separators = {}, {}
         return self
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
@@ -111,11 +122,11 @@ class CsvSchemaBuilder:
         return self._set("delimiter", char)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Sets what stands between the elements of arrays; `;` unless set."""
+        """Sets what stands between the elements of arrays whose column has no separator of its own; `;` unless set."""
         return self._set("array_separator", separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Nothing stands between the elements of arrays, so that there can be no column of arrays."""
+        """No separator for arrays whose column has none of its own, so that there can be no such column."""
         return self._set("array_separator", None)
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
@@ -155,6 +166,13 @@ class CsvSchemaBuilder:
                 f"a line of CSV ends in a line feed, alone or behind a carriage return, not in {separator!r}"
             )
         return self._set("line_end", separator)
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        """A name for the fields behind the last column; not available: raises NotImplementedError."""
+        raise NotImplementedError(
+            f"fields behind the last column have no place in a row, whatever they are called ({name!r}): add a column "
+            "for each, or let such lines go to `malformed_output` (CsvReaderFormat.for_schema)"
+        )
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
         """Lines that begin with `#` are left out; off unless set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 from penstock.common.errors import ConfigurationError, FormatError, shorten
@@ -25,6 +25,8 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         escape: a character that takes the meaning from the next one; None for none.
         null_value: the text for None.
         array_separator: what goes between the elements of a list.
+        array_separators: the same for single columns, by name.
+        line_end: what ends a line.
         charset: how the text is encoded.
 
     Raises:
@@ -41,6 +43,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         escape: str | None = None,
         null_value: str = "",
         array_separator: str = ";",
+        array_separators: Mapping[str, str] | None = None,
         line_end: str = "\n",
         charset: str = "utf-8",
     ) -> None:
@@ -53,6 +56,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         self.escape = escape
         self.null_value = null_value
         self.array_separator = array_separator
+        self.array_separators = dict(array_separators or {})
         self.line_end = line_end
         self.charset = check_charset(charset)
 
@@ -69,11 +73,13 @@ class _CsvWriter(BatchWriter[Any]):
         self._writer = csv.writer(
             self._text,
             delimiter=factory.delimiter,
-            quotechar=factory.quote or '"',
+            quotechar=factory.quote,
             quoting=csv.QUOTE_MINIMAL if factory.quote else csv.QUOTE_NONE,
             escapechar=factory.escape,
             lineterminator=factory.line_end,
         )
+        self._own_separators = [factory.array_separators.get(name) for name in factory.names]
+        self._has_own_separators = any(self._own_separators)
         if factory.header:
             self._writer.writerow(factory.names)
             self.flush()
@@ -84,6 +90,8 @@ class _CsvWriter(BatchWriter[Any]):
             try:
                 if type(element) is not tuple or len(element) != width:
                     element = fields_of(element, self._factory.names)
+                if self._has_own_separators:
+                    element = map(self._join_own, element, self._own_separators)
                 write([value if type(value) is str or type(value) is int else render(value) for value in element])
             except (TypeError, ValueError, csv.Error) as error:
                 raise FormatError(f"cannot write {shorten(repr(element))} as CSV: {error}") from error
@@ -98,6 +106,13 @@ class _CsvWriter(BatchWriter[Any]):
     def finish(self) -> None:
         self.flush()
 
+    def _join_own(self, value: Any, separator: str | None) -> Any:
+        """The text of an array whose column has a separator of its own; anything else as it is."""
+        return self._join(separator, value) if separator and isinstance(value, list | tuple | Row) else value
+
+    def _join(self, separator: str, array: Any) -> str:
+        return separator.join(str(self._render(item)) for item in array)
+
     def _render(self, value: Any) -> Any:
         """A value as `csv` may write it: None and booleans as Flink spells them, arrays joined."""
         if value is None:
@@ -105,5 +120,5 @@ class _CsvWriter(BatchWriter[Any]):
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, list | tuple | Row):
-            return self._factory.array_separator.join(str(self._render(item)) for item in value)
+            return self._join(self._factory.array_separator, value)
         return value

@@ -86,10 +86,11 @@ class ReducingStateDescriptor(StateDescriptor):
     def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
         super().__init__(name, type_info)
         self.reduce_function: Callable[[Any, Any], Any] = getattr(reduce_function, "reduce", reduce_function)
+        self._declared_function = reduce_function
 
-    def get_reduce_function(self) -> Callable[[Any, Any], Any]:
-        """The function that folds."""
-        return self.reduce_function
+    def get_reduce_function(self) -> Any:
+        """The function that folds, as it was declared: a `ReduceFunction` or a plain callable."""
+        return self._declared_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):

@@ -195,6 +195,20 @@ def test_cancel() -> None:
     assert sorted(rig.released) == ["w1", "w2"]
 
 
+@pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION"])
+def test_checkpoints_of_a_failed_job(retention: str) -> None:
+    """E5, G11: they outlive a job that failed, unless no checkpoint is to outlive any."""
+    conf = {"execution.checkpointing.externalized-checkpoint-retention": retention, "restart-strategy.type": "none"}
+    rig = running(conf=conf)
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.fail()
+    rig.end_cancelled()
+    assert rig.status == "FAILED"
+    rig.master.sweep()
+    assert rig.store.discarded == ([1] if retention == "NO_EXTERNALIZED_CHECKPOINTS" else [])
+
+
 @pytest.mark.parametrize("retention", ["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"])
 def test_checkpoints_of_a_cancelled_job(retention: str) -> None:
     """G6: checkpoints of a cancelled job are deleted, or kept when asked for."""

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.core.operators.windows import add, at, hostile, untimed, window_operator
 
-from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.window_contents import AggregatingContents, ApplyResult, ReducingContents
 from penstock.core.records import MIN_TIMESTAMP, Watermark
 from penstock.datastream.window import (
@@ -152,17 +151,18 @@ def test_a_custom_evictor(backend: str) -> None:
     hostile(backend, factory, inputs, expected)
 
 
-def test_there_are_no_metrics_yet() -> None:
-    """C1: asking for metrics says so."""
+def test_an_evictor_may_count() -> None:
+    """C1: an evictor's metrics are those of its operator."""
 
-    class Measuring(Odd):
+    class Measuring(CountEvictor):
         def evict_before(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
-            evictor_context.get_metric_group()
+            evictor_context.get_metric_group().counter("looked").inc(size)
+            super().evict_before(elements, size, window, evictor_context)
 
-    with OneInputOperatorHarness(sliding_count(Measuring(), 1)) as harness:
-        with pytest.raises(UserCodeError) as caught:
-            harness.process(("a", 1), 1)
-        assert isinstance(caught.value.__cause__, NotImplementedError)
+    with OneInputOperatorHarness(sliding_count(Measuring(1), 1)) as harness:
+        for n in range(3):
+            harness.process(("a", n), n)
+        assert harness.operator.context.metrics.counters() == {"looked": 1 + 2 + 2}
 
 
 def test_timestamped_values() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.core.operators.windows import add, at, hostile, untimed, window_operator
 
+from penstock.common.time import Time
 from penstock.common.typeinfo import Types
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.window_contents import ReducingContents
@@ -49,6 +50,52 @@ def test_results_say_what_they_do() -> None:
         ("FIRE", True, False),
         ("PURGE", False, True),
     ]
+
+
+class Counting(EventTimeTrigger):
+    """Counts the records that it is shown."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        ctx.get_metric_group().add_group("trigger").counter("seen").inc()
+        return super().on_element(element, timestamp, window, ctx)
+
+
+def test_a_trigger_may_count() -> None:
+    """C1: a trigger's metrics are those of its operator."""
+    with OneInputOperatorHarness(window_operator(TumblingEventTimeWindows(10), Counting())) as harness:
+        for time in (1, 2, 11):
+            harness.process(("a", time), time)
+        assert harness.operator.context.metrics.counters() == {"trigger.seen": 3}
+
+
+def test_which_triggers_may_be_used_where_windows_merge() -> None:
+    """C1: all but those that say they cannot; a purging trigger can what the one in it can."""
+    merging = (
+        EventTimeTrigger.create(),
+        ProcessingTimeTrigger.create(),
+        ContinuousEventTimeTrigger.of(Time.seconds(1)),
+        ContinuousProcessingTimeTrigger.of(Time.seconds(1)),
+        CountTrigger.of(2),
+    )
+    for trigger in merging:
+        assert trigger.can_merge()
+        assert PurgingTrigger.of(trigger).can_merge()
+    assert not NeverTrigger().can_merge()
+    assert not PurgingTrigger.of(nested_trigger=NeverTrigger()).can_merge()
+
+
+def test_what_a_trigger_does_not_go_by_changes_nothing() -> None:
+    """C1: event time leaves triggers of processing time alone, and the other way round; the rest heed neither."""
+    window: Any = TimeWindow(0, 10)
+    nothing: Any = None
+    by_clock: Any = (ProcessingTimeTrigger(), ContinuousProcessingTimeTrigger(5), CountTrigger(2), NeverTrigger())
+    by_event_time: Any = (EventTimeTrigger(), ContinuousEventTimeTrigger(5), CountTrigger(2), NeverTrigger())
+    for trigger in by_clock:
+        assert trigger.on_event_time(9, window, nothing) is TriggerResult.CONTINUE
+    for trigger in by_event_time:
+        assert trigger.on_processing_time(9, window, nothing) is TriggerResult.CONTINUE
+    NeverTrigger().on_merge(window, nothing)
+    NeverTrigger().clear(window, nothing)
 
 
 # --- by time ----------------------------------------------------------------------------------------------------------
@@ -162,6 +209,34 @@ def test_continuous_processing_time_trigger_on_sessions(backend: str) -> None:
     hostile(backend, factory, inputs, expected)
 
 
+class HalfAsOften(ContinuousEventTimeTrigger):
+    def register_next_fire_timestamp(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        super().register_next_fire_timestamp(time + self.interval, window, ctx, fire_timestamp_state)
+
+
+class HalfAsOftenByClock(ContinuousProcessingTimeTrigger):
+    def register_next_fire_timestamp(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        super().register_next_fire_timestamp(time + self.interval, window, ctx, fire_timestamp_state)
+
+
+def test_when_a_continuous_trigger_fires_next_may_be_overridden() -> None:
+    """C1: both ask one method of theirs for the next time."""
+    with OneInputOperatorHarness(window_operator(TumblingEventTimeWindows(100), HalfAsOften(10))) as harness:
+        harness.process(("a", 5), 5)
+        for time, fired in ((19, 0), (20, 1), (39, 1), (40, 2), (99, 5)):
+            harness.watermark(time)
+            assert len(harness.values) == fired
+    with OneInputOperatorHarness(window_operator(TumblingEventTimeWindows(100), HalfAsOftenByClock(10))) as harness:
+        harness.process(("a", 5), 5)
+        for by_ms, fired in ((20, 0), (1, 1), (19, 1), (1, 2)):  # a timer is due when the clock has passed it
+            harness.advance_processing_time(by_ms)
+            assert len(harness.values) == fired
+
+
 @pytest.mark.parametrize("trigger", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
 def test_an_interval_is_over_zero(trigger: Any) -> None:
     """C1: an interval of 0 would never let go."""
@@ -270,7 +345,8 @@ class Threshold(Trigger):
     total = ReducingStateDescriptor("total", lambda a, b: a + b, Types.INT())
     sum = AggregatingStateDescriptor("sum", Sum())
 
-    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        assert isinstance(ctx, Trigger.TriggerContext)
         value = element[1]
         ctx.get_partitioned_state(self.last).update(value)
         ctx.get_partitioned_state(self.seen).add(value)
@@ -302,7 +378,8 @@ class Threshold(Trigger):
     def can_merge(self) -> bool:
         return True
 
-    def on_merge(self, window: Any, ctx: Any) -> None:
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        assert isinstance(ctx, Trigger.OnMergeContext)
         for descriptor in (self.seen, self.total, self.sum):
             ctx.merge_partitioned_state(descriptor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,24 @@ def test_python_files_go_along(mode: RuntimeExecutionMode, tmp_path: Path) -> No
     env = environment(mode)
     env.add_python_file(str(tmp_path / f"{name}.py"))
     assert collect(env.from_collection([1]).map(lambda _: importlib.import_module(name).ANSWER)) == [42]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_archives_go_along(mode: RuntimeExecutionMode, tmp_path: Path) -> None:
+    """E1: what lies in an archive is at hand, unpacked, under the name that the program gave its directory."""
+    target = f"data_{mode.name.lower()}"
+    archive = tmp_path / f"{target}.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("words.txt", "one two")
+    env = environment(mode)
+    env.add_python_archive(archive_path=str(archive), target_dir=target)
+
+    def words(_: Any) -> str:
+        from pyspark import SparkFiles
+
+        return Path(SparkFiles.get(target), "words.txt").read_text()
+
+    assert collect(env.from_collection([1]).map(words)) == ["one two"]
 
 
 class Counts(MapFunction):

@@ -1,6 +1,7 @@
 from pathlib import Path
 
-from penstock.drivers.spark.session import SPARE_THREADS, session_settings
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.drivers.spark.session import SPARE_THREADS, session_settings, wanted_settings
 
 
 def test_without_a_master_it_is_local_with_threads_for_every_slot_and_to_spare() -> None:
@@ -34,3 +35,13 @@ def test_spark_connect_gets_only_what_was_asked_for() -> None:
     settings, threads = session_settings({"spark.remote": "sc://host"}, 4, {})
     assert settings == {"spark.app.name": "penstock", "spark.remote": "sc://host"}
     assert threads is None
+
+
+def test_what_an_environment_says_of_python_and_jars_are_settings_of_spark() -> None:
+    """E1: for a session that the job starts."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_python_executable(python_exec="/opt/python/bin/python")
+    env.add_jars("a.jar", "b.jar")
+    settings, _ = session_settings(wanted_settings(env.get_configuration().to_dict()), 4, {})
+    assert settings["spark.pyspark.python"] == "/opt/python/bin/python"
+    assert settings["spark.jars"] == "a.jar,b.jar"

@@ -33,6 +33,7 @@ class CheckpointSettings:
     retain_on_cancel: bool
     exactly_once: bool = True
     claims_initial: bool = False
+    retain_on_failure: bool = True
 
     @classmethod
     def of(cls, configuration: Configuration) -> CheckpointSettings:
@@ -57,4 +58,5 @@ class CheckpointSettings:
             configuration.read(CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
             configuration.read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
             configuration.read(RECOVERY_CLAIM_MODE) == "CLAIM",
+            configuration.read(CHECKPOINT_RETENTION) != "NO_EXTERNALIZED_CHECKPOINTS",
         )

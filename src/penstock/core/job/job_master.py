@@ -608,8 +608,8 @@ class JobMaster:
             source.close()
         if status is _S.FINISHED:
             self.failure = None
-        keep = status is _S.FAILED or (status is _S.CANCELED and self.checkpoints.settings.retain_on_cancel)
-        if not keep:
+        settings = self.checkpoints.settings
+        if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
             self.checkpoints.discard_all()
         last = self.checkpoints.last
         stopped = f"with savepoint {last.external_path}" if status is _S.FINISHED and last is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from penstock.common.metrics import MetricGroup
 from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.operators.window_states import TRIGGER_STATES, WindowStates
@@ -60,7 +61,7 @@ class AssignerContext(WindowAssigner.WindowAssignerContext):
 
 
 class _TimesContext:
-    """Times in ms, and no metrics yet."""
+    """Times in ms, and the operator's metrics."""
 
     def __init__(self, times: Times) -> None:
         self._times = times
@@ -71,8 +72,8 @@ class _TimesContext:
     def get_current_watermark(self) -> int:
         return self._times.watermark
 
-    def get_metric_group(self) -> Any:
-        raise NotImplementedError("triggers and evictors have no metric group yet")
+    def get_metric_group(self) -> MetricGroup:
+        return MetricGroup(self._times.context.metrics)
 
 
 class EvictorContext(_TimesContext, Evictor.EvictorContext):

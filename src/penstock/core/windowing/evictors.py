@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from penstock.common.metrics import MetricGroup
 from penstock.common.time import to_millis
 from penstock.core.records import MIN_TIMESTAMP
 
@@ -51,8 +52,8 @@ class Evictor(ABC):
             """Processing time."""
 
         @abstractmethod
-        def get_metric_group(self) -> Any:
-            """The operator's metrics."""
+        def get_metric_group(self) -> MetricGroup:
+            """The operator's metrics; asking for one again gives the same one."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:

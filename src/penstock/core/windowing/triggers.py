@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from penstock.common.metrics import MetricGroup
 from penstock.state.descriptors import StateDescriptor
 
 T = TypeVar("T")
@@ -44,8 +45,8 @@ class Trigger(ABC, Generic[T, W]):
             """Processing time."""
 
         @abstractmethod
-        def get_metric_group(self) -> Any:
-            """The operator's metrics."""
+        def get_metric_group(self) -> MetricGroup:
+            """The operator's metrics; asking for one again gives the same one."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:

@@ -59,9 +59,7 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
     Raises:
         PenstockError: if Spark cannot be started, with the reason.
     """
-    wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
-    if executable := settings.get(PYTHON_EXECUTABLE.key()):
-        wanted.setdefault("spark.pyspark.python", executable)
+    wanted = wanted_settings(settings)
     with _lock:
         try:
             active = _active_session()
@@ -72,6 +70,14 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
         own = _fitting_own_session(wanted, slots, usable=active is not None) or _start(wanted, slots)
         own.slots_taken += slots
         return own.handle
+
+
+def wanted_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What a job's settings ask of a Spark session: those under `spark.`, and the Python of its workers."""
+    wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    if executable := settings.get(PYTHON_EXECUTABLE.key()):
+        wanted.setdefault("spark.pyspark.python", executable)
+    return wanted
 
 
 def hand_back(handle: SparkHandle, slots: int) -> None:
