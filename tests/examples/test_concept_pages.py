@@ -34,6 +34,7 @@ PAGES: dict[str, list[str]] = {
     "checkpoints.md": ["3000 results, none lost and none twice"],
     "coming-from-pyflink.md": ["(ann,0,2)", "(ann,10000,1)", "(bob,0,1)"],
     "keyed-state.md": [],
+    "micro-batch.md": ["12 counts, each once"],
     "process-functions.md": ["broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero"],
     "quickstart.md": QUICKSTART,
     "running.md": ["option parallelism.default (integer) has value 'many': write a whole number"],
