@@ -31,7 +31,7 @@ from penstock.core.job.restart import make_restart_strategy
 from penstock.core.ports import JobListener
 from penstock.core.protocol import StopMode
 from penstock.drivers.backends import BackendSettings
-from penstock.drivers.batch_job import BatchJob, Cancelled, Last
+from penstock.drivers.masterless_job import Cancelled, Last, MasterlessJob
 from penstock.drivers.worker_storage import StorageSettings
 from penstock.storage.file_store import absolute_url
 from penstock.storage.metadata import CheckpointMetadata
@@ -46,7 +46,7 @@ class _Request(NamedTuple):
     future: CompletableFuture[str]
 
 
-class MicroBatchJob(BatchJob):
+class MicroBatchJob(MasterlessJob):
     """Runs in a thread of its own. Subclasses implement `run_epoch` and `interrupt`."""
 
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
@@ -70,10 +70,6 @@ class MicroBatchJob(BatchJob):
     @abstractmethod
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
         """Run all tasks of an epoch; give what they leave, their answers among it."""
-
-    def run_tasks(self) -> Iterator[Last]:
-        """Not used: `run_epoch` takes its place."""
-        raise NotImplementedError("a micro-batch job runs epochs")
 
     # --- epochs ----------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 from penstock.common.row_batches import loads_each
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
+from penstock.core.batch.contexts import bounded_context
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, Rows
+from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, Rows
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
@@ -25,7 +26,6 @@ from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.partitioners import HashPartitioner
 from penstock.core.task.program import VertexProgram
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.operator_state import OperatorStateBackend
 
 #: Records that a source hands over at a time, and output rows after which a task lets go of them.
 BATCH_RECORDS: Final = 4096
@@ -294,27 +294,18 @@ class BatchTask:
         return exchanges
 
     def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
-        vertex, chained = self._vertex, program.operators[index]
-        return OperatorContext(
-            job_id=vertex.job_id,
-            operator_id=chained.operator_id,
-            operator_name=chained.name,
-            task_name=vertex.name,
-            subtask_index=self._subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
-            attempt=0,
-            clock=self._clock,
-            # A sink then leaves it to others to commit.
-            checkpointing=True,
+        keyed = HeapKeyedStateBackend(self._vertex.max_parallelism, program.operators[index].title)
+        return bounded_context(
+            self._vertex,
+            self._subtask,
+            program,
+            index,
+            keyed,
+            self._rows,
+            self._sequences,
+            self._clock,
+            self._coroutines,
             is_batch=True,
-            keyed=HeapKeyedStateBackend(vertex.max_parallelism, chained.title),
-            operator_state=OperatorStateBackend(chained.name),
-            emit_to_client=lambda payload: self._rows.append(CLIENT, index, next(self._sequences), payload),
-            request_split=lambda: None,
-            migrations=program.migrations,
-            job_parameters=program.job_parameters,
-            coroutines=self._coroutines,
         )
 
 

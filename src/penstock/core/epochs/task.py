@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from penstock.core.batch.calls import OpenCalls
+from penstock.core.batch.contexts import bounded_context
 from penstock.core.batch.exchange import BatchExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import CLIENT, COMMITTABLES, Rows
+from penstock.core.batch.rows import COMMITTABLES, Rows
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
@@ -21,7 +22,6 @@ from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import OutEdge, VertexProgram
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.key_groups import key_group_range
-from penstock.state.operator_state import OperatorStateBackend
 
 #: In place of an edge: a task's `EpochAnswer`.
 ANSWER: Final = -3
@@ -233,26 +233,20 @@ class EpochTask:
 
     def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
         vertex, chained = self._vertex, program.operators[index]
-        return OperatorContext(
-            job_id=vertex.job_id,
-            operator_id=chained.operator_id,
-            operator_name=chained.name,
-            task_name=vertex.name,
-            subtask_index=self._subtask,
-            parallelism=vertex.parallelism,
-            max_parallelism=vertex.max_parallelism,
+        keyed = self._backends.make(
+            self._execution, chained.operator_id, chained.title, vertex.max_parallelism, self._key_groups
+        )
+        return bounded_context(
+            vertex,
+            self._subtask,
+            program,
+            index,
+            keyed,
+            self._rows,
+            self._sequences,
+            self._clock,
+            self._coroutines,
             attempt=self._work.epoch,
-            clock=self._clock,
-            checkpointing=True,
-            keyed=self._backends.make(
-                self._execution, chained.operator_id, chained.title, vertex.max_parallelism, self._key_groups
-            ),
-            operator_state=OperatorStateBackend(chained.name),
-            emit_to_client=lambda payload: self._rows.append(CLIENT, index, next(self._sequences), payload),
-            request_split=lambda: None,
-            migrations=program.migrations,
-            job_parameters=program.job_parameters,
-            coroutines=self._coroutines,
         )
 
 

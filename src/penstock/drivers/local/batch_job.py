@@ -13,9 +13,10 @@ from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.ports import JobListener
-from penstock.drivers.batch_job import BatchJob, Last
+from penstock.drivers.batch_job import BatchJob
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.local.exchange import run_in_order
+from penstock.drivers.masterless_job import Last, MasterlessJob
 from penstock.drivers.micro_batch_job import MicroBatchJob
 
 
@@ -62,7 +63,7 @@ class LocalMicroBatchJob(MicroBatchJob):
         """Tasks look for themselves whether the job was cancelled."""
 
 
-def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> BatchJob:
+def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> MasterlessJob:
     """Begin to run a job in this process, in the mode that the graph was made for."""
     make = LocalBatchJob if job_graph.mode == "BATCH" else LocalMicroBatchJob
     job = make(job_graph, configuration, listener)

@@ -6,7 +6,7 @@ import functools
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -14,7 +14,7 @@ import cloudpickle
 from penstock.core.batch.rows import NO_KEY_PLACE
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings
 from penstock.drivers.spark.frame_records import RecordShape
@@ -89,16 +89,10 @@ class _Frames:
 
     def _input_of(self, vertex: JobVertex) -> DataFrame:
         edges = self._job_graph.inputs_of(vertex.index)
-        by_source: dict[int, list[int]] = {}
-        for edge in edges:
-            by_source.setdefault(edge.source, []).append(edge.index)
-        parts = [
-            self._frames[source].where(f"edge IN ({', '.join(map(str, indices))})")
-            for source, indices in by_source.items()
-        ]
-        is_read = by_source.keys() <= self._readers
-        if len(parts) == 1 and not is_read and all(edge.partitioning == ForwardPartitioner.name for edge in edges):
-            return parts[0].select(*INPUT_COLUMNS)  # the partitions are the consumer's subtasks already
+        parts = parts_of(edges, self._frames)
+        is_read = {edge.source for edge in edges} <= self._readers
+        if not is_read and is_in_place(edges):
+            return parts[0].select(*INPUT_COLUMNS)
         if is_read:
             parts.append(self._marks(edges[0].index, vertex.parallelism))
         frame = functools.reduce(lambda one, other: one.union(other), parts)
@@ -140,6 +134,20 @@ class _Frames:
             None if isinstance(schema, str) else arrow_schema(schema),
         )
         return make_stage("batch_stage", settings, self._is_local)
+
+
+def parts_of(edges: list[JobEdge], frames: Mapping[int, DataFrame]) -> list[DataFrame]:
+    """The rows of edges into one vertex, a frame for each producing vertex."""
+    by_source: dict[int, list[int]] = {}
+    for edge in edges:
+        by_source.setdefault(edge.source, []).append(edge.index)
+    return [frames[source].where(f"edge IN ({', '.join(map(str, indices))})") for source, indices in by_source.items()]
+
+
+def is_in_place(edges: list[JobEdge]) -> bool:
+    """Whether the partitions of the producer, the only one, are the consumer's subtasks already."""
+    is_forward = all(edge.partitioning == ForwardPartitioner.name for edge in edges)
+    return is_forward and len({edge.source for edge in edges}) == 1
 
 
 def make_stage(module: str, settings: Any, is_local: bool) -> Entry:

@@ -14,7 +14,8 @@ from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.ports import JobListener
 from penstock.core.task.program import VertexProgram
-from penstock.drivers.batch_job import BatchJob, Last
+from penstock.drivers.batch_job import BatchJob
+from penstock.drivers.masterless_job import Last, MasterlessJob
 from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
 from penstock.drivers.spark.handle import SparkHandle, short_reason
@@ -31,8 +32,10 @@ class SparkBatchJob(BatchJob):
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
     ) -> None:
         super().__init__(job_graph, configuration, listener)
+        #: Looked for once: it takes the programs apart.
+        self._with_sink = {vertex.index for vertex in job_graph.vertices if has_sink(vertex)}
         self.vertices = [
-            replace(mine, reaches_client=not job_graph.outputs_of(vertex.index) or has_sink(vertex))
+            replace(mine, reaches_client=not job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink)
             for mine, vertex in zip(self.vertices, job_graph.vertices, strict=True)
         ]
         self._spark = spark
@@ -48,7 +51,7 @@ class SparkBatchJob(BatchJob):
         ends = [
             last_rows(frames[vertex.index], vertex.index)
             for vertex in self.job_graph.vertices
-            if not self.job_graph.outputs_of(vertex.index) or has_sink(vertex)
+            if not self.job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink
         ]
         try:
             for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
@@ -62,7 +65,7 @@ class SparkBatchJob(BatchJob):
 
     def _keeps(self, vertex: int) -> bool:
         readers = {edge.target for edge in self.job_graph.outputs_of(vertex)}
-        return len(readers) + has_sink(self.job_graph.vertices[vertex]) > 1
+        return len(readers) + (vertex in self._with_sink) > 1
 
     def interrupt(self) -> None:
         """End the Spark job."""
@@ -88,7 +91,7 @@ def has_sink(vertex: JobVertex) -> bool:
     return any(isinstance(chained.factory(), SinkOperator) for chained in program.operators)
 
 
-def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> BatchJob:
+def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> MasterlessJob:
     """Begin to run a job, in the mode of its graph, on the active Spark session, or on one that Penstock starts.
 
     Raises:
@@ -99,7 +102,7 @@ def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: Jo
 
     make = SparkBatchJob if job_graph.mode == "BATCH" else SparkMicroBatchJob
     try:
-        job: BatchJob = make(job_graph, configuration, listener, spark)
+        job: MasterlessJob = make(job_graph, configuration, listener, spark)
     except BaseException:
         hand_back(spark, SLOTS)
         raise

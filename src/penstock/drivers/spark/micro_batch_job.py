@@ -11,10 +11,9 @@ from penstock.core.epochs.coordinator import Task
 from penstock.core.epochs.work import EpochWork
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.ports import JobListener
-from penstock.core.task.partitioners import ForwardPartitioner
-from penstock.drivers.batch_job import Last
+from penstock.drivers.masterless_job import Last
 from penstock.drivers.micro_batch_job import MicroBatchJob
-from penstock.drivers.spark.batch_frames import last_rows, make_stage, slots
+from penstock.drivers.spark.batch_frames import is_in_place, last_rows, make_stage, parts_of, slots
 from penstock.drivers.spark.batch_job import SLOTS, spark_failure
 from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS
 from penstock.drivers.spark.epoch_stage import EpochStage
@@ -66,13 +65,8 @@ class SparkMicroBatchJob(MicroBatchJob):
         parallelism = vertex.parallelism
         if not edges:
             return self._spark.session.range(0, parallelism, 1, parallelism)
-        by_source: dict[int, list[int]] = {}
-        for edge in edges:
-            by_source.setdefault(edge.source, []).append(edge.index)
-        parts = [
-            frames[source].where(f"edge IN ({', '.join(map(str, indices))})") for source, indices in by_source.items()
-        ]
-        if len(parts) == 1 and all(edge.partitioning == ForwardPartitioner.name for edge in edges):
+        parts = parts_of(edges, frames)
+        if is_in_place(edges):
             return parts[0].select(*INPUT_COLUMNS)
         frame = functools.reduce(lambda one, other: one.union(other), parts)
         return frame.repartition(parallelism, "slot").select(*INPUT_COLUMNS)

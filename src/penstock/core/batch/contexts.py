@@ -1,0 +1,67 @@
+"""What a task that runs to an end, of a batch or of an epoch, hands to each of its operators."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Protocol
+
+from penstock.core.batch.rows import CLIENT, Rows
+from penstock.core.operators.base import OperatorContext
+from penstock.core.ports import Clock, Coroutines
+from penstock.core.task.program import VertexProgram
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.operator_state import OperatorStateBackend
+
+
+class Vertex(Protocol):
+    """What `BatchVertex` and `EpochVertex` have in common."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parallelism(self) -> int: ...
+
+    @property
+    def max_parallelism(self) -> int: ...
+
+
+def bounded_context(
+    vertex: Vertex,
+    subtask: int,
+    program: VertexProgram,
+    index: int,
+    keyed: KeyedStateBackend,
+    rows: Rows,
+    sequences: count[int],
+    clock: Clock,
+    coroutines: Coroutines | None,
+    attempt: int = 0,
+    is_batch: bool = False,
+) -> OperatorContext:
+    """The context of the operator at a place of the chain; what it emits to the client becomes a row."""
+    chained = program.operators[index]
+    return OperatorContext(
+        job_id=vertex.job_id,
+        operator_id=chained.operator_id,
+        operator_name=chained.name,
+        task_name=vertex.name,
+        subtask_index=subtask,
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        attempt=attempt,
+        clock=clock,
+        # A sink then leaves it to others to commit.
+        checkpointing=True,
+        is_batch=is_batch,
+        keyed=keyed,
+        operator_state=OperatorStateBackend(chained.name),
+        emit_to_client=lambda payload: rows.append(CLIENT, index, next(sequences), payload),
+        request_split=lambda: None,
+        migrations=program.migrations,
+        job_parameters=program.job_parameters,
+        coroutines=coroutines,
+    )
