@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.columns.batch import make_batch
 from penstock.core.records import (
     Batch,
     Buffer,
@@ -37,7 +38,7 @@ EVENTS: Buffer = [
 
 
 def codec(frame_bytes: int = 1 << 20) -> BufferCodec[Element]:
-    return BufferCodec(Event, Batch, frame_bytes)
+    return BufferCodec(Event, Batch, make_batch, frame_bytes)
 
 
 def decode(parts: list[Part]) -> Buffer:

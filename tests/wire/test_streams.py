@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common.errors import ProtocolError
+from penstock.core.columns.batch import make_batch
 from penstock.core.records import Batch, Buffer, Element, Event, Watermark
 from penstock.wire.buffers import ELEMENTS_MAX, BufferCodec
 from penstock.wire.errors import RecordSerializationError
@@ -22,7 +23,7 @@ OTHER = (1, 2, 3, 5)
 
 
 def new_codec() -> BufferCodec[Element]:
-    return BufferCodec(Event, Batch, FRAME_BYTES_MIN)
+    return BufferCodec(Event, Batch, make_batch, FRAME_BYTES_MIN)
 
 
 def opened(stream: int = 1) -> tuple[StreamSender, StreamReceiver[Element]]:

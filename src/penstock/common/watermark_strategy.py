@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Literal
 
+from penstock.common.fields import field_of
 from penstock.common.time import Duration, Time, to_millis
 
 __all__ = [
@@ -29,6 +30,7 @@ NO_TIMESTAMP = -(2**63)
 """What a timestamp assigner is given as the record's present timestamp when there is none."""
 
 _DEFAULT_ALIGNMENT_INTERVAL_MS = 1_000
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class TimestampAssigner(ABC):
@@ -89,7 +91,7 @@ class WatermarkStrategy:
 
     kind: Literal["none", "bounded", "ingestion", "custom"]
     out_of_orderness_ms: int = 0
-    timestamp_assigner: OneArgumentAssigner | TwoArgumentsAssigner | None = None
+    timestamp_assigner: OneArgumentAssigner | TwoArgumentsAssigner | ColumnAssigner | None = None
     idleness_ms: int | None = None
     alignment: WatermarkAlignment | None = None
     generator_factory: Callable[[], WatermarkGenerator] | None = None
@@ -149,6 +151,18 @@ class WatermarkStrategy:
             raise ValueError("ingestion time takes its timestamps from the clock: it has no timestamp assigner")
         return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
 
+    def with_timestamp_column(self, column: str) -> WatermarkStrategy:
+        """The same strategy with timestamps from a column, or from a field of that name: integers (ms), or moments.
+
+        Batches of columns are then never looked at record by record. Moments without a zone are UTC.
+
+        Raises:
+            ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
+        """
+        if self.kind == "ingestion":
+            raise ValueError("ingestion time takes its timestamps from the clock: it has no timestamp column")
+        return replace(self, timestamp_assigner=ColumnAssigner(column))
+
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
         """The same strategy with splits idle after so long without records; an int counts milliseconds.
 
@@ -204,6 +218,21 @@ class OneArgumentAssigner:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnAssigner:
+    """Takes timestamps from a column; of records that are no columns, from the field of that name."""
+
+    column: str
+
+    def __call__(self, value: Any, record_timestamp: int | None) -> int:
+        moment = field_of(value, self.column)
+        return _millis_of(moment) if isinstance(moment, datetime.datetime) else moment
+
+    def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
+        """Appends the timestamps of many records, up to the one that has none."""
+        target.extend(self(value, None) for value in values)
+
+
+@dataclass(frozen=True, slots=True)
 class TwoArgumentsAssigner:
     """Calls a function of record and timestamp, with `NO_TIMESTAMP` for none."""
 
@@ -217,6 +246,12 @@ class TwoArgumentsAssigner:
         target.extend(
             map(self.function, values, repeat(NO_TIMESTAMP) if record_timestamps is None else record_timestamps)
         )
+
+
+def _millis_of(moment: datetime.datetime) -> int:
+    """Milliseconds since the epoch, rounded down."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return (aware - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:

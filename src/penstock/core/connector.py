@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from penstock.common.column_data import ColumnData
 from penstock.core.records import Batch
 
 T = TypeVar("T")
@@ -229,6 +230,10 @@ class SinkWriter(ABC, Generic[T, CommT]):
     @abstractmethod
     def write_batch(self, values: list[T], timestamps: list[int] | None) -> None:
         """Write records in order; the lists are read-only."""
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Write records that are columns; `rowtimes` an array of their timestamps (ms), or None. By default as rows."""
+        self.write_batch(data.rows(), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
 
     def flush(self, end_of_input: bool) -> None:
         """Hand over what is buffered; called before `prepare_commit`, and with True when no record will follow."""

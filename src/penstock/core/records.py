@@ -19,7 +19,8 @@ MAX_WATERMARK: Final = MAX_TIMESTAMP
 class Batch:
     """Records of one stream: `values`, and `timestamps` in ms (or None when no record carries one).
 
-    Both lists are of the same length and are read-only from the moment that the batch was emitted.
+    Both lists are of the same length and are read-only from the moment that the batch was emitted. One with columns
+    instead of lists: `core.columns.batch`.
     """
 
     __slots__ = ("timestamps", "values")
@@ -43,6 +44,14 @@ class Batch:
         """The records from `start` up to and without `stop`, as a new batch."""
         timestamps = self.timestamps
         return Batch(self.values[start:stop], None if timestamps is None else timestamps[start:stop])
+
+    def content(self) -> tuple[Any, Any]:
+        """Values and timestamps in the form in which they are kept, for the wire and for snapshots."""
+        return self.values, self.timestamps
+
+    def max_timestamp(self) -> int | None:
+        """The highest timestamp (ms); None when there is none."""
+        return max(self.timestamps) if self.timestamps else None
 
 
 class Watermark(msgspec.Struct, frozen=True, tag="watermark", array_like=True):

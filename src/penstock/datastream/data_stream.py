@@ -7,10 +7,10 @@ and with `Types.ROW` tuples, lists and dicts that a function emits become rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.output_tag import OutputTag
@@ -18,8 +18,16 @@ from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.print import PrintSink
+from penstock.core.columns.expressions import Expression, col
+from penstock.core.columns.keys import ColumnKey
 from penstock.core.connector import Sink
 from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.column_operators import (
+    BATCH_FORMATS,
+    MapBatchesOperator,
+    SelectOperator,
+    WhereOperator,
+)
 from penstock.core.operators.process import ProcessOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.stateless import (
@@ -164,9 +172,50 @@ class DataStream(OperatorSettings):
         """Any number of records out for each one in: a function that returns or yields them, or a `FlatMapFunction`."""
         return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 
-    def filter(self, func: Function) -> DataStream:
-        """The records for which a function, or a `FilterFunction`, is true."""
+    def filter(self, func: Function | Expression) -> DataStream:
+        """The records for which a function, a `FilterFunction`, or an expression over columns is true."""
+        if isinstance(func, Expression):
+            return self._add("Where", partial(WhereOperator, func), keeps_type=True)
         return self._add("Filter", partial(FilterOperator, func), keeps_type=True)
+
+    def map_batches(
+        self,
+        func: Function,
+        format: Literal["arrow", "pandas", "polars"] = "arrow",
+        timestamp_column: str | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Apply a vectorised function: batches of columns in, batches of columns out, of any number of records.
+
+        How many records come at a time is not said; so the function must not depend on it.
+
+        Args:
+            func: a function of a `pyarrow.RecordBatch` or a data frame, or an object with `map_batch` (and `open` and
+                `close`); returns an Arrow record batch or table, or a data frame.
+            format: what the function is given: `arrow`, `pandas` or `polars`.
+            timestamp_column: a column of the result with the timestamps of its records (ms, or moments); without it as
+                many records must come out as went in, which keep theirs.
+            output_type: what the records are.
+
+        Raises:
+            ValueError: for another format.
+        """
+        if format not in BATCH_FORMATS:
+            raise ValueError(f"map_batches hands over {', '.join(BATCH_FORMATS)}, not {format!r}")
+        factory = partial(MapBatchesOperator, func, format, timestamp_column)
+        return self._add("Map Batches", factory, output_type=output_type)
+
+    def select(self, *expressions: Expression | str) -> DataStream:
+        """A record with a field for each expression or column, computed by kernel; rows, dicts and tuples as columns.
+
+        Raises:
+            ValueError: if there is none, or two have one name.
+        """
+        chosen = [col(one) if isinstance(one, str) else one for one in expressions]
+        names = [one.name for one in chosen]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"select needs expressions whose names differ, not {names}: name them with alias()")
+        return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Apply a `ProcessFunction`: sees timestamps, may write to side outputs."""
@@ -186,11 +235,19 @@ class DataStream(OperatorSettings):
             output_type=projected_type(self.declared_type, field_indexes),
         )
 
-    def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
-        """Partition by a key: a function of the record, or a `KeySelector`. All records of a key go to one subtask."""
+    def key_by(
+        self, key_selector: Function | str | Sequence[str], key_type: TypeInformation | None = None
+    ) -> KeyedStream:
+        """Partition by a key: all records of a key go to one subtask.
+
+        Args:
+            key_selector: a function of the record, a `KeySelector`, or the name of a column or field, or several of
+                them, whose values are the key; of columns, records are then not looked at one by one.
+            key_type: the type of the key.
+        """
         from penstock.datastream.keyed_stream import KeyedStream
 
-        selector: Callable[[Any], Any] = method(key_selector, "get_key")
+        selector: Callable[[Any], Any] = _column_key(key_selector) or method(key_selector, "get_key")
         return KeyedStream(self._environment, self._upstreams_by(HashPartitioner(selector)), selector, self)
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -413,3 +470,17 @@ def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
         return getattr(import_module(f"penstock.datastream.{_ELSEWHERE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _column_key(key_selector: Any) -> ColumnKey | None:
+    """The key that names stand for; None when it is a function.
+
+    Raises:
+        ValueError: if there is no name.
+    """
+    names = (key_selector,) if isinstance(key_selector, str) else key_selector
+    if not isinstance(names, tuple | list):
+        return None
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"key_by takes a function, or names of columns, not {key_selector!r}")
+    return ColumnKey(tuple(names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -142,6 +142,8 @@ class KeyedStream(DataStream):
 
         return IntervalJoin(self, other_stream)
 
-    def key_by(self, key_selector: Function, key_type: TypeInformation | None = None) -> KeyedStream:
+    def key_by(
+        self, key_selector: Function | str | Sequence[str], key_type: TypeInformation | None = None
+    ) -> KeyedStream:
         """Partition by another key."""
         return self._original.key_by(key_selector, key_type)

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
+from penstock.core.columns.aggregates import Aggregate
+from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.core.operators.columnar_session import ColumnarSessionOperator
+from penstock.core.operators.columnar_window import ColumnarWindowOperator
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_contents import (
     AggregatingContents,
@@ -46,6 +50,15 @@ _FAST: dict[type[Any], Callable[..., Any]] = {
     SlidingEventTimeWindows: AlignedWindowOperator,
     CumulativeEventTimeWindows: AlignedWindowOperator,
     EventTimeSessionWindows: SessionWindowOperator,
+}
+
+
+#: The operators that aggregate columns.
+_COLUMNAR: dict[type[Any], Callable[..., Any]] = {
+    TumblingEventTimeWindows: ColumnarWindowOperator,
+    SlidingEventTimeWindows: ColumnarWindowOperator,
+    CumulativeEventTimeWindows: ColumnarWindowOperator,
+    EventTimeSessionWindows: ColumnarSessionOperator,
 }
 
 
@@ -180,3 +193,34 @@ class WindowedStream(Windows):
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(keyed_stream, keyed_stream.key_selector, window_assigner)
+
+    def select(self, *aggregates: Aggregate, output_type: TypeInformation | None = None) -> DataStream:
+        """Aggregate the columns of each window by kernel: `lit(1).count`, `col("price").max.alias("highest")`, ….
+
+        A record for each key and window: the columns of the key, `window_start` and `window_end` (ms), and one for each
+        aggregate. Needs `key_by` with names of columns, and windows of event time; a record's window fires once.
+
+        Raises:
+            TypeError: if the key is not made of columns, or something is no aggregate.
+            ValueError: if two aggregates have one name.
+            NotImplementedError: for other windows, triggers, evictors, and allowed lateness.
+        """
+        key = self._key_selector
+        if not isinstance(key, ColumnKey):
+            raise TypeError(
+                "select aggregates columns, so its keys are columns too: key_by('name') ahead of the window"
+            )
+        for aggregate in aggregates:
+            if not isinstance(aggregate, Aggregate):
+                raise TypeError(f"{aggregate} is no aggregate: say which, such as col('price').sum or lit(1).count")
+        names = [*key.names, "window_start", "window_end", *(aggregate.name for aggregate in aggregates)]
+        if not aggregates or len(set(names)) < len(names):
+            raise ValueError(f"select needs aggregates whose names differ, not {names[len(key.names) + 2 :]}")
+        operator = _COLUMNAR.get(type(self._assigner))
+        if operator is None or not self._has_default_trigger() or self._evictor is not None or self._lateness_ms:
+            raise NotImplementedError(
+                f"columns are aggregated in tumbling, sliding, cumulative and session windows of event time, without "
+                f"trigger, evictor or allowed lateness, not in {self._assigner!r} with what was set; use aggregate()"
+            )
+        factory = partial(operator, key, self._assigner, aggregates, self._late_tag)
+        return self._stream._add("Window Select", factory, True, output_type)

@@ -79,20 +79,3 @@ def arrow_type(column_type: Any) -> Any:
         fields = zip(column_type.get_field_names(), column_type.get_field_types(), strict=True)
         return pa.struct([(name, arrow_type(field_type)) for name, field_type in fields])
     raise ConfigurationError(f"Arrow has no type for {column_type!r}")
-
-
-def column_values(column: Any) -> list[Any]:
-    """The values of an Arrow array as Python objects, several times faster than `to_pylist` for the common types."""
-    kind = column.type
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if text or (number and not column.null_count):
-        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-        return values
-    if number:
-        values = column.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False).tolist()
-        for i in column.is_null().to_numpy(zero_copy_only=False).nonzero()[0].tolist():
-            values[i] = None
-        return values
-    values = column.to_pylist()
-    return values

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Generic, TypeVar
 
+from penstock.common.column_data import ColumnData
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 
 T = TypeVar("T")
@@ -23,8 +24,8 @@ class BulkFile(ABC, Generic[T_co]):
         """The ordinals of the units that begin at a byte from `start` up to and without `end` (None: to the end)."""
 
     @abstractmethod
-    def read(self, unit: int, skip_records: int) -> Iterator[list[T_co]]:
-        """The records of a unit but its first `skip_records`, in lists of a size that is quick to make."""
+    def read(self, unit: int, skip_records: int) -> Iterator[list[T_co] | ColumnData]:
+        """The records of a unit but its first `skip_records`, in lists or columns of a size that is quick to make."""
 
 
 class BulkFormat(ABC, Generic[T_co]):
@@ -41,6 +42,10 @@ class BatchWriter(BulkWriter[T]):
     @abstractmethod
     def add_elements(self, elements: Sequence[T]) -> None:
         """Takes records in order, which may stay in memory until `flush`; raises FormatError for one that misfits."""
+
+    def add_columns(self, data: ColumnData) -> None:
+        """Takes records that are columns; by default as rows."""
+        self.add_elements(data.rows())  # type: ignore[arg-type]
 
     def add_element(self, element: T) -> None:
         """Takes one record."""

@@ -8,9 +8,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.common.column_data import COLUMN_BATCH_ROWS, ColumnData, column_values
 from penstock.common.errors import ConfigurationError, FormatError, shorten
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.formats.arrow_types import arrow_type, column_values
+from penstock.formats.arrow_types import arrow_type
 from penstock.formats.bulk_format import (
     BatchWriter,
     BatchWriterFactory,
@@ -31,13 +32,21 @@ class ParquetFormat(BulkFormat[Any]):
     Args:
         columns: names of the columns wanted, in the order wanted, or a row type; None for all.
         as_tuple: make each record a tuple.
+        as_columns: hand records over as columns, in batches of up to `COLUMN_BATCH_ROWS`; where an operator works
+            record by record they are rows with names.
     """
 
-    def __init__(self, columns: Sequence[str] | RowTypeInfo | None = None, *, as_tuple: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str] | RowTypeInfo | None = None,
+        *,
+        as_tuple: bool = False,
+        as_columns: bool = False,
+    ) -> None:
         is_row = isinstance(columns, RowTypeInfo)
         names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
         self.columns = None if names is None else list(names)
-        self.output = "tuple" if as_tuple else "row" if is_row else "dict"
+        self.output = "columns" if as_columns else "tuple" if as_tuple else "row" if is_row else "dict"
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
@@ -53,7 +62,7 @@ class _ParquetFile(BulkFile[Any]):
         self._columns = names if columns is None else columns
         if missing := [name for name in self._columns if name not in names]:
             raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
-        self._assemble = assembler(self._columns, output)
+        self._assemble = None if output == "columns" else assembler(self._columns, output)
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         metadata = self._file.metadata
@@ -61,16 +70,18 @@ class _ParquetFile(BulkFile[Any]):
             i for i in range(metadata.num_row_groups) if start <= _begin(metadata.row_group(i)) < (end or float("inf"))
         ]
 
-    def read(self, unit: int, skip_records: int) -> Iterator[list[Any]]:
-        batches = self._file.iter_batches(_READ_ROWS, row_groups=[unit], columns=self._columns, use_threads=False)
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
+        assemble = self._assemble
+        size = COLUMN_BATCH_ROWS if assemble is None else _READ_ROWS
+        batches = self._file.iter_batches(size, row_groups=[unit], columns=self._columns, use_threads=False)
         try:
             for batch in batches:
                 if skip_records >= batch.num_rows:
                     skip_records -= batch.num_rows
                     continue
-                columns = batch.slice(skip_records).select(self._columns).columns if self._columns else []
+                batch = batch.slice(skip_records).select(self._columns)
                 skip_records = 0
-                yield self._assemble([column_values(column) for column in columns])
+                yield ColumnData(batch) if assemble is None else assemble(list(map(column_values, batch.columns)))
         except pa.ArrowException as error:
             raise FormatError(f"row group {unit} cannot be read: {error}") from error
 
@@ -128,6 +139,15 @@ class _ParquetWriter(BatchWriter[Any]):
                 raise FormatError(f"cannot write {shorten(repr(element))} to Parquet: {error}") from error
         if len(self._rows) >= self._row_group_rows:
             self.flush()
+
+    def add_columns(self, data: ColumnData) -> None:
+        self.flush()
+        try:
+            fitting = data.columns.select(self._schema.names).cast(self._schema)
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            names = ", ".join(data.columns.schema.names)
+            raise FormatError(f"cannot write the columns {names} to Parquet: {error}") from error
+        self._writer.write_batch(fitting, row_group_size=self._row_group_rows)
 
     def flush(self) -> None:
         if not self._rows:

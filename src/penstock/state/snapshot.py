@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from penstock.state.errors import StateError
+from penstock.state.key_columns import ColumnsCapture
 from penstock.state.key_groups import key_group_of
 from penstock.state.pickling import dumps
 from penstock.state.shapes import Shapes, loads_with_shapes, merged, shapes_from_json
@@ -91,7 +92,7 @@ class OperatorCapture:
         return _ipc([_bytes_column(self.items)], _OPERATOR_SCHEMA)
 
 
-StateCapture = KeyedCapture | OperatorCapture
+StateCapture = KeyedCapture | OperatorCapture | ColumnsCapture
 
 
 class KeyedRows:

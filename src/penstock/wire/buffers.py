@@ -7,11 +7,12 @@ before. The records of all batches follow in the payload.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from penstock.common.column_data import ColumnData
 from penstock.common.errors import ProtocolError
 from penstock.wire.errors import FRAME_BYTES_OPTION, RecordTooLargeError, describe_record
 from penstock.wire.messages import DECODING_ERRORS, check_frame_bytes
@@ -38,17 +39,21 @@ class BufferCodec(Generic[T]):
 
     Args:
         event_types: a union of tagged, array-like `msgspec.Struct` types.
-        batch_type: called with values and timestamps, makes a batch, which has them as `values` and `timestamps`.
+        batch_type: the type of batches; `content()` is a batch's values, a list or `ColumnData`, and its timestamps.
+        make_batch: makes a batch of such values and timestamps.
         max_frame_bytes: no message of a buffer has more bytes in all.
     """
 
-    def __init__(self, event_types: Any, batch_type: type[Any], max_frame_bytes: int) -> None:
+    def __init__(
+        self, event_types: Any, batch_type: type[Any], make_batch: Callable[[Any, Any], T], max_frame_bytes: int
+    ) -> None:
         check_frame_bytes(max_frame_bytes)
         outline_type: Any = Annotated[list[int | event_types], msgspec.Meta(max_length=ELEMENTS_MAX)]
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(outline_type)
         self._batches = BatchEncoder()
         self._batch_type = batch_type
+        self._make_batch = make_batch
         self._max_frame_bytes = max_frame_bytes
         self._bytes_max = max_frame_bytes - HEADER_BYTES_MAX
 
@@ -63,8 +68,9 @@ class BufferCodec(Generic[T]):
         batches: list[Records] = []
         for element in buffer:
             if isinstance(element, batch_type):
-                outline.append(len(element.values))
-                batches.append((element.values, element.timestamps))
+                content = element.content()
+                outline.append(len(content[0]))
+                batches.append(content)
             else:
                 outline.append(element)
         parts: list[Part] = []
@@ -91,7 +97,7 @@ class BufferCodec(Generic[T]):
             if type(entry) is not int:
                 joined.append(entry)
             elif entry >= 0:
-                joined.append(self._batch_type(*next(batches)))
+                joined.append(self._make_batch(*next(batches)))
             elif position == 0:
                 self._continue_batch(joined, next(batches))
             else:
@@ -102,6 +108,9 @@ class BufferCodec(Generic[T]):
         values, timestamps = records
         if not isinstance(last, self._batch_type) or (last.timestamps is None) != (timestamps is None):
             raise ProtocolError("a message continues a batch that the message before did not begin")
+        if isinstance(values, ColumnData):
+            joined.append(self._make_batch(values, timestamps))
+            return
         last.values.extend(values)
         if last.timestamps is not None:
             last.timestamps.extend(timestamps)

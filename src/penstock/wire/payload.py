@@ -15,11 +15,12 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
+from penstock.common.column_data import ColumnData
 from penstock.common.errors import ProtocolError
 from penstock.wire.errors import RecordSerializationError, describe_record
 
-#: Values and timestamps of one batch.
-Records: TypeAlias = tuple[list[Any], list[int] | None]
+#: Values, as a list or as columns, and timestamps of one batch.
+Records: TypeAlias = tuple[Any, Any]
 Frame: TypeAlias = bytes | memoryview
 
 #: Frames of one message: the header, the pickle, and large buffers.
@@ -92,11 +93,11 @@ def _dump(dumps: Callable[..., bytes], content: object) -> list[Frame]:
     return [dumps(content, _PROTOCOL, buffer_callback=keep_in_band), *buffers]
 
 
-def _pack_timestamps(values: list[Any], timestamps: list[int]) -> bytes:
+def _pack_timestamps(values: Any, timestamps: Any) -> bytes:
     if len(timestamps) != len(values):
         raise RecordSerializationError(f"a batch has {len(values)} records, but {len(timestamps)} timestamps")
     try:
-        packed = array("q", timestamps)
+        packed = array("q", timestamps.tobytes() if isinstance(values, ColumnData) else timestamps)
     except (TypeError, OverflowError) as error:
         for value, timestamp in zip(values, timestamps, strict=True):
             if not _is_timestamp(timestamp):
@@ -116,13 +117,15 @@ def _is_timestamp(value: object) -> bool:
 def _checked(entry: object, count: int) -> Records:
     """One unpickled batch, when it is one and has as many records as announced."""
     match entry:
-        case (list() as values, None) if len(values) == count:
+        case (list() | ColumnData() as values, None) if len(values) == count:
             return values, None
-        case (list() as values, bytes() as packed) if len(values) == count and len(packed) == count * _TIMESTAMP_BYTES:
+        case (list() | ColumnData() as values, bytes() as packed) if (
+            len(values) == count and len(packed) == count * _TIMESTAMP_BYTES
+        ):
             timestamps = array("q", packed)
             if sys.byteorder == "big":
                 timestamps.byteswap()
-            return values, timestamps.tolist()
+            return values, timestamps if isinstance(values, ColumnData) else timestamps.tolist()
     raise ProtocolError(f"a buffer's payload is no batch of {count} records")
 
 

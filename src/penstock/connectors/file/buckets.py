@@ -31,6 +31,8 @@ class BucketAssigner(ABC):
 
     #: True when every record goes to the base path, so that nobody needs to ask.
     is_constant: bool = False
+    #: When only the time counts: records whose timestamps have one quotient by so many ms share a bucket.
+    unit_ms: int | None = None
 
     @abstractmethod
     def bucket_id(self, value: Any, timestamp_ms: int) -> str:
@@ -85,16 +87,16 @@ class _DateTime(BucketAssigner):
             self._zone: datetime.tzinfo = zoneinfo.ZoneInfo(timezone_id) if timezone_id else datetime.UTC
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
             raise ConfigurationError(f"unknown time zone {timezone_id!r}") from error
-        self._unit_ms = 1_000 if "%S" in self._format else 60_000
+        self.unit_ms: int = 1_000 if "%S" in self._format else 60_000
         self._names: dict[int, str] = {}
 
     def bucket_id(self, value: Any, timestamp_ms: int) -> str:
-        unit = timestamp_ms // self._unit_ms
+        unit = timestamp_ms // self.unit_ms
         name = self._names.get(unit)
         if name is None:
             if len(self._names) >= _CACHE_ENTRIES_MAX:
                 self._names.clear()
-            seconds = unit * self._unit_ms // 1_000
+            seconds = unit * self.unit_ms // 1_000
             moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds)
             name = self._names[unit] = moment.astimezone(self._zone).strftime(self._format)
         return name

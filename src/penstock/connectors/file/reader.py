@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from penstock.common.column_data import ColumnData
 from penstock.connectors.file.bulk_reader import BulkSplitReader
 from penstock.connectors.file.line_reader import BLOCK_BYTES, LineSplitReader
 from penstock.connectors.file.split import Block, FileSplit
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.core.records import Batch
 from penstock.formats.bulk_format import BulkFormat
@@ -64,11 +66,14 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         self._more_at_once = False
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        """At most `max_records` records, or why there are none."""
+        """At most `max_records` records, or a whole batch of columns, or why there are none."""
         self._more_at_once = False
         for _ in range(_STEPS_MAX):
             block = self._block
             if block is not None and self._index < len(block.values):
+                if isinstance(block.values, ColumnData):
+                    self._index = len(block.values)
+                    return ColumnBatch(block.values)
                 start, self._index = self._index, self._index + max_records
                 if start == 0 and len(block.values) <= max_records:
                     return Batch(block.values)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.common.column_data import ColumnData
 from penstock.connectors.file.filesystem import FileInfo, is_compressed
 from penstock.formats.stream_format import Malformed
 
@@ -53,14 +54,14 @@ class Block:
     """Records read in one go, with the position before the first of them.
 
     Attributes:
-        values: the records.
+        values: the records, as a list or as columns.
         offset: a `FileSplit.offset`.
         records_before: records between `offset` and the first of `values`.
         malformed: malformed records among and before the values that were not reported before.
         malformed_total: all malformed records from `offset` on, reported before or in this block.
     """
 
-    values: list[Any]
+    values: list[Any] | ColumnData
     offset: int
     records_before: int
     malformed: Sequence[Malformed] = ()

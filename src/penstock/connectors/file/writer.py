@@ -11,6 +11,10 @@ import io
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Protocol
 
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.column_data import ColumnData
 from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
@@ -24,7 +28,7 @@ from penstock.formats.bulk_format import BatchWriter
 class PartFormat(Protocol):
     """Writes records into one part file."""
 
-    def write(self, values: Sequence[Any]) -> None:
+    def write(self, values: Sequence[Any] | ColumnData) -> None:
         """Writes records in order."""
         ...
 
@@ -44,7 +48,7 @@ class RowPartFormat:
         self._encoder = encoder
         self._stream = stream
 
-    def write(self, values: Sequence[Any]) -> None:
+    def write(self, values: Sequence[Any] | ColumnData) -> None:
         """Writes records in order, with one write to the file."""
         encoder = self._encoder
         encode_batch = getattr(encoder, "encode_batch", None)
@@ -71,10 +75,13 @@ class BulkPartFormat:
     def __init__(self, factory: BulkWriterFactory[Any], stream: BinaryIO) -> None:
         self._writer = factory.create(stream)
 
-    def write(self, values: Sequence[Any]) -> None:
+    def write(self, values: Sequence[Any] | ColumnData) -> None:
         """Hands records on, all at once where the writer can take them."""
         if isinstance(self._writer, BatchWriter):
-            self._writer.add_elements(values)
+            if isinstance(values, ColumnData):
+                self._writer.add_columns(values)
+            else:
+                self._writer.add_elements(values)
         else:
             for value in values:
                 self._writer.add_element(value)
@@ -147,6 +154,29 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
                 self._write(bucket_id, members, now_ms)
         self._roll_by_policy(now_ms)
 
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Writes columns, as they are where the format takes them."""
+        now_ms = self._context.now_ms()
+        self._roll_by_policy(now_ms)
+        if self._buckets.is_constant:
+            self._write("", data, now_ms)
+        else:
+            for bucket_id, positions in self._positions(data, rowtimes, now_ms).items():
+                self._write(bucket_id, ColumnData(data.columns.take(pa.array(positions))), now_ms)
+        self._roll_by_policy(now_ms)
+
+    def _positions(self, data: ColumnData, rowtimes: Any, now_ms: int) -> dict[str, Any]:
+        """The positions of the records of each bucket."""
+        bucket_id, unit_ms = self._buckets.bucket_id, self._buckets.unit_ms
+        times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
+        if unit_ms is None:
+            names = list(map(bucket_id, data.rows(), times.tolist()))
+        else:
+            units, codes = np.unique(times // unit_ms, return_inverse=True)
+            names = np.array([bucket_id(None, unit * unit_ms) for unit in units.tolist()])[codes]
+        found, codes = np.unique(names, return_inverse=True)
+        return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(found)}
+
     def prepare_commit(self) -> list[FileCommittable]:
         """Closes every part file; they stay hidden until they are committed."""
         for bucket_id in list(self._open):
@@ -178,8 +208,8 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             groups.setdefault(key, []).append(value)
         return groups
 
-    def _write(self, bucket_id: str, values: list[Any], now_ms: int) -> None:
-        if not values:
+    def _write(self, bucket_id: str, values: list[Any] | ColumnData, now_ms: int) -> None:
+        if not len(values):
             return
         part = self._open.get(bucket_id) or self._begin_part(bucket_id, now_ms)
         assert part.format is not None

@@ -10,6 +10,7 @@ import xxhash
 
 from penstock.common.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
+from penstock.core.columns.batch import ColumnBatch, make_batch
 from penstock.core.operators.base import UserCodeError, call_all
 from penstock.core.records import Batch
 from penstock.core.task.partitioners import ROUTES_MAX, HashPartitioner, Partitioner
@@ -111,6 +112,8 @@ class KeyedExchange(Exchange):
 
 
 def _dumps(batch: Batch) -> bytes:
+    if isinstance(batch, ColumnBatch):
+        return pickle.dumps(batch.content(), 5)
     apart = take_apart(batch.values)
     if apart is not None:
         return pickle.dumps((apart[1], batch.timestamps, apart[0]), 5)
@@ -120,4 +123,4 @@ def _dumps(batch: Batch) -> bytes:
 def loads_batch(payload: bytes) -> Batch:
     """The batch of a row without a key."""
     values, timestamps, *fields = pickle.loads(payload)
-    return Batch(make_rows(fields[0], values) if fields else values, timestamps)
+    return make_batch(make_rows(fields[0], values) if fields else values, timestamps)

@@ -20,6 +20,7 @@ from penstock.core.operators.checkpointed import initialize_functions, snapshot_
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
+from penstock.state.key_columns import ColumnStates
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 
@@ -88,6 +89,8 @@ class OperatorContext:
     is_batch: bool = False
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
+    #: restored state in columns, see `state.key_columns`
+    columns: ColumnStates = field(default_factory=ColumnStates)
     #: None where a driver has no event loop
     coroutines: Coroutines | None = None
 
@@ -95,6 +98,7 @@ class OperatorContext:
         self.metrics = MetricRegistry(self.clock.now_ms)
         self.keyed.now_ms = self.clock.now_ms
         self.keyed.migrations = self.migrations
+        self.columns.owner = self.operator_name
 
     def now_ms(self) -> int:
         """Processing time in ms."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.records import Batch
@@ -61,7 +62,10 @@ class SinkOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Hand the records to the writer."""
-        self.writer.write_batch(batch.values, batch.timestamps)
+        if isinstance(batch, ColumnBatch):
+            self.writer.write_columns(batch.data, batch.rowtimes)
+        else:
+            self.writer.write_batch(batch.values, batch.timestamps)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Prepare what was written, and capture it with the writer's state."""

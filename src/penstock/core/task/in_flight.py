@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.core.columns.batch import make_batch
 from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
 from penstock.core.task.input_gate import InputGate
 from penstock.core.task.result_partition import ResultPartition
@@ -20,13 +21,13 @@ _PREFIX = "_penstock_in_flight"
 
 def is_state(element: Element) -> bool:
     """Whether an element in flight belongs into a checkpoint: what else there is, its sender says again."""
-    return type(element) is Batch or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
+    return isinstance(element, Batch) or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
 
 
 def capture_channel(direction: str, edge: int, peer: int, elements: Iterable[Element]) -> OperatorCapture | None:
     """What is in flight in one channel; `direction` is in or out, `peer` the subtask at the other end."""
     items = [
-        dumps((e.values, e.timestamps) if type(e) is Batch else e.timestamp)  # type: ignore[union-attr]
+        dumps(e.content() if isinstance(e, Batch) else e.timestamp)  # type: ignore[union-attr]
         for e in elements
         if is_state(e)
     ]
@@ -42,7 +43,7 @@ def channel_of(name: str) -> tuple[str, int, int]:
 def recover_channel(name: str, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]) -> None:
     """Put what was in flight back into the channel that the state's name says."""
     direction, edge, peer = channel_of(name)
-    elements: Buffer = [Batch(*item) if isinstance(item, tuple) else Watermark(item) for item in items]  # type: ignore[arg-type]
+    elements: Buffer = [make_batch(*item) if isinstance(item, tuple) else Watermark(item) for item in items]  # type: ignore[arg-type]
     if direction == "in":
         gate.recover(edge, peer, elements)
     else:
@@ -53,4 +54,4 @@ def partition_anew(items: list[object], partition: ResultPartition) -> None:
     """Send records that were in flight in a channel that is no longer there on their way."""
     for item in items:
         if isinstance(item, tuple):
-            partition.collect(Batch(*item))
+            partition.collect(make_batch(*item))

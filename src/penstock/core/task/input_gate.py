@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
 
@@ -120,6 +121,8 @@ class InputChannel:
 
 def estimated_bytes(batch: Batch) -> int:
     """About how many bytes the records would take on the wire, judged by the first few of them."""
+    if isinstance(batch, ColumnBatch):
+        return int(batch.columns.nbytes)
     sample = batch.values[:_SAMPLE_RECORDS]
     try:
         size = len(pickle.dumps(sample, protocol=5))
@@ -210,7 +213,7 @@ class InputGate:
             for channel in self.channels
             if channel.is_blocked
             for element in channel.waiting()
-            if type(element) is Batch
+            if isinstance(element, Batch)
         )
 
     @property

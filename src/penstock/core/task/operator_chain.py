@@ -94,6 +94,8 @@ class OperatorChain:
         """Initialise the state of all operators, then open them, tail to head both times."""
         for operator in reversed(self.operators):
             operator.initialize_state()
+        for context in self.contexts:
+            context.columns.check_taken()
         for operator in reversed(self.operators):
             operator.open()
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.columns.keys import ColumnKey, ColumnRoutes
 from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
 from penstock.core.records import Batch
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
@@ -92,6 +96,14 @@ class SelectingPartitioner(Partitioner):
         """Route each record; with a single channel no record is looked at."""
         if self.channels == 1:
             return [(0, batch)]
+        if isinstance(batch, ColumnBatch):
+            channels = self.channels_of_columns(batch)
+            order = np.argsort(channels, kind="stable")
+            found, begins = np.unique(channels[order], return_index=True)
+            return [
+                (channel, batch.take(positions))
+                for channel, positions in zip(found.tolist(), np.split(order, begins[1:]), strict=True)
+            ]
         values: list[list[Any]] = [[] for _ in range(self.channels)]
         if batch.timestamps is None:
             for channel, value in zip(self.channels_of(batch.values), batch.values, strict=True):
@@ -108,6 +120,10 @@ class SelectingPartitioner(Partitioner):
     def channels_of(self, values: list[Any]) -> list[int]:
         """The channel of each record."""
         raise NotImplementedError
+
+    def channels_of_columns(self, batch: ColumnBatch) -> Any:
+        """The channel of each record of a batch of columns, as a numpy array."""
+        return np.asarray(self.channels_of(batch.values))
 
 
 class ShufflePartitioner(SelectingPartitioner):
@@ -146,6 +162,15 @@ class HashPartitioner(SelectingPartitioner):
         self._max_parallelism = max_parallelism
         self._routes: dict[Any, int] = {}
 
+    def channels_of_columns(self, batch: ColumnBatch) -> Any:
+        """Keys that are columns are hashed once a distinct key."""
+        if not isinstance(self.key_selector, ColumnKey):
+            return super().channels_of_columns(batch)
+        try:
+            return ColumnRoutes(self.key_selector, self._route).channels_of(batch.columns)
+        except TypeError as error:
+            raise UserCodeError(self._consumer, None, "the key selector") from error
+
     def channels_of(self, values: list[Any]) -> list[int]:
         """The subtask that owns the key group of each record's key."""
         routes = self._routes
@@ -157,10 +182,15 @@ class HashPartitioner(SelectingPartitioner):
             raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
         for key in keys:
             channel = routes.get(key)
-            if channel is None:
-                if len(routes) >= ROUTES_MAX:
-                    routes.clear()
-                group = key_group_of(key, self._max_parallelism)
-                channel = routes[key] = subtask_of_key_group(group, self._max_parallelism, self.channels)
-            result.append(channel)
+            result.append(self._route(key) if channel is None else channel)
         return result
+
+    def _route(self, key: Any) -> int:
+        routes = self._routes
+        channel = routes.get(key)
+        if channel is None:
+            if len(routes) >= ROUTES_MAX:
+                routes.clear()
+            group = key_group_of(key, self._max_parallelism)
+            channel = routes[key] = subtask_of_key_group(group, self._max_parallelism, self.channels)
+        return channel

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
 from penstock.core.task.partitioners import Partitioner
@@ -37,9 +38,9 @@ class Subpartition:
         self._queue: deque[Buffer] = deque()
 
     def add_batch(self, batch: Batch) -> None:
-        """Append records; batches larger than a buffer are cut."""
+        """Append records; batches larger than a buffer are cut, but columns, which are small and quick as a whole."""
         size = len(batch)
-        if size > self._target_records:
+        if size > self._target_records and not isinstance(batch, ColumnBatch):
             for start in range(0, size, self._target_records):
                 self.add_batch(batch.slice(start, start + self._target_records))
             return

@@ -13,6 +13,7 @@ from penstock.core.ports import Background, Clock, StateStorage
 from penstock.core.protocol import AcknowledgeCheckpoint, DeclineCheckpoint, DeployTask
 from penstock.core.records import CheckpointBarrier
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
+from penstock.state.key_columns import ColumnsCapture
 from penstock.state.key_groups import key_group_range
 from penstock.state.snapshot import KeyedCapture, OperatorCapture, StateCapture
 from penstock.storage.metadata import OperatorSubtaskState
@@ -80,7 +81,7 @@ class TaskSnapshots:
         part = self._incomplete.pop(checkpoint_id, None)
         for captures in part.captures.values() if part is not None else ():
             for capture in captures:
-                if not isinstance(capture, KeyedCapture | OperatorCapture):
+                if not isinstance(capture, KeyedCapture | OperatorCapture | ColumnsCapture):
                     capture.discard()
 
     def _store(self, part: Part) -> None:

@@ -17,6 +17,7 @@ from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.state.backend import NativeCapture, NativeFiles
+from penstock.state.key_columns import COLUMNS_SCHEMA, ColumnsCapture
 from penstock.state.snapshot import KeyedCapture, OperatorCapture, merge_keyed, read_operator
 from penstock.storage.metadata import (
     KeyedStateHandle,
@@ -91,8 +92,12 @@ class SnapshotWriter:
         for operator_id, states in captures.items():
             histories = {name: handle for (owner, name), handle in confirmed.keyed.items() if owner == operator_id}
             changes = {capture.name: capture for capture in states if isinstance(capture, KeyedCapture)}
+            columns = {capture.name: capture for capture in states if isinstance(capture, ColumnsCapture)}
             keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
-            for name in {**histories, **changes}:
+            for name, of_columns in columns.items():
+                whole = self._write(operator_id, name, of_columns.to_bytes(self._max_parallelism))
+                keyed[name] = (KeyedStateHandle(*self._key_groups, (whole,), COLUMNS_SCHEMA),)
+            for name in {**histories, **changes}.keys() - columns.keys():
                 keyed[name] = (self._keyed(operator_id, name, histories.get(name), changes.get(name)),)
             lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
             native: tuple[NativeStateHandle, ...] = ()
@@ -100,7 +105,7 @@ class SnapshotWriter:
                 if isinstance(capture, OperatorCapture):
                     file = self._write(operator_id, capture.name, capture.to_bytes())
                     lists[capture.name] = (OperatorStateHandle(capture.mode, capture.count, file),)
-                elif not isinstance(capture, KeyedCapture):
+                elif not isinstance(capture, KeyedCapture | ColumnsCapture):
                     keyed_of_it, native = self._native(operator_id, capture, confirmed.native.get(operator_id))
                     keyed.update(keyed_of_it)
             operators[operator_id] = OperatorSubtaskState(keyed, lists, native)
@@ -174,6 +179,10 @@ def restore_operator(
         if histories is not None and _is_whole(restored.native, key_groups):
             histories.confirmed.native[context.operator_id] = restored.native[0]
     for name, handles in restored.keyed.items():
+        if handles and handles[0].schema == COLUMNS_SCHEMA:
+            for handle in handles:
+                context.columns.restore(name, map(storage.read, handle.files), key_groups)
+            continue
         goes_on = keyed.adds_to_canonical and _is_whole(handles, key_groups) and histories is not None
         for handle in handles:
             files = map(storage.read, handle.files)

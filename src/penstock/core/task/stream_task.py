@@ -317,7 +317,7 @@ class StreamTask:
             if polled is None:
                 return taken > 0
             channel, element = polled
-            if type(element) is Batch:
+            if isinstance(element, Batch):
                 self._records_in += len(element)
                 assert self._chain is not None
                 self._chain.head.process_batch(element, channel.input_index)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
-from penstock.common.watermark_strategy import NO_TIMESTAMP, WatermarkStrategy
+from penstock.common.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
 from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
+from penstock.core.columns.batch import ColumnBatch, make_batch, rowtimes_in
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 
 
@@ -46,9 +47,14 @@ class WatermarkGenerator:
         """The batch with the timestamps that the strategy gives its records."""
         if self._kind == "ingestion":
             self._ingested_ms = max(now_ms, self._ingested_ms, self.watermark + 1)
-            return Batch(batch.values, [self._ingested_ms] * len(batch))
+            return make_batch(batch.content()[0], [self._ingested_ms] * len(batch))
         if self._assigner is None:
             return batch
+        if isinstance(self._assigner, ColumnAssigner) and isinstance(batch, ColumnBatch):
+            try:
+                return batch.with_rowtimes(rowtimes_in(batch.columns, self._assigner.column))
+            except (TypeError, ValueError) as error:
+                raise AssignerError(None) from error
         timestamps: list[int] = []
         try:
             self._assigner.extend(timestamps, batch.values, batch.timestamps)
@@ -56,7 +62,7 @@ class WatermarkGenerator:
                 raise RuntimeError("the timestamp assigner raised StopIteration")
         except Exception as error:
             raise AssignerError(batch.values[len(timestamps)]) from error
-        return Batch(batch.values, timestamps)
+        return make_batch(batch.content()[0], timestamps)
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
         """The records in parts, each with the watermark behind it, or None where it has not advanced."""
@@ -79,9 +85,10 @@ class WatermarkGenerator:
 
     def advance(self, batch: Batch) -> int | None:
         """The watermark behind these records by the rule of the strategy, or None when it has not advanced."""
-        if self._kind in ("none", "custom") or not batch.timestamps:
+        if self._kind in ("none", "custom"):
             return None
-        return self._reach(max(batch.timestamps) - self._delay_ms)
+        highest = batch.max_timestamp()
+        return None if highest is None else self._reach(highest - self._delay_ms)
 
     @property
     def is_periodic(self) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock.common.column_data import column_values
 from penstock.core.batch.rows import NO_KEY_PLACE, Rows
 from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.operators.hand_over import HandOverOperator
@@ -24,7 +25,6 @@ from penstock.core.task.failures import failure_of
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.spark.frame_records import RecordShape, columns_of, records_of
-from penstock.formats.arrow_types import column_values
 
 #: `slot` is what Spark partitions by: see `batch_frames.slots`.
 SCHEMA = pa.schema(

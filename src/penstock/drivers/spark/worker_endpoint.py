@@ -15,6 +15,7 @@ from typing import Final, Protocol
 import zmq
 
 from penstock.common.errors import ProtocolError
+from penstock.core.columns.batch import make_batch
 from penstock.core.protocol import ChannelId, ToMaster, ToWorker
 from penstock.core.records import Batch, Buffer, Element, Event
 from penstock.drivers.spark.authentication import KeyAuthenticator
@@ -95,7 +96,7 @@ class WorkerEndpoint:
         own_identity = identity(CONTROL_ROLE, worker_id)
         self._to_master: MessageCodec[ToMaster] = MessageCodec(ToMaster, max_frame_bytes)
         self._from_master: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes)
-        self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, max_frame_bytes)
+        self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, make_batch, max_frame_bytes)
         self._streams = StreamReceiver(worker_id, self._buffers)
         self._context = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)

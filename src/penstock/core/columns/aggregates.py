@@ -1,0 +1,125 @@
+"""What is computed of a group of records: aggregates by way of partials, see the package's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.expressions import Expression, Literal, full
+
+
+class _Partial(NamedTuple):
+    """One column of an aggregate's partials: the kernel that makes it, and the one that merges it."""
+
+    make: str
+    merge: str
+    options: Any = None
+
+
+_KINDS: Final[dict[str, tuple[_Partial, ...]]] = {
+    "count_all": (_Partial("sum", "sum"),),
+    "count": (_Partial("count", "sum", pc.CountOptions(mode="only_valid")),),
+    "sum": (_Partial("sum", "sum"),),
+    "min": (_Partial("min", "min"),),
+    "max": (_Partial("max", "max"),),
+    "avg": (_Partial("sum", "sum"), _Partial("count", "sum", pc.CountOptions(mode="only_valid"))),
+    "first": (_Partial("first", "first"),),
+    "last": (_Partial("last", "last"),),
+}
+
+
+class Aggregate:
+    """An aggregate of an expression, with the name of its result; `expr.sum`, `lit(1).count` and so on make them."""
+
+    def __init__(self, kind: str, argument: Expression, name: str) -> None:
+        self.kind = kind
+        self.argument = argument
+        self.name = name
+
+    def alias(self, name: str) -> Aggregate:
+        """The same under another name."""
+        return Aggregate(self.kind, self.argument, name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.upper()}({self.argument}) AS {self.name}"
+
+
+def make_aggregate(kind: str, argument: Expression) -> Aggregate:
+    """An aggregate named after itself. A count of a constant counts records."""
+    if kind == "count" and isinstance(argument, Literal) and argument.value is not None:
+        return Aggregate("count_all", argument, "count")
+    return Aggregate(kind, argument, f"{kind}_{argument.name}")
+
+
+class Aggregates:
+    """Several aggregates of the same groups.
+
+    Partials are tables with the columns of the group, whatever these are, and then `partial_columns`.
+    """
+
+    def __init__(self, aggregates: Sequence[Aggregate]) -> None:
+        self._aggregates = list(aggregates)
+        self.names = [aggregate.name for aggregate in aggregates]
+        self._partials = [
+            (f"{index}.{number}", index, partial)
+            for index, aggregate in enumerate(aggregates)
+            for number, partial in enumerate(_KINDS[aggregate.kind])
+        ]
+        self.partial_columns = [name for name, _, _ in self._partials]
+
+    def describe(self) -> str:
+        """What they are, to tell whether a snapshot is of the same."""
+        return ", ".join(f"{aggregate.kind}({aggregate.argument})" for aggregate in self._aggregates)
+
+    def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+        """The partials of records, of each group that there is."""
+        rows = columns.num_rows
+        arguments: dict[str, Any] = {}
+        for index, aggregate in enumerate(self._aggregates):
+            if aggregate.kind != "count_all":
+                arguments[f"a{index}"] = full(aggregate.argument.evaluate(columns), rows)
+        counts = any(aggregate.kind == "count_all" for aggregate in self._aggregates)
+        # Rows are counted by the kernel that counts, once, and not by a sum over a column of ones.
+        found = _grouped(
+            pa.table({**group, **arguments}),
+            list(group),
+            [([], "count_all")] * counts
+            + [
+                (f"a{index}", partial.make, partial.options)
+                for _, index, partial in self._partials
+                if self._aggregates[index].kind != "count_all"
+            ],
+        )
+        made = iter(found.columns[len(group) + counts :])
+        wanted = [
+            found.column(len(group)) if self._aggregates[index].kind == "count_all" else next(made)
+            for _, index, _ in self._partials
+        ]
+        return pa.Table.from_arrays([*found.columns[: len(group)], *wanted], [*group, *self.partial_columns])
+
+    def merged(self, tables: Sequence[pa.Table], group: Sequence[str]) -> pa.Table:
+        """Partials with one row a group; what came first counts as earlier."""
+        table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+        merged = _grouped(table, list(group), [(name, partial.merge) for name, _, partial in self._partials])
+        return merged.rename_columns([*group, *self.partial_columns])
+
+    def results(self, partials: pa.Table) -> list[Any]:
+        """An array for each aggregate, by its partials."""
+        found = []
+        for index, aggregate in enumerate(self._aggregates):
+            columns = [full(partials.column(name), 0) for name, of, _ in self._partials if of == index]
+            if aggregate.kind == "avg":
+                total, count = columns
+                seen = pc.if_else(pc.greater(count, 0), count, pa.scalar(None, count.type))
+                found.append(pc.divide(pc.cast(total, pa.float64()), pc.cast(seen, pa.float64())))
+            else:
+                found.append(columns[0])
+        return found
+
+
+def _grouped(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:
+    """Group by; the columns of the keys come first. One thread: the task has one processor, and order matters."""
+    return pa.TableGroupBy(table, keys, use_threads=False).aggregate(aggregations)

@@ -1,0 +1,132 @@
+"""A batch whose records are Arrow columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.column_data import ColumnData
+from penstock.core.records import Batch
+
+
+class ColumnBatch(Batch):
+    """Records as columns; `rowtimes` are their timestamps (ms) as an array of 64-bit integers, or None.
+
+    `values` and `timestamps` make lists of them, once: for operators that work record by record.
+    """
+
+    __slots__ = ("_times", "data", "rowtimes")
+
+    def __init__(self, columns: pa.RecordBatch | ColumnData, rowtimes: Any = None) -> None:
+        self.data = columns if isinstance(columns, ColumnData) else ColumnData(columns)
+        self.rowtimes = rowtimes
+        self._times: list[int] | None = None
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The columns."""
+        return self.data.columns
+
+    @property
+    def values(self) -> list[Any]:  # type: ignore[override]
+        """The records as rows."""
+        return self.data.rows()
+
+    @property
+    def timestamps(self) -> list[int] | None:  # type: ignore[override]
+        """The timestamps as a list."""
+        if self._times is None and self.rowtimes is not None:
+            self._times = self.rowtimes.tolist()
+        return self._times
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def slice(self, start: int, stop: int) -> ColumnBatch:
+        """The records from `start` up to and without `stop`; nothing is copied."""
+        return ColumnBatch(self.data[start:stop], None if self.rowtimes is None else self.rowtimes[start:stop])
+
+    def content(self) -> tuple[Any, Any]:
+        """Columns and rowtimes."""
+        return self.data, self.rowtimes
+
+    def max_timestamp(self) -> int | None:
+        """The highest timestamp."""
+        return None if self.rowtimes is None or not len(self.rowtimes) else int(self.rowtimes.max())
+
+    def where(self, mask: Any) -> ColumnBatch:
+        """The records for which a numpy array of booleans is true."""
+        return self.take(np.flatnonzero(mask))
+
+    def take(self, indices: Any) -> ColumnBatch:
+        """The records at these positions, a numpy array."""
+        rowtimes = None if self.rowtimes is None else self.rowtimes[indices]
+        return ColumnBatch(self.columns.take(pa.array(indices)), rowtimes)
+
+    def with_rowtimes(self, rowtimes: Any) -> ColumnBatch:
+        """The same records with other timestamps."""
+        return ColumnBatch(self.data, rowtimes)
+
+
+def make_batch(values: Any, timestamps: Any = None) -> Batch:
+    """A batch of values as lists or as `ColumnData`, which is what `Batch.content` gives."""
+    if isinstance(values, ColumnData):
+        rowtimes = None if timestamps is None else np.asarray(timestamps, np.int64)
+        return ColumnBatch(values, rowtimes)
+    return Batch(values, timestamps)
+
+
+def as_columns(batch: Batch, owner: str) -> ColumnBatch:
+    """The batch as columns, which rows and dicts become by their names, and tuples as `f0`, `f1` and so on.
+
+    Raises:
+        TypeError: if the records have no common columns; it names `owner`, the operator that needs them.
+    """
+    if isinstance(batch, ColumnBatch):
+        return batch
+    rowtimes = None if batch.timestamps is None else np.asarray(batch.timestamps, np.int64)
+    return ColumnBatch(columns_of(batch.values, owner), rowtimes)
+
+
+def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """Records as columns, of a schema if one is given; see `as_columns`."""
+    first = values[0]
+    as_dict = getattr(first, "as_dict", None)
+    try:
+        if isinstance(first, dict) or (as_dict is not None and first.has_field_names):
+            dicts = values if isinstance(first, dict) else [value.as_dict() for value in values]
+            return pa.RecordBatch.from_pylist(dicts, schema=schema)
+        if isinstance(first, tuple) or as_dict is not None:
+            names = list(getattr(first, "_fields", None) or (f"f{index}" for index in range(len(list(first)))))
+            lists = zip(*values, strict=True)
+            types = [None] * len(names) if schema is None else schema.types
+            arrays = [pa.array(column, kind) for column, kind in zip(lists, types, strict=True)]
+            return pa.RecordBatch.from_arrays(arrays, names)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{owner} works on columns, and these records do not make any: {error}") from error
+    raise TypeError(
+        f"{owner} works on columns, and a {type(first).__name__} has none: let records be rows, dicts or tuples, or "
+        "read them as columns"
+    )
+
+
+def rowtimes_in(columns: pa.RecordBatch, name: str) -> Any:
+    """The timestamps (ms) in a column of integers, which are ms already, or of moments.
+
+    Raises:
+        TypeError: if the column is of another type.
+        ValueError: if there is none of that name, or it has nulls.
+    """
+    position = columns.schema.get_field_index(name)
+    if position < 0:
+        raise ValueError(f"there is no column {name!r} to take timestamps from; there are {columns.schema.names}")
+    column = columns.column(position)
+    if column.null_count:
+        raise ValueError(f"column {name!r} has no value in {column.null_count} records, which so have no timestamp")
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    elif not pa.types.is_integer(column.type):
+        raise TypeError(f"column {name!r} is of type {column.type}: timestamps are integers (ms) or moments")
+    return column.cast(pa.int64()).to_numpy()

@@ -1,0 +1,317 @@
+"""What is computed of columns: expressions, evaluated by Arrow's kernels, a batch at a time.
+
+The words are those of PyFlink's Table API: `col("price") * 2`, `.alias("doubled")`, `col("name").is_null`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from penstock.core.columns.aggregates import Aggregate
+
+
+class Expression:
+    """Something to compute of a batch's columns. Immutable; operators make new ones.
+
+    `==` and the other comparisons make expressions too, so expressions are no dictionary keys.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def evaluate(self, columns: pa.RecordBatch) -> Any:
+        """An Arrow array with a value for each record, or a scalar."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return str(self)
+
+    def alias(self, name: str) -> Expression:
+        """The same under another name."""
+        return Alias(self, name)
+
+    # --- operators -------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Expression:
+        return Call("add_checked", (self, lit(other)), "+")
+
+    def __radd__(self, other: Any) -> Expression:
+        return Call("add_checked", (lit(other), self), "+")
+
+    def __sub__(self, other: Any) -> Expression:
+        return Call("subtract_checked", (self, lit(other)), "-")
+
+    def __rsub__(self, other: Any) -> Expression:
+        return Call("subtract_checked", (lit(other), self), "-")
+
+    def __mul__(self, other: Any) -> Expression:
+        return Call("multiply_checked", (self, lit(other)), "*")
+
+    def __rmul__(self, other: Any) -> Expression:
+        return Call("multiply_checked", (lit(other), self), "*")
+
+    def __truediv__(self, other: Any) -> Expression:
+        return Call("divide_checked", (self, lit(other)), "/")
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return Call("divide_checked", (lit(other), self), "/")
+
+    def __mod__(self, other: Any) -> Expression:
+        return _remainder(self, lit(other))
+
+    def __neg__(self) -> Expression:
+        return Call("negate_checked", (self,), "-")
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return Call("equal", (self, lit(other)), "=")
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return Call("not_equal", (self, lit(other)), "<>")
+
+    def __lt__(self, other: Any) -> Expression:
+        return Call("less", (self, lit(other)), "<")
+
+    def __le__(self, other: Any) -> Expression:
+        return Call("less_equal", (self, lit(other)), "<=")
+
+    def __gt__(self, other: Any) -> Expression:
+        return Call("greater", (self, lit(other)), ">")
+
+    def __ge__(self, other: Any) -> Expression:
+        return Call("greater_equal", (self, lit(other)), ">=")
+
+    def __and__(self, other: Any) -> Expression:
+        return Call("and_kleene", (self, lit(other)), "AND")
+
+    def __or__(self, other: Any) -> Expression:
+        return Call("or_kleene", (self, lit(other)), "OR")
+
+    def __invert__(self) -> Expression:
+        return Call("invert", (self,), "NOT")
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self} is an expression, and neither true nor false: use &, | and ~ for and, or and not")
+
+    # --- more of them ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_null(self) -> Expression:
+        """Whether there is no value."""
+        return Call("is_null", (self,))
+
+    @property
+    def is_not_null(self) -> Expression:
+        """Whether there is a value."""
+        return Call("is_valid", (self,))
+
+    @property
+    def lower_case(self) -> Expression:
+        """Text in lower case."""
+        return Call("utf8_lower", (self,))
+
+    @property
+    def upper_case(self) -> Expression:
+        """Text in upper case."""
+        return Call("utf8_upper", (self,))
+
+    @property
+    def abs(self) -> Expression:
+        """Without sign."""
+        return Call("abs_checked", (self,))
+
+    def in_(self, *values: Any) -> Expression:
+        """Whether the value is one of these."""
+        return Call("is_in", (self,), options=("SetLookupOptions", {"value_set": list(values)}))
+
+    def cast(self, data_type: pa.DataType) -> Expression:
+        """As another Arrow type, such as `pyarrow.int64()`; a value that does not fit raises."""
+        return Cast(self, data_type)
+
+    def call(self, kernel: str, *arguments: Any) -> Expression:
+        """Any function of `pyarrow.compute` by its name, of this and other expressions or constants."""
+        return Call(kernel, (self, *map(lit, arguments)))
+
+    # --- aggregates ------------------------------------------------------------------------------------------------
+
+    def _aggregate(self, kind: str) -> Aggregate:
+        from penstock.core.columns.aggregates import make_aggregate
+
+        return make_aggregate(kind, self)
+
+    @property
+    def count(self) -> Aggregate:
+        """How many records have a value."""
+        return self._aggregate("count")
+
+    @property
+    def sum(self) -> Aggregate:
+        """The sum of the values; of integers in 64 bits."""
+        return self._aggregate("sum")
+
+    @property
+    def min(self) -> Aggregate:
+        """The least value."""
+        return self._aggregate("min")
+
+    @property
+    def max(self) -> Aggregate:
+        """The greatest value."""
+        return self._aggregate("max")
+
+    @property
+    def avg(self) -> Aggregate:
+        """The mean of the values, as a float."""
+        return self._aggregate("avg")
+
+    @property
+    def first_value(self) -> Aggregate:
+        """The first value that arrived."""
+        return self._aggregate("first")
+
+    @property
+    def last_value(self) -> Aggregate:
+        """The last value that arrived."""
+        return self._aggregate("last")
+
+
+class Column(Expression):
+    """A column by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __str__(self) -> str:
+        return self._name
+
+    def evaluate(self, columns: pa.RecordBatch) -> Any:
+        position = columns.schema.get_field_index(self._name)
+        if position < 0:
+            raise KeyError(f"there is no column {self._name!r}; there are {', '.join(columns.schema.names)}")
+        return columns.column(position)
+
+
+class Literal(Expression):
+    """A constant."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+    def evaluate(self, columns: pa.RecordBatch) -> Any:
+        return pa.scalar(self.value)
+
+
+class Call(Expression):
+    """A kernel of `pyarrow.compute` applied to expressions."""
+
+    def __init__(
+        self,
+        kernel: str,
+        arguments: tuple[Expression, ...],
+        sign: str | None = None,
+        options: tuple[str, dict[str, Any]] | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self._arguments = arguments
+        self._sign = sign
+        self._options = options
+
+    def __str__(self) -> str:
+        arguments = [str(argument) for argument in self._arguments]
+        if self._sign is None:
+            return f"{self._kernel}({', '.join(arguments)})"
+        return f"({f' {self._sign} '.join(arguments)})" if len(arguments) > 1 else f"{self._sign} {arguments[0]}"
+
+    def evaluate(self, columns: pa.RecordBatch) -> Any:
+        arguments = [argument.evaluate(columns) for argument in self._arguments]
+        return pc.call_function(self._kernel, arguments, self._made_options(arguments))
+
+    def _made_options(self, arguments: list[Any]) -> Any:
+        if self._options is None:
+            return None
+        kind, settings = self._options
+        if "value_set" in settings:
+            settings = {"value_set": pa.array(settings["value_set"], arguments[0].type)}
+        return getattr(pc, kind)(**settings)
+
+
+class Cast(Expression):
+    """An expression as another type."""
+
+    def __init__(self, expression: Expression, data_type: pa.DataType) -> None:
+        self._expression = expression
+        self._type = data_type
+
+    def __str__(self) -> str:
+        return f"CAST({self._expression} AS {self._type})"
+
+    def evaluate(self, columns: pa.RecordBatch) -> Any:
+        return pc.cast(self._expression.evaluate(columns), self._type)
+
+
+class Alias(Expression):
+    """An expression under another name."""
+
+    def __init__(self, expression: Expression, name: str) -> None:
+        self._expression = expression
+        self._alias = name
+
+    @property
+    def name(self) -> str:
+        return self._alias
+
+    def __str__(self) -> str:
+        return f"{self._expression} AS {self._alias}"
+
+    def evaluate(self, columns: pa.RecordBatch) -> Any:
+        return self._expression.evaluate(columns)
+
+
+def col(name: str) -> Expression:
+    """A column by its name."""
+    if not isinstance(name, str):
+        raise TypeError(f"a column is named by a str, not {name!r}")
+    return Column(name)
+
+
+def lit(value: Any) -> Expression:
+    """A constant; an expression stays what it is."""
+    return value if isinstance(value, Expression) else Literal(value)
+
+
+def _remainder(one: Expression, other: Expression) -> Expression:
+    """The remainder with the sign of the dividend, as SQL has it; Arrow has no kernel for integers."""
+    return one - Call("multiply_checked", (Call("trunc", (Call("divide_checked", (one, other)),)), other), "*")
+
+
+#: Errors that kernels raise on values that do not fit.
+KERNEL_ERRORS: Final = (pa.ArrowException, KeyError, TypeError, ValueError, NotImplementedError)
+
+
+def computed(expressions: Sequence[Expression], columns: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch with a column for each expression."""
+    rows = columns.num_rows
+    arrays = [full(expression.evaluate(columns), rows) for expression in expressions]
+    return pa.RecordBatch.from_arrays(arrays, [expression.name for expression in expressions])
+
+
+def full(value: Any, rows: int) -> Any:
+    """An array of so many rows: a scalar is repeated, chunks are joined."""
+    if isinstance(value, pa.Scalar):
+        return pa.repeat(value, rows)
+    return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+
+Kernel = Callable[[pa.RecordBatch], Any]

@@ -1,0 +1,69 @@
+"""CSV as columns, parsed by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+
+from penstock.common.column_data import COLUMN_BATCH_ROWS, ColumnData
+from penstock.common.errors import FormatError
+from penstock.formats.arrow_types import arrow_type
+from penstock.formats.bulk_format import BulkFile, BulkFormat
+
+
+class CsvColumnsFormat(BulkFormat[Any]):
+    """Reads CSV by Arrow's parser, as columns; where an operator works record by record they are rows with names.
+
+    A file is read by one subtask, from its beginning: a position is a number of records, and those are parsed again
+    and passed over. What does not fit its column fails the job; `CsvFormat` goes on and sends such lines aside.
+
+    Args:
+        columns: the columns with their types (Python's, `Types` or Arrow's), in the order of the file.
+        delimiter: the character between fields.
+        has_header: whether the first line has the names of the columns, which are then looked for there.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], *, delimiter: str = ",", has_header: bool = False) -> None:
+        self.schema = pa.schema([(name, arrow_type(column_type)) for name, column_type in columns.items()])
+        self.delimiter = delimiter
+        self.has_header = has_header
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        return _CsvFile(file, self)
+
+
+class _CsvFile(BulkFile[Any]):
+    """The whole file is one unit."""
+
+    def __init__(self, file: BinaryIO, csv_format: CsvColumnsFormat) -> None:
+        self._file = file
+        self._format = csv_format
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        return (0,) if start == 0 else ()
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
+        schema = self._format.schema
+        try:
+            reader = pyarrow.csv.open_csv(
+                self._file,
+                pyarrow.csv.ReadOptions(
+                    use_threads=False, column_names=None if self._format.has_header else schema.names
+                ),
+                pyarrow.csv.ParseOptions(delimiter=self._format.delimiter),
+                pyarrow.csv.ConvertOptions(
+                    column_types=dict(zip(schema.names, schema.types, strict=True)), include_columns=schema.names
+                ),
+            )
+            for batch in reader:
+                if skip_records >= batch.num_rows:
+                    skip_records -= batch.num_rows
+                    continue
+                for begin in range(skip_records, batch.num_rows, COLUMN_BATCH_ROWS):
+                    yield ColumnData(batch.slice(begin, COLUMN_BATCH_ROWS))
+                skip_records = 0
+        except (pa.ArrowException, KeyError) as error:
+            raise FormatError(f"cannot be read as CSV with the columns {', '.join(schema.names)}: {error}") from error

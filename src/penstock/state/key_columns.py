@@ -1,0 +1,112 @@
+"""Keyed state in columns: a table with the columns of the key, whose snapshot is the table itself as Arrow IPC.
+
+A row belongs to the key group of its key, as everywhere, so a snapshot can be dealt out anew (D4). The file has the
+key group as its first column, and in its metadata what the table is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.common.column_data import column_values
+from penstock.state.errors import StateError
+from penstock.state.key_groups import key_group_of
+
+#: In the place of a declared schema, says that the files of a keyed state are columns.
+COLUMNS_SCHEMA: Final = "columns"
+KEY_GROUP: Final = "key_group"
+_ABOUT: Final = b"penstock.columns"
+
+
+def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns."""
+    parts = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
+    parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+    values = [column_values(part.dictionary) for part in parts]
+    codes = parts[0].indices.to_numpy(zero_copy_only=False)
+    if len(parts) == 1:
+        return codes, values[0]
+    rows = np.stack([part.indices.to_numpy(zero_copy_only=False) for part in parts])
+    unique, codes = np.unique(rows, axis=1, return_inverse=True)
+    picked = [[of_column[i] for i in row] for of_column, row in zip(values, unique.tolist(), strict=True)]
+    return codes.reshape(-1), list(zip(*picked, strict=True))
+
+
+@dataclass
+class ColumnsCapture:
+    """A table as of a checkpoint; Arrow's tables never change, so capturing takes no time (G7).
+
+    `about` says what the table is; a table of something else cannot take its place.
+    """
+
+    name: str
+    table: pa.Table
+    key_names: tuple[str, ...]
+    about: str
+
+    def to_bytes(self, max_parallelism: int) -> bytes:
+        """The table as an Arrow IPC stream, with the key group of each row ahead."""
+        codes, keys = distinct_keys([self.table.column(name) for name in self.key_names])
+        groups = np.fromiter((key_group_of(key, max_parallelism) for key in keys), np.int32, len(keys))[codes]
+        table = self.table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
+        table = table.replace_schema_metadata({_ABOUT: self.about})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+
+class ColumnStates:
+    """The restored tables of one operator, until it takes them."""
+
+    def __init__(self, owner: str = "operator") -> None:
+        self.owner = owner
+        self._restored: dict[str, list[pa.Table]] = {}
+
+    def restore(self, name: str, files: Iterable[bytes], key_groups: tuple[int, int]) -> None:
+        """Keep the rows of these key groups, both ends included."""
+        first, last = key_groups
+        for data in files:
+            table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+            group = table.column(KEY_GROUP)
+            mine = table.filter(pc.and_(pc.greater_equal(group, first), pc.less_equal(group, last)))
+            self._restored.setdefault(name, []).append(mine)
+
+    def take(self, name: str, about: str) -> pa.Table | None:
+        """The restored rows, or None when nothing was restored.
+
+        Raises:
+            StateError: if they are of something else.
+        """
+        tables = self._restored.pop(name, None)
+        if tables is None:
+            return None
+        for table in tables:
+            found = (table.schema.metadata or {}).get(_ABOUT, b"").decode()
+            if found != about:
+                raise StateError(
+                    f"{self.owner}: the snapshot holds {found or 'something else'} in columns, and the operator keeps "
+                    f"{about}; go back to what it had, or give it another uid, with which it begins without state"
+                )
+        try:
+            return pa.concat_tables(tables).drop_columns([KEY_GROUP]).replace_schema_metadata(None).combine_chunks()
+        except pa.ArrowException as error:
+            raise StateError(f"{self.owner}: state {name!r} has columns of several types: {error}") from error
+
+    def check_taken(self) -> None:
+        """Raise when there is a table that nobody has taken, which would be lost."""
+        for name in self._restored:
+            raise StateError(
+                f"{self.owner}: the snapshot holds state in columns ({name!r}), which this operator does not keep. Go "
+                "back to what the operator had, or give it another uid, with which it begins without state"
+            )
+
+
+__all__: list[Any] = ["COLUMNS_SCHEMA", "KEY_GROUP", "ColumnStates", "ColumnsCapture", "distinct_keys"]
