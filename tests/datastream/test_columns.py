@@ -32,9 +32,11 @@ STRATEGY = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(50)
 
 
 def environment(
-    parallelism: int, mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING, **settings: str
+    parallelism: int,
+    mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING,
+    settings: dict[str, str] | None = None,
 ) -> StreamExecutionEnvironment:
-    configuration = Configuration.from_dict({"execution.target": "local", **settings})
+    configuration = Configuration.from_dict({"execution.target": "local", **(settings or {})})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     return env.set_parallelism(parallelism).set_runtime_mode(mode)
 
@@ -70,8 +72,7 @@ def expected(size: int, slide: int) -> list[tuple[Any, ...]]:
 
 
 def collected(stream: DataStream) -> list[tuple[Any, ...]]:
-    with stream.execute_and_collect() as results:
-        return sorted(tuple(value) for value in results)
+    return sorted(tuple(value) for value in stream.execute_and_collect())
 
 
 def written(directory: Path) -> list[tuple[Any, ...]]:
@@ -95,7 +96,7 @@ def test_windows_over_columns_are_right_in_every_tempo(
 
 def test_micro_batches_go_on_with_the_partials(tmp_path: Path) -> None:
     path = parquet(tmp_path / "in")
-    env = environment(2, RuntimeExecutionMode.MICRO_BATCH, **{"execution.micro-batch.max-records": "400"})
+    env = environment(2, RuntimeExecutionMode.MICRO_BATCH, {"execution.micro-batch.max-records": "400"})
     assert collected(windows(bids(env, path), TumblingEventTimeWindows.of(100))) == expected(100, 100)
 
 
@@ -153,9 +154,8 @@ def test_keys_by_name_serve_operators_by_record(tmp_path: Path) -> None:
     stream = bids(environment(4), parquet(tmp_path / "in"))
     totals = stream.map(lambda row: Row(auction=row.auction, n=1)).key_by("auction").sum("n")
     last: dict[int, int] = {}
-    with totals.execute_and_collect() as results:
-        for row in results:
-            last[row.auction] = max(row.n, last.get(row.auction, 0))
+    for row in totals.execute_and_collect():
+        last[row.auction] = max(row.n, last.get(row.auction, 0))
     counts: dict[int, int] = {}
     for auction, _, _ in BIDS:
         counts[auction] = counts.get(auction, 0) + 1
@@ -193,7 +193,7 @@ def test_a_savepoint_of_columns_resumes_with_another_parallelism(tmp_path: Path)
         windows(stream, TumblingEventTimeWindows.of(100)).uid("windows").sink_to(sink.build()).uid("out")
 
     settings = {"execution.checkpointing.dir": str(tmp_path / "chk"), "execution.checkpointing.interval": "50 ms"}
-    env = environment(1, **settings)
+    env = environment(1, settings=settings)
     build(env)
     job = env.execute_async()
     while not list((tmp_path / "out").rglob("part-*")):
@@ -201,7 +201,9 @@ def test_a_savepoint_of_columns_resumes_with_another_parallelism(tmp_path: Path)
     savepoint = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
     job.wait()
     (tmp_path / "all" / "1.parquet").rename(folder / "1.parquet")
-    env = environment(3, **settings, **{"execution.state-recovery.path": savepoint, "state.backend.type": "rocksdb"})
+    env = environment(
+        3, settings={**settings, "execution.state-recovery.path": savepoint, "state.backend.type": "rocksdb"}
+    )
     build(env)
     job = env.execute_async()
     wanted = expected(100, 100)

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.columns.batch import make_batch
+from penstock.core.columns.batch import ColumnBatch, make_batch
 from penstock.core.records import (
     Batch,
     Buffer,
@@ -158,6 +159,34 @@ def test_timestamps_that_are_missing() -> None:
     """A batch with fewer timestamps than records never leaves."""
     with pytest.raises(RecordSerializationError, match="2 records, but 1 timestamps"):
         codec().encode([Batch([1, 2], [1])])
+
+
+COLUMNS = pa.RecordBatch.from_pydict({"name": [f"n{i}" for i in range(5000)], "number": range(5000)})
+
+
+@pytest.mark.parametrize("rowtimes", [None, np.arange(5000)])
+def test_columns_stay_columns(rowtimes: Any) -> None:
+    """A slice takes no more bytes than its records do."""
+    whole = ColumnBatch(COLUMNS, rowtimes)
+    small = whole.slice(10, 20)
+    assert size(codec().encode([small])[0]) < 2_000
+    watermark, first, second = decode(codec().encode([Watermark(1), whole, small]))
+    assert watermark == Watermark(1)
+    for sent, received in ((whole, first), (small, second)):
+        assert isinstance(received, ColumnBatch)
+        assert received.columns.equals(sent.columns)
+        assert received.timestamps == sent.timestamps
+
+
+def test_columns_that_are_too_large_for_a_message_come_in_several() -> None:
+    encoded = codec(FRAME_BYTES_MIN).encode([ColumnBatch(COLUMNS, np.arange(5000)), Batch([1])])
+    assert len(encoded) > 1
+    assert all(size(part) <= FRAME_BYTES_MIN for part in encoded)
+    *parts, last = decode(encoded)
+    assert last == Batch([1])
+    assert all(isinstance(part, ColumnBatch) for part in parts)
+    assert [value.number for part in parts for value in part.values] == list(range(5000))  # type: ignore[union-attr]
+    assert [time for part in parts for time in part.timestamps] == list(range(5000))  # type: ignore[union-attr]
 
 
 def test_class_of_the_users_script() -> None:

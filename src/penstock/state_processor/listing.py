@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.state.errors import StateError
+from penstock.state.key_columns import COLUMNS_SCHEMA
 from penstock.state_processor.names import KINDS
 from penstock.storage.metadata import OperatorState
 
@@ -103,6 +104,8 @@ def declared_kind(handle: Any) -> str | None:
     schema = getattr(handle, "schema", "")
     if not schema:
         return None
+    if schema == COLUMNS_SCHEMA:
+        return "columns"
     try:
         kind = json.loads(schema).get("kind")
     except (ValueError, AttributeError):

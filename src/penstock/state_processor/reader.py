@@ -16,6 +16,7 @@ from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
+from penstock.state.key_columns import COLUMNS_SCHEMA
 from penstock.state_processor.columns import declared_type
 from penstock.state_processor.layouts import (
     KeyedPart,
@@ -178,6 +179,26 @@ class SavepointReader:
         """Any keyed state as it is stored: key, namespace, value."""
         return self._keyed(uid, name, None, entry_layout, ("key", "namespace", "value"), key_type, value_type)
 
+    def read_columns(self, uid: str) -> pa.Table:
+        """The state of an operator over columns, as it is stored: its partials, and the key group of each row.
+
+        Raises:
+            StateError: if the operator keeps no state in columns.
+        """
+        operator = self._find(uid)
+        files = [
+            file
+            for state in operator.subtasks.values()
+            for handles in state.keyed.values()
+            for handle in handles
+            if handle.schema == COLUMNS_SCHEMA
+            for file in handle.files
+        ]
+        if not files:
+            raise StateError(f"{operator_name(operator)} keeps no state in columns")
+        tables = [pa.ipc.open_stream(pa.BufferReader(self._storage.read(file))).read_all() for file in files]
+        return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
+
     def read_timers(self, uid: str, key_type: Any = None) -> SavepointTable:
         """The timers of a process function: time_domain (event or processing), timestamp_ms, key."""
         operator = self._find(uid)
@@ -294,6 +315,8 @@ class SavepointReader:
         what = f"state {name!r} of {operator_name(operator)}"
         for _, state in sorted(operator.subtasks.items()):
             for handle in state.keyed.get(name, ()):
+                if handle.schema == COLUMNS_SCHEMA:
+                    raise StateError(f"{what} is kept in columns: read it with read_columns")
                 for first, last in slices(handle, SLICE_BYTES):
                     yield KeyedPart(what, handle.files, first, last)
 

@@ -1,12 +1,16 @@
 """Partitioners that choose among channels: rescale, shuffle, custom; and which neighbours a pointwise edge connects."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.columns.keys import ColumnKey
 from penstock.core.job.pointwise import consumers_of, producers_of
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.core.task.custom_partitioner import CustomPartitioner
-from penstock.core.task.partitioners import RescalePartitioner, ShufflePartitioner
+from penstock.core.task.partitioners import HashPartitioner, RescalePartitioner, ShufflePartitioner
 
 
 def split(partitioner, values, channels, subtask=0, batch=10):
@@ -74,3 +78,37 @@ def test_a_channel_that_is_not_there(answer):
     assert caught.value.operator_name == "Consumer"
     assert caught.value.record == 5
     assert caught.value.what == "the partitioner"
+
+
+@pytest.mark.parametrize("names", [("key",), ("key", "number")])
+def test_columns_go_where_their_rows_would_go(names):
+    """D4: the key group is that of the key's value, however the record is kept; order within a channel stays."""
+    keys = ["a", "b", None, "", "c", "a"] * 20
+    columns = pa.RecordBatch.from_pydict({"key": keys, "number": [i % 7 for i in range(120)], "at": range(120)})
+    batch = ColumnBatch(columns, np.arange(120))
+    partitioner = HashPartitioner(ColumnKey(names))
+    partitioner.set_up(0, 3, 128, "Consumer")
+    by_columns = partitioner.split(batch)
+    by_rows = partitioner.split(Batch(batch.values, batch.timestamps))
+    assert [(c, part.values, part.timestamps) for c, part in by_columns] == [
+        (c, part.values, part.timestamps) for c, part in by_rows
+    ]
+    assert all(isinstance(part, ColumnBatch) for _, part in by_columns)
+
+
+def test_columns_whose_key_is_a_function_stay_columns():
+    partitioner = HashPartitioner(lambda row: row.key)
+    partitioner.set_up(0, 2, 128, "Consumer")
+    batch = ColumnBatch(pa.RecordBatch.from_pydict({"key": list(range(10))}))
+    parts = partitioner.split(batch)
+    assert sorted(row.key for _, part in parts for row in part.values) == list(range(10))
+    assert all(isinstance(part, ColumnBatch) for _, part in parts)
+
+
+def test_a_column_that_is_not_there_is_the_consumers_error():
+    partitioner = HashPartitioner(ColumnKey(("colour",)))
+    partitioner.set_up(0, 2, 128, "Consumer")
+    with pytest.raises(UserCodeError) as raised:
+        partitioner.split(ColumnBatch(pa.RecordBatch.from_pydict({"key": [1]})))
+    assert raised.value.operator_name == "Consumer"
+    assert "no column 'colour'" in str(raised.value.__cause__)

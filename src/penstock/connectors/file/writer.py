@@ -170,7 +170,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         bucket_id, unit_ms = self._buckets.bucket_id, self._buckets.unit_ms
         times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
         if unit_ms is None:
-            names = list(map(bucket_id, data.rows(), times.tolist()))
+            names = np.array(list(map(bucket_id, data.rows(), times.tolist())))
         else:
             units, codes = np.unique(times // unit_ms, return_inverse=True)
             names = np.array([bucket_id(None, unit * unit_ms) for unit in units.tolist()])[codes]
