@@ -3,8 +3,8 @@
 A job of four vertices (a source, a stateless operator, a keyed one, a sink; a hash edge in the middle, forward edges
 beside it) runs with more and more subtasks. All of them are real: executors in this process, and the real clock.
 Measured is the processor time of the job master alone, its metadata files included: to deploy all subtasks until they
-run, and for each checkpoint from its trigger until it has completed and older ones are cleaned up. Both should grow with
-the number of subtasks, and not faster.
+run, and for each checkpoint from its trigger until it has completed and older ones are cleaned up. Both should grow
+with the number of subtasks, and not faster.
 """
 
 from __future__ import annotations
