@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from penstock.common.accumulators import Accumulator
 from penstock.common.metrics import MetricRegistry
@@ -22,6 +22,9 @@ from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
+
+if TYPE_CHECKING:
+    from penstock.core.supersteps import SuperstepContext
 
 
 class StopIterationRaised(RuntimeError):
@@ -90,6 +93,8 @@ class OperatorContext:
     accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
     #: None where a driver has no event loop
     coroutines: Coroutines | None = None
+    #: None outside of iterations
+    superstep: SuperstepContext | None = None
 
     def __post_init__(self) -> None:
         self.metrics = MetricRegistry(self.clock.now_ms)
