@@ -38,7 +38,7 @@ from penstock.common.aggregators import (
     LongSumAggregator,
     LongZeroConvergence,
 )
-from penstock.common.errors import ConfigurationError, JobExecutionError, UserFunctionError
+from penstock.common.errors import ConfigurationError, JobExecutionError, PenstockError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
@@ -493,6 +493,14 @@ def test_a_stream_keeps_the_result_below_its_checkpoints(tmp_path: Path) -> None
     loop = env.from_collection([1]).iterate(2)
     collect(loop.close_with(loop.map(int)))
     assert any("iterations" in name and "partial-solution" in name for name in files_below(tmp_path))
+
+
+def test_data_that_the_program_cannot_see_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I3: on a cluster without a common directory; the error says what to set."""
+    monkeypatch.setattr("penstock.drivers.superstep_loop.is_whole", lambda directory: False)
+    loop = env_of().from_collection([1]).iterate(2).name("loop")
+    with pytest.raises(PenstockError, match=r"iteration 'loop': .* on a cluster set penstock\.cache\.dir or"):
+        collect(loop.close_with(loop.map(int)))
 
 
 def test_one_line_is_logged_for_a_superstep(caplog: pytest.LogCaptureFixture) -> None:

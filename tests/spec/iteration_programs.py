@@ -79,7 +79,8 @@ Point = tuple[float, float]
 
 
 def nearest(point: Any, centroids: Any) -> int:
-    return min(centroids, key=lambda name: (math.dist(point, centroids[name]), name))
+    _, number = min((math.dist(point, at), number) for number, at in centroids.items())
+    return int(number)
 
 
 class Assign(BroadcastProcessFunction):
