@@ -475,6 +475,27 @@ def test_a_function_that_cannot_travel_is_found_before_anything_runs() -> None:
         result.execute_and_collect()
 
 
+def test_an_aggregator_that_cannot_travel_is_found_before_anything_runs() -> None:
+    """E4, I3: its name is told."""
+
+    class Locked(LongSumAggregator):
+        lock: Any = None
+
+    aggregator = Locked()
+    aggregator.lock = threading.Lock()
+    loop = env_of().from_collection([1]).iterate(2).register_aggregator("locked", aggregator)
+    with pytest.raises(ConfigurationError, match="aggregator 'locked' cannot be sent to workers"):
+        loop.close_with(loop.map(int)).execute_and_collect()
+
+
+def test_ids_are_for_the_result() -> None:
+    """H3, I3: what a superstep begins with is in no savepoint."""
+    loop = env_of().from_collection([1]).iterate(2)
+    for settle in (loop.uid, loop.set_uid_hash):
+        with pytest.raises(NotImplementedError, match="set it on the result"):
+            settle("a" * 32)
+
+
 # --- what lies where --------------------------------------------------------------------------------------------------
 
 

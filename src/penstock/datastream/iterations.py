@@ -116,6 +116,14 @@ class IterativeStream(DataStream):
         self._loop.rules.name = name
         return super().name(name)
 
+    def uid(self, uid: str) -> Self:
+        """Refused: what a superstep begins with is in no savepoint; the result of `close_with` may have a uid."""
+        raise NotImplementedError(f"uid {uid!r}: set it on the result of close_with()")
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Refused, as `uid` is."""
+        raise NotImplementedError(f"uid hash {uid_hash!r}: set it on the result of close_with()")
+
     def get_max_iterations(self) -> int:
         """How many supersteps there are at most."""
         return self._loop.rules.max_iterations

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from tempfile import mkdtemp
 from typing import Any, Final
 
+import cloudpickle
+
 from penstock.common.aggregators import Aggregator, ConvergenceCriterion
 from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
 from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR, RECOVERY_PATH, RUNTIME_MODE
 from penstock.connectors.cached import CachedSource, CachedSplit
 from penstock.connectors.file.filesystem import absolute_path, join, remove_directory
@@ -71,6 +74,7 @@ class Iteration:
         settings.remove_config(RECOVERY_PATH.key())
         programs = self._plan.programs(directory)
         compile_iterations(programs.prologue, configuration)
+        self._aggregators()
         name = self._rules.name
         prologue = build_job_graph(programs.prologue, settings, name)
         step = build_job_graph(programs.step, settings, name)
@@ -89,13 +93,24 @@ class Iteration:
                 rules, (result, goes_on) = self._rules, self._roles
                 end = LoopEnd(rules.max_iterations, result, goes_on, rules.criterion)
                 try:
-                    self._result = SuperstepLoop(self._jobs, end, rules.aggregators, check_cancelled).run()
+                    self._result = SuperstepLoop(self._jobs, end, self._aggregators(), check_cancelled).run()
                 except BaseException:
                     self._of_this_machine = None  # it has been deleted
                     raise
             return self._result
         finally:
             self._lock.release()
+
+    def _aggregators(self) -> bytes:
+        for name, aggregator in self._rules.aggregators.items():
+            try:
+                cloudpickle.dumps(aggregator, protocol=5)
+            except Exception as error:
+                raise ConfigurationError(
+                    f"iteration {self._rules.name!r}: aggregator {name!r} cannot be sent to workers: {error}"
+                ) from error
+        pickled: bytes = cloudpickle.dumps(self._rules.aggregators, protocol=5)
+        return pickled
 
     def _directory(self, configuration: Configuration) -> tuple[str, bool]:
         """Where the data lie, and whether the result stays there: checkpoints of a stream refer to it."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import cloudpickle
 
-from penstock.common.aggregators import Aggregator, ConvergenceCriterion
+from penstock.common.aggregators import ConvergenceCriterion
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR
@@ -72,19 +72,26 @@ class LoopEnd:
 
 
 class SuperstepLoop:
-    """One run of a loop. `check_cancelled` raises when it is to end."""
+    """One run of a loop.
+
+    Args:
+        jobs: what to run.
+        end: when to end.
+        aggregators: pickled: name -> `Aggregator`.
+        check_cancelled: raises when the loop is to end.
+    """
 
     def __init__(
         self,
         jobs: LoopJobs,
         end: LoopEnd,
-        aggregators: Mapping[str, Aggregator[Any]],
+        aggregators: bytes,
         check_cancelled: Callable[[], None],
     ) -> None:
         self._jobs = jobs
         self._end = end
         self._check_cancelled = check_cancelled
-        self._aggregators = cloudpickle.dumps(dict(aggregators), protocol=5)
+        self._aggregators = aggregators
         #: role -> the directory of what is valid now, and how many records are there
         self._directories: dict[str, str] = {}
         self._records: dict[str, int] = {}
@@ -143,7 +150,7 @@ class SuperstepLoop:
 
     def _run(self, graph: JobGraph, number: int, previous: Mapping[str, Any]) -> dict[str, Any]:
         """Run a job and take over what it wrote; what its aggregators came to."""
-        superstep = Superstep(self._jobs.name, number, self._aggregators, pickle.dumps(previous, 5))
+        superstep = Superstep(self._jobs.name, number, self._aggregators, cloudpickle.dumps(dict(previous), protocol=5))
         name = f"{self._jobs.name}, superstep {number}" if number else f"{self._jobs.name}, input"
         job_id, left = self._outcome(replace(self._reading(graph), name=name, superstep=superstep))
         for key, value in left.items():

@@ -57,6 +57,7 @@ class SparkBatchJob(BatchJob):
             if not self.job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink
         ]
         try:
+            self.check_cancelled()
             for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
