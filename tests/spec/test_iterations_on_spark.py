@@ -42,9 +42,9 @@ def collect(stream: Any) -> list[Any]:
         return sorted(results)
 
 
-@pytest.mark.parametrize("mode", ["BATCH", "STREAMING", "MICRO_BATCH"])
+@pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
 def test_connected_components(mode: str) -> None:
-    """I3: a delta iteration, and a job of any tempo behind it."""
+    """I3: a delta iteration, and a batch or a streaming job behind it."""
     vertices = list(range(6))
     found = collect(components(env_of(mode), vertices, EDGES).map(tuple))
     assert found == sorted(plain_components(vertices, EDGES).items())
