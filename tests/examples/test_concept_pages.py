@@ -33,6 +33,12 @@ Penstock Streaming Job: 2 vertices, 1 slots
 PAGES: dict[str, list[str]] = {
     "checkpoints.md": ["3000 results, none lost and none twice"],
     "coming-from-pyflink.md": ["(ann,0,2)", "(ann,10000,1)", "(bob,0,1)"],
+    "iterations.md": [
+        "[('A', 0), ('B', 3), ('C', 1), ('D', 8)]",
+        "[('a', 1.19), ('b', 1.16), ('c', 0.64)]",
+        "[3, 5, 7]",
+        "{1.414214}",
+    ],
     "keyed-state.md": [],
     "micro-batch.md": ["12 counts, each once"],
     "process-functions.md": ["broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero"],

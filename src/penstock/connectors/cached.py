@@ -68,6 +68,19 @@ class CachingSink(Sink[Any]):
         return FileCommitter()
 
 
+class JobCachingSink(CachingSink):
+    """The same for jobs that run one after the other: each has its own directory, see `directory_of_job`."""
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
+        """A writer for one subtask."""
+        return _CachingWriter(directory_of_job(self._directory, context.job_id), context, 0)
+
+
+def directory_of_job(directory: str, job_id: str) -> str:
+    """Where a job has written what goes into a `JobCachingSink` of that directory."""
+    return join(directory, job_id)
+
+
 class _CachingWriter(SinkWriter[Any, FileCommittable]):
     def __init__(self, directory: str, context: SinkWriterContext, number: int) -> None:
         self._directory = directory

@@ -179,8 +179,11 @@ class Source(ABC, Generic[T, SplitT]):
     @abstractmethod
     def boundedness(self) -> Boundedness: ...
 
-    def prepare(self) -> None:
-        """Called in the program, before a job that reads the source by its splits is submitted; may take its time."""
+    def prepare(self, check_cancelled: Callable[[], None]) -> None:
+        """Called in the program, before a job reads the source by its splits; may take its time.
+
+        What takes long calls `check_cancelled` now and then, which raises when the job was cancelled meanwhile.
+        """
 
     @abstractmethod
     def create_enumerator(

@@ -43,6 +43,7 @@ from penstock.datastream.functions import (
     WindowFunction,
 )
 from penstock.datastream.interval_join import IntervalJoin, IntervalJoined
+from penstock.datastream.iterations import DeltaIteration, IterativeStream
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
 from penstock.datastream.keyed_stream import KeyedStream
@@ -87,6 +88,7 @@ __all__ = [
     "CountWindow",
     "DataStream",
     "DataStreamSink",
+    "DeltaIteration",
     "ExternalizedCheckpointRetention",
     "FilterFunction",
     "FlatJoinFunction",
@@ -97,6 +99,7 @@ __all__ = [
     "GlobalWindow",
     "IntervalJoin",
     "IntervalJoined",
+    "IterativeStream",
     "JoinFunction",
     "JoinedStreams",
     "KeySelector",

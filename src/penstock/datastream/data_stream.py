@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from penstock.datastream.cached_data_stream import CachedDataStream
     from penstock.datastream.connected_streams import ConnectedStreams
+    from penstock.datastream.iterations import DeltaIteration, IterativeStream
     from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from penstock.datastream.keyed_stream import KeyedStream
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -313,6 +314,36 @@ class DataStream(OperatorSettings):
             NotImplementedError: if the stream comes from a source that never ends.
         """
         return self._environment.cached(self)
+
+    def iterate(self, max_iterations: int) -> IterativeStream:
+        """Begin a bulk iteration: a loop over this bounded stream, of at most so many supersteps (I3).
+
+        What is returned stands for the data at the start of a superstep; its `close_with` takes what a superstep comes
+        to, and gives the stream of what the last one came to.
+
+        Raises:
+            ConfigurationError: if the stream comes from a source that never ends.
+            NotImplementedError: within the step of another loop.
+        """
+        from penstock.datastream.iterations import IterativeStream
+
+        return IterativeStream(self, max_iterations)
+
+    def iterate_delta(self, initial_workset: DataStream, max_iterations: int, key_selector: Function) -> DeltaIteration:
+        """Begin a delta iteration, whose supersteps replace parts of a solution set: at first this stream (I3).
+
+        Args:
+            initial_workset: what the first superstep has to work on; the loop ends when a workset is empty.
+            max_iterations: how many supersteps there are at most.
+            key_selector: the key of the solution set's records; there is one record of each key.
+
+        Raises:
+            ConfigurationError: if a stream comes from a source that never ends.
+            NotImplementedError: within the step of another loop.
+        """
+        from penstock.datastream.iterations import DeltaIteration
+
+        return DeltaIteration(self, initial_workset, max_iterations, key_selector)
 
     # --- partitioning ------------------------------------------------------------------------------------------------
 

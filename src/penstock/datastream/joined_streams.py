@@ -2,10 +2,12 @@
 
     orders.join(payments).where(order_id).equal_to(paid_order).window(TumblingEventTimeWindows.of(...)).apply(Pay())
     orders.co_group(payments).where(...).equal_to(...).window(...).apply(Compare())
+    people.join(cities).where(lives_in).equal_to(name).apply(Tell())
 
 Both streams become one, whose records know which stream they are of, and that one is windowed as any keyed stream. So
 all that windows do (late records, triggers) is the same here. A join gives, for each key and window, each pair; records
-without a partner give nothing. The records that a window holds for a key are kept until it fires.
+without a partner give nothing. The records that a window holds for a key are kept until it fires. Bounded streams need
+no window: without one all records of a key meet, at the end of both streams.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.stateless import MapOperator, method
+from penstock.core.windowing import EventTimeTrigger, GlobalWindows
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import Function, RuntimeContext, WindowFunction
 from penstock.datastream.join_functions import FlatJoinFunction
 from penstock.datastream.windowed_stream import WindowedStream
+from penstock.plan.iterations import check_bounded
 from penstock.plan.transformation import Transformation, Upstream
 
 __all__ = ["CoGroupedStreams", "JoinedStreams"]
@@ -78,7 +82,7 @@ class Where:
 
 
 class EqualTo:
-    """Both streams have their keys; say the windows by `window`."""
+    """Both streams have their keys; say the windows by `window`, or `apply` a function to bounded streams."""
 
     def __init__(
         self,
@@ -93,6 +97,16 @@ class EqualTo:
     def window(self, assigner: Any) -> WithWindow:
         """The windows in which records of both streams meet."""
         return WithWindow(self._windows, assigner, self._make)
+
+    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Without windows: all records of a key of both streams, which are bounded; see `WithWindow.apply`.
+
+        Raises:
+            ConfigurationError: if a stream comes from a source that never ends.
+        """
+        upstreams = [upstream for stream in self._inputs for upstream in stream.upstreams]
+        check_bounded(upstreams, "a join or co-group without windows")
+        return self.window(GlobalWindows.create()).trigger(EventTimeTrigger.create()).apply(function, output_type)
 
     def _windows(self, assigner: Any) -> WindowedStream:
         first, second = (_tagged(stream, number) for number, stream in enumerate(self._inputs))

@@ -42,9 +42,11 @@ from penstock.datastream.data_stream import DataStream
 from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.drivers.iterations import compile_iterations
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.submit import submit
 from penstock.plan.description import Plan
+from penstock.plan.iterations import check_outside_of_loops
 from penstock.plan.job_graph import build_job_graph, build_plan
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
 
@@ -304,6 +306,8 @@ class StreamExecutionEnvironment(Dependencies):
         """
         writers = {id(cache.transformation): (cache, cache.plan()) for cache in self._caches}
         program = upstream_first(self._ends())
+        check_outside_of_loops(program)
+        compile_iterations(program, self._configuration)
         caches = []
         for transformation in list(program):
             cache, writer = writers.get(id(transformation), (None, None))
@@ -335,13 +339,19 @@ class StreamExecutionEnvironment(Dependencies):
 
     def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
         """The part of the program that these streams come from, upstream first; called by streams."""
+        part = self._above(upstreams)
+        check_outside_of_loops(part)
+        compile_iterations(part, self._configuration)
+        return part
+
+    def _above(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
         for cache in self._caches:
             cache.plan()
         return upstream_first([upstream.transformation for upstream in upstreams])
 
     def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
         """The same, to look at."""
-        part = self.part_of(upstreams)
+        part = self._above(upstreams)
         return build_plan(part, self._configuration, self._name(None))
 
     def plan(self, job_name: str | None = None) -> Plan:

@@ -24,6 +24,7 @@ from penstock.core.accumulators import accumulator_values
 from penstock.core.batch.exchange import SEQUENCES_PER_SUBTASK
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT
 from penstock.core.checkpoint.coordinator import CheckpointStatistics
+from penstock.core.connector import Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
@@ -77,6 +78,10 @@ class MasterlessJob(RunningJob):
     def interrupt(self) -> None:
         """The job was cancelled: let `run_all` come to an end soon."""
 
+    def reads_splits(self, source: Source[Any, Any]) -> bool:
+        """Whether a source is read by its splits, and so is prepared."""
+        return True
+
     def release(self) -> None:
         """The job is over."""
 
@@ -95,6 +100,7 @@ class MasterlessJob(RunningJob):
         failure: PenstockError | None = None
         self._move(JobStatus.RUNNING)
         try:
+            self._prepare_sources()
             self.run_all()
             status = JobStatus.FINISHED
         except Cancelled:
@@ -110,6 +116,11 @@ class MasterlessJob(RunningJob):
         runtime_ms = self.clock.now_ms() - self._started_ms
         accumulators = accumulator_values(self._accumulators)
         settle(self._result, self._job_id, self.job_graph.name, status, failure, runtime_ms, accumulators)
+
+    def _prepare_sources(self) -> None:
+        for vertex in self.job_graph.vertices:
+            for source in filter(self.reads_splits, vertex.sources.values()):
+                source.prepare(self.check_cancelled)
 
     def _unexpected(self, error: Exception) -> PenstockError:
         failure = JobExecutionError(self.job_graph.name, f"{type(error).__name__}: {error}")

@@ -5,22 +5,22 @@ from __future__ import annotations
 from penstock.common.configuration import Configuration
 from penstock.common.options import EXECUTION_TARGET
 from penstock.core.job.job_graph import JobGraph
+from penstock.core.ports import JobListener
 from penstock.drivers.listener import ClientListener
 from penstock.drivers.running_job import RunningJob
 
 
-def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
-    """Begin to run a job. PySpark is imported only when the target is Spark."""
-    listener = ClientListener(job_graph)
+def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListener | None = None) -> RunningJob:
+    """Begin to run a job. PySpark is imported only when the target is Spark.
+
+    Sources of a streaming job are prepared here, before the job takes its slots; others prepare them in their thread.
+    """
+    listener = listener or ClientListener(job_graph)
     is_local = configuration.read(EXECUTION_TARGET) == "local"
     if is_local:
         from penstock.drivers.local.dependencies import prepare
 
         prepare(configuration)
-    if is_local or job_graph.mode != "BATCH":
-        for vertex in job_graph.vertices:
-            for source in vertex.sources.values():
-                source.prepare()
     if job_graph.mode != "STREAMING":
         if is_local:
             from penstock.drivers.local.batch_job import submit_local_batch
@@ -29,6 +29,9 @@ def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
         from penstock.drivers.spark.batch_job import submit_batch
 
         return submit_batch(job_graph, configuration, listener)
+    for vertex in job_graph.vertices:
+        for source in vertex.sources.values():
+            source.prepare(_goes_on)
     if is_local:
         from penstock.drivers.local.job import submit_local
 
@@ -36,3 +39,7 @@ def submit(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
     from penstock.drivers.spark.job import submit as submit_spark
 
     return submit_spark(job_graph, configuration, listener)
+
+
+def _goes_on() -> None:
+    """Nobody can cancel a job that is not there yet; Ctrl-C is an exception of its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -12,24 +13,29 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from penstock.common.accumulators import IntCounter
+from penstock.common.aggregators import LongSumAggregator
 from penstock.common.output_tag import OutputTag
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
+from penstock.core.accumulators import accumulator_values
 from penstock.core.batch.exchange import loads_batch
-from penstock.core.batch.rows import CLIENT, COMMITTABLES, Rows
+from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, PASSED_ON_PLACE, Rows
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask, BatchVertex, Consumer
 from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.core.operators.co_process import KeyedCoProcessOperator
+from penstock.core.operators.keyed_merge import KeyedMergeOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import MapOperator
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.supersteps import Superstep
 from penstock.core.task.partitioners import BroadcastPartitioner, ForwardPartitioner, HashPartitioner, Partitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
-from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
+from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction, MapFunction
 from penstock.datastream.state import ListStateDescriptor
 from penstock.testing import VirtualClock
 
@@ -244,6 +250,75 @@ def test_what_a_sink_prepares_leaves_the_task() -> None:
         for kind, operator, payload in zip(part.edges, part.targets, part.payloads, strict=True)
     ]
     assert left == [(CLIENT, 1, b"1"), (CLIENT, 1, b"1"), (COMMITTABLES, 1, pickle.dumps([(-1, -2)], 5))]
+
+
+class CountsBoth(MapFunction):
+    """Counts with an accumulator, and adds up with the aggregator of a superstep where there is one."""
+
+    def __init__(self, in_superstep: bool = False) -> None:
+        self.in_superstep = in_superstep
+
+    def open(self, runtime_context: Any) -> None:
+        if self.in_superstep:
+            self.add = runtime_context.get_iteration_aggregator("sum").aggregate
+        else:
+            counter = IntCounter()
+            runtime_context.add_accumulator("seen", counter)
+            self.add = lambda value: counter.add(1)
+
+    def map(self, value: Any) -> Any:
+        self.add(value)
+        return value
+
+
+def accumulated(output: Any, reaches_client: bool = True) -> dict[str, Any]:
+    rows_of = [zip(part.edges, part.targets, part.places, part.payloads, strict=True) for part in output]
+    found = [row for part in rows_of for row in part if row[2] == PASSED_ON_PLACE or row[0] == ACCUMULATORS]
+    assert {(edge, target) for edge, target, _, _ in found} == {(ACCUMULATORS, 0) if reaches_client else (OUT, 1)}
+    return accumulator_values(pair for *_, payload in found for pair in pickle.loads(payload))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_accumulators_go_on_with_the_records_until_they_reach_the_client(keyed: bool) -> None:
+    """I2, A1: a task that does not reach it sends its own, and those that came with its input, to one consumer."""
+    head = partial(KeyedReduceOperator, max, lambda n: n) if keyed else partial(MapOperator, int)
+    factories = [head, partial(MapOperator, CountsBoth())]
+    from_above = rows((IN, -1, None, 1))
+    from_above.places[0] = PASSED_ON_PLACE
+    from_above.payloads[0] = pickle.dumps([("seen", pickle.dumps(IntCounter(40)))], 5)
+    places = (0, 1) if keyed else (-1, -1)
+    numbers = rows(*((IN, place, None, n) for n, place in enumerate(places)))
+    for reaches_client in (True, False):
+        described = replace(vertex(factories, partitioner=ForwardPartitioner()), reaches_client=reaches_client)
+        made = BatchTask(described, 1, VirtualClock(), lambda ms: None)
+        assert accumulated(list(made.run([from_above, numbers])), reaches_client) == {"seen": 42}
+
+
+def test_a_data_frame_has_no_client_to_tell_accumulators() -> None:
+    """I2, A1: so they are refused, not lost."""
+    described = replace(vertex([partial(MapOperator, CountsBoth())]), has_client=False)
+    with pytest.raises(NotImplementedError, match="accumulator 'seen': a stream that is made a data frame"):
+        list(BatchTask(described, 1, VirtualClock(), lambda ms: None).run([rows((IN, -1, None, 1))]))
+
+
+def test_aggregators_of_a_superstep_leave_as_accumulators_do() -> None:
+    """I3: each operator has a copy of its own, and what all have come to is one figure."""
+    factories = [partial(MapOperator, CountsBoth(True)), partial(MapOperator, CountsBoth(True))]
+    superstep = Superstep("loop", 1, cloudpickle.dumps({"sum": LongSumAggregator()}), pickle.dumps({}))
+    described = replace(vertex(factories), superstep=superstep)
+    made = BatchTask(described, 1, VirtualClock(), lambda ms: None)
+    output = list(made.run([rows((IN, -1, None, 3), (IN, -1, None, 4))]))
+    assert accumulated(output) == {"aggregate:sum": 14}
+
+
+@given(st.permutations([(0, ("a", 1)), (0, ("b", 1)), (1, ("b", 2)), (1, ("c", 3))]))
+def test_a_delta_wins_over_what_a_key_had_in_whatever_order_they_come(order: Any) -> None:
+    """I3: also for keys that share a place; timestamps stay."""
+    made = task([partial(KeyedMergeOperator, first)], inputs=2)
+    output = list(made.run([rows(*((IN + number, 5, value[1], value) for number, value in order))]))
+    assert sorted(emitted(output)) == [("a", 1), ("b", 2), ("c", 3)]
+    batches = [loads_batch(p) for part in output for e, p in zip(part.edges, part.payloads, strict=True) if e == OUT]
+    assert all(batch.timestamps == [value[1] for value in batch.values] for batch in batches)
 
 
 def test_side_outputs_go_their_own_way() -> None:

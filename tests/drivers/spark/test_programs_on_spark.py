@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.common.accumulators import IntCounter
-from penstock.common.errors import UserFunctionError
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.functions import MapFunction
+from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.drivers.spark.handle import SparkHandle
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -79,30 +78,46 @@ def test_archives_go_along(mode: RuntimeExecutionMode, tmp_path: Path) -> None:
 
 
 class Counts(MapFunction):
+    def __init__(self, name: str = "seen") -> None:
+        self.name = name
+
     def open(self, runtime_context: Any) -> None:
         self.seen = IntCounter()
-        runtime_context.add_accumulator("seen", self.seen)
+        runtime_context.add_accumulator(self.name, self.seen)
 
     def map(self, value: Any) -> Any:
         self.seen.add(1)
         return value
 
 
+class CountsKeyed(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        runtime_context.add_accumulator("keyed", IntCounter())
+        self.context = runtime_context
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.context.get_accumulator("keyed").add(1)
+        yield value
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_accumulators_come_to_the_client(mode: RuntimeExecutionMode) -> None:
-    """A1: from all workers; in batch execution from tasks that end in a sink."""
+    """A1: from all workers; in batch execution when the job has ended."""
     env = environment(mode)
     env.add_source(NumberSequenceSource(1, 50)).rebalance().map(Counts()).print()
     assert env.execute().get_accumulator_result("seen") == 50
 
 
-def test_accumulators_that_would_be_lost_are_refused() -> None:
-    """A1: in batch execution nothing comes to the client from a task without a sink."""
-    env = environment(RuntimeExecutionMode.BATCH)
-    env.add_source(NumberSequenceSource(1, 5)).map(Counts()).rebalance().map(lambda v: v).print()
-    with pytest.raises(Exception, match="only operators that run in one task with a sink") as caught:
-        env.execute()
-    assert not isinstance(caught.value, UserFunctionError)
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_accumulators_come_to_the_client_from_everywhere_in_a_batch(parallelism: int) -> None:
+    """A1: also from a task without a sink, past keyed tasks and such as are read twice: with the records."""
+    env = environment(RuntimeExecutionMode.BATCH).set_parallelism(parallelism)
+    counted = env.add_source(NumberSequenceSource(1, 50)).map(Counts()).rebalance()
+    keyed = counted.map(Counts("rebalanced")).key_by(lambda n: n % 7).process(CountsKeyed())
+    keyed.rebalance().map(lambda v: v).print()
+    counted.broadcast().map(lambda v: v).print()
+    results = env.execute().get_all_accumulator_results()
+    assert results == {"seen": 50, "rebalanced": 50, "keyed": 50}
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -140,6 +140,15 @@ def remove(paths: Iterable[str]) -> None:
             continue
 
 
+def remove_directory(directory: str) -> None:
+    """Removes a directory with all below it; one that is gone already is not an error."""
+    fs, root = url_to_fs(directory)
+    try:
+        fs.rm(root, recursive=True)
+    except FileNotFoundError:
+        return
+
+
 def _open_zip(path: str) -> BinaryIO:
     file = fsspec.open(path, "rb").open()
     try:

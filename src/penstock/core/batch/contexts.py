@@ -8,6 +8,7 @@ from typing import Protocol
 from penstock.core.batch.rows import CLIENT, Rows
 from penstock.core.operators.base import OperatorContext
 from penstock.core.ports import Clock, Coroutines
+from penstock.core.supersteps import Superstep, SuperstepContext
 from penstock.core.task.program import VertexProgram
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
@@ -41,6 +42,7 @@ def bounded_context(
     coroutines: Coroutines | None,
     attempt: int = 0,
     is_batch: bool = False,
+    superstep: Superstep | None = None,
 ) -> OperatorContext:
     """The context of the operator at a place of the chain; what it emits to the client becomes a row."""
     chained = program.operators[index]
@@ -64,4 +66,5 @@ def bounded_context(
         migrations=program.migrations,
         job_parameters=program.job_parameters,
         coroutines=coroutines,
+        superstep=None if superstep is None else SuperstepContext(superstep),
     )

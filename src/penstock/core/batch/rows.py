@@ -3,7 +3,8 @@
 A row is either one record for a keyed operator, or a batch of records for any other. A consumer gets the rows whose
 `target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is a hash of the
 record's key, the same for equal keys and never negative. What has no key has the place -1, and what is broadcast -2, so
-that it comes ahead of everything else. A row with an empty payload stands for nothing, and is passed over.
+that it comes ahead of everything else. A row with an empty payload stands for nothing, and is passed over. At the place
+-3 are accumulators of the operators above, where rows of these do not reach the client: the consumer passes them on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ CLIENT: Final = -2
 ACCUMULATORS: Final = -4
 NO_KEY_PLACE: Final = -1
 BROADCAST_PLACE: Final = -2
+PASSED_ON_PLACE: Final = -3
 
 
 class Rows:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from penstock.common.accumulators import Accumulator
 from penstock.common.row_batches import loads_each
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, Rows
+from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, NO_KEY_PLACE, PASSED_ON_PLACE, Rows
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
@@ -22,6 +23,7 @@ from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
+from penstock.core.supersteps import Superstep
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.partitioners import HashPartitioner
 from penstock.core.task.program import VertexProgram
@@ -54,8 +56,12 @@ class BatchVertex:
     is_keyed: bool
     inputs: dict[int, int]
     consumers: dict[int, Consumer]
-    #: Whether what its operators leave for the client gets there, but for what sinks leave.
+    #: Whether rows for the client get there; if not, what its operators leave for the client goes on with the records.
     reaches_client: bool = True
+    #: Whether there is a client at all: a data frame has none.
+    has_client: bool = True
+    #: Of a job that is part of an iteration.
+    superstep: Superstep | None = None
 
 
 def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
@@ -78,6 +84,7 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
                 )
                 for edge in job_graph.outputs_of(vertex.index)
             },
+            superstep=job_graph.superstep,
         )
         for vertex in job_graph.vertices
     ]
@@ -111,6 +118,8 @@ class BatchTask:
         self._coroutines = coroutines
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
+        #: Pickled accumulators of the operators above, which have come with the records; then the chain's own.
+        self._accumulators: list[bytes] = []
         program: VertexProgram = pickle.loads(vertex.program)
         self._chain = OperatorChain(program, self._exchanges(program))  # type: ignore[arg-type]
         self._calls = OpenCalls(self._chain, clock, wait)
@@ -161,10 +170,9 @@ class BatchTask:
 
     def _check_accumulators(self) -> None:
         names = [name for context in self._chain.contexts for name in context.accumulators]
-        if names and not self._vertex.reaches_client:
+        if names and not self._vertex.has_client:
             raise NotImplementedError(
-                f"accumulator {names[0]!r}: in batch execution on Spark only operators that run in one task with a "
-                "sink can have accumulators; set execution.runtime-mode to STREAMING"
+                f"accumulator {names[0]!r}: a stream that is made a data frame has no job whose result could tell it"
             )
 
     def _end_input(self) -> None:
@@ -185,10 +193,34 @@ class BatchTask:
                 committables = operator.prepare_last()
                 if committables:
                     self._rows.append(COMMITTABLES, index, next(self._sequences), pickle.dumps(committables, 5))
-        for index, context in enumerate(self._chain.contexts):
-            if context.accumulators:
-                pairs = [(name, pickled(accumulator)) for name, accumulator in context.accumulators.items()]
-                self._rows.append(ACCUMULATORS, index, next(self._sequences), pickle.dumps(pairs, 5))
+        for context in self._chain.contexts:
+            accumulators: list[tuple[str, Accumulator[Any, Any]]] = list(context.accumulators.items())
+            if context.superstep is not None:
+                accumulators += context.superstep.used()
+            if accumulators:
+                pairs = [(name, pickled(accumulator)) for name, accumulator in accumulators]
+                self._accumulators.append(pickle.dumps(pairs, 5))
+        if self._accumulators and self._vertex.has_client:
+            self._send_accumulators()
+
+    def _send_accumulators(self) -> None:
+        """To the client; or to one consumer, with the records: they count where those do."""
+        if self._vertex.reaches_client:
+            edge, target, place = ACCUMULATORS, 0, NO_KEY_PLACE
+        else:
+            edge, target = self._way_on()
+            place = PASSED_ON_PLACE
+        for payload in self._accumulators:
+            self._rows.append(edge, target, next(self._sequences), payload, place=place)
+
+    def _way_on(self) -> tuple[int, int]:
+        """An edge, and a consumer that this subtask may send to."""
+        out = self._chain.program.out_edges[0]
+        consumer = self._vertex.consumers[out.edge]
+        reached = range(consumer.parallelism)
+        if out.partitioner.is_pointwise:
+            reached = consumers_of(self._subtask, self._vertex.parallelism, consumer.parallelism)
+        return out.edge, reached[self._subtask % len(reached)]
 
     def _take_rows(self) -> Rows:
         """The rows so far, and an empty place for those to come."""
@@ -221,8 +253,10 @@ class BatchTask:
         if not self._vertex.is_keyed:
             process, input_of = self._head.process_batch, self._vertex.inputs
             for rows in inputs:
-                for edge, payload in zip(rows.edges, rows.payloads, strict=True):
-                    if payload:
+                for edge, place, payload in zip(rows.edges, rows.places, rows.payloads, strict=True):
+                    if place == PASSED_ON_PLACE:
+                        self._accumulators.append(payload)
+                    elif payload:
                         process(loads_batch(payload), input_of[edge])
                         yield
             return
@@ -249,7 +283,9 @@ class BatchTask:
         inputs, process = self._vertex.inputs, self._head.process_batch
         begin_of_keys = begin if rows.places[begin] >= 0 else bisect_left(rows.places, 0, begin, end)
         for row in range(begin, begin_of_keys):
-            if rows.payloads[row]:
+            if rows.places[row] == PASSED_ON_PLACE:
+                self._accumulators.append(rows.payloads[row])
+            elif rows.payloads[row]:
                 process(loads_batch(rows.payloads[row]), inputs[rows.edges[row]])
         if begin_of_keys == end:
             return
@@ -306,6 +342,7 @@ class BatchTask:
             self._clock,
             self._coroutines,
             is_batch=True,
+            superstep=self._vertex.superstep,
         )
 
 

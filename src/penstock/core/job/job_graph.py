@@ -9,6 +9,7 @@ from typing import Any
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Source
 from penstock.core.job import pointwise
+from penstock.core.supersteps import Superstep
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class JobGraph:
     client_handlers: Mapping[str, Callable[[int, bytes], None]] = field(default_factory=dict)
     #: STREAMING, BATCH (`core.batch`) or MICRO_BATCH (`core.epochs`)
     mode: str = "STREAMING"
+    #: of a job that is part of an iteration
+    superstep: Superstep | None = None
 
     @property
     def slots_required(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from penstock.common.accumulators import Accumulator
 from penstock.common.metrics import MetricRegistry
@@ -23,6 +23,9 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
+
+if TYPE_CHECKING:
+    from penstock.core.supersteps import SuperstepContext
 
 
 class StopIterationRaised(RuntimeError):
@@ -93,6 +96,8 @@ class OperatorContext:
     columns: ColumnStates = field(default_factory=ColumnStates)
     #: None where a driver has no event loop
     coroutines: Coroutines | None = None
+    #: None outside of iterations
+    superstep: SuperstepContext | None = None
 
     def __post_init__(self) -> None:
         self.metrics = MetricRegistry(self.clock.now_ms)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.accumulators import Accumulator
+from penstock.common.aggregators import Aggregator
 from penstock.common.metrics import MetricGroup
 from penstock.core.operators.base import OperatorContext
+from penstock.core.supersteps import SuperstepContext
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -96,7 +98,13 @@ class RuntimeContext(KeyedStateStore):
 
         Raises:
             ValueError: if the operator has one of that name already.
+            NotImplementedError: in an iteration, which has aggregators.
         """
+        if self._context.superstep is not None:
+            raise NotImplementedError(
+                f"accumulator {name!r}: functions of an iteration, and those that only an iteration reads, have no "
+                "accumulators; register an aggregator with the iteration"
+            )
         if name in self._context.accumulators:
             raise ValueError(f"operator {self._context.operator_name!r} has an accumulator {name!r} already")
         self._context.accumulators[name] = accumulator
@@ -104,3 +112,40 @@ class RuntimeContext(KeyedStateStore):
     def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
         """This subtask's accumulator of that name; None when there is none."""
         return self._context.accumulators.get(name)
+
+    # --- iterations --------------------------------------------------------------------------------------------------
+
+    def get_superstep_number(self) -> int:
+        """The number of the superstep, from 1.
+
+        Raises:
+            RuntimeError: outside of an iteration.
+        """
+        return self._superstep("get_superstep_number()").number
+
+    def get_iteration_aggregator(self, name: str) -> Aggregator[Any]:
+        """This subtask's copy of an aggregator of the iteration, empty as the superstep begins.
+
+        Raises:
+            RuntimeError: outside of an iteration.
+            KeyError: if the iteration has none of that name.
+        """
+        return self._superstep(f"get_iteration_aggregator({name!r})").aggregator(name)
+
+    def get_previous_iteration_aggregate(self, name: str) -> Any:
+        """What an aggregator came to in the superstep before, over all subtasks; None in the first superstep.
+
+        Raises:
+            RuntimeError: outside of an iteration.
+            KeyError: if the iteration has none of that name.
+        """
+        return self._superstep(f"get_previous_iteration_aggregate({name!r})").previous(name)
+
+    def _superstep(self, call: str) -> SuperstepContext:
+        superstep = self._context.superstep
+        if superstep is None or superstep.number == 0:
+            raise RuntimeError(
+                f"{call}: operator {self._context.operator_name!r} is part of no iteration; supersteps and their "
+                "aggregators are for functions between iterate() and close_with()"
+            )
+        return superstep

@@ -6,9 +6,11 @@ import functools
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.core.connector import Source
 from penstock.core.job.failures import batch_error
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.operators.sink import SinkOperator
@@ -18,6 +20,7 @@ from penstock.drivers.batch_job import BatchJob
 from penstock.drivers.masterless_job import Last, MasterlessJob
 from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
+from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
@@ -54,6 +57,7 @@ class SparkBatchJob(BatchJob):
             if not self.job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink
         ]
         try:
+            self.check_cancelled()
             for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
@@ -66,6 +70,10 @@ class SparkBatchJob(BatchJob):
     def _keeps(self, vertex: int) -> bool:
         readers = {edge.target for edge in self.job_graph.outputs_of(vertex)}
         return len(readers) + (vertex in self._with_sink) > 1
+
+    def reads_splits(self, source: Source[Any, Any]) -> bool:
+        """Whether it is read by its splits: data frames are read where they lie."""
+        return not isinstance(source, DataFrameSource)
 
     def interrupt(self) -> None:
         """End the Spark job."""

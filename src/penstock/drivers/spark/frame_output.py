@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.configuration import Configuration
@@ -41,7 +42,7 @@ def frame_of_job(
     hand_back(spark, 1)  # a query takes a slot when it runs
     spark.ship_package()
     spark.ship_dependencies(configuration)
-    vertices = batch_vertices(job_graph, str(JobID.generate()))
+    vertices = [replace(vertex, has_client=False) for vertex in batch_vertices(job_graph, str(JobID.generate()))]
     found = _schema(schema, known, spark.session, owner)
     frames = frames_of(job_graph, vertices, spark.session, spark.is_local, lambda vertex: False, found)
     return frames[job_graph.vertices[-1].index]

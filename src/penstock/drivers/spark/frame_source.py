@@ -16,7 +16,7 @@ import atexit
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -79,8 +79,11 @@ class DataFrameSource(Source[Any, FileSplit]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_frame": None}
 
-    def prepare(self) -> None:
+    def prepare(self, check_cancelled: Callable[[], None]) -> None:
         """Have Spark write the copy."""
+        self._write_copy()
+
+    def _write_copy(self) -> None:
         path = f"{self._base()}/{uuid.uuid4().hex}"
         self.frame.write.parquet(path)
         self._files = FileSource.for_bulk_file_format(_FrameFormat(self.shape, self._schema), path).build()
@@ -102,7 +105,7 @@ class DataFrameSource(Source[Any, FileSplit]):
     ) -> SplitEnumerator[FileSplit]:
         """Finds the files of the copy, or goes on with those of an earlier one that a checkpoint knows."""
         if self._files is None:
-            self.prepare()
+            self._write_copy()
         assert self._files is not None
         return self._files.create_enumerator(context, restored)
 

@@ -1,0 +1,51 @@
+"""A keyed set and what is to replace parts of it, as a new set: how a delta iteration's solution set goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.operators.base import FunctionOperator
+from penstock.core.records import Batch
+
+_SET, _DELTA = 0, 1
+
+
+class KeyedMergeOperator(FunctionOperator):
+    """Of each key the last record of the delta (input 1), or where there is none the last one of the set (input 0).
+
+    For batch execution: a key's records are all there before any is emitted, when its keys end.
+    """
+
+    is_keyed = True
+
+    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        super().__init__(None)
+        self._key_selector = key_selector
+
+    def open(self) -> None:
+        """Look up the state: key -> (which input, record, timestamp in ms or None)."""
+        super().open()
+        self._entries = self.context.keyed.table("_penstock_merge").entries(None)
+
+    def process_batch(self, batch: Batch, input_index: int = _SET) -> None:
+        """Keep what counts; both inputs come in order of time, and no order between them is relied on."""
+        entries, keys = self._entries, self.keys_of(batch.values, self._key_selector)
+        timestamps = [None] * len(keys) if batch.timestamps is None else batch.timestamps
+        rows = zip(keys, batch.values, timestamps, strict=True)
+        if input_index == _DELTA:
+            entries.update((key, (_DELTA, value, timestamp)) for key, value, timestamp in rows)
+            return
+        for key, value, timestamp in rows:
+            held = entries.get(key)
+            if held is None or held[0] == _SET:
+                entries[key] = (_SET, value, timestamp)
+
+    def end_keys(self) -> None:
+        """Emit each key's record."""
+        held = list(self._entries.values())
+        for has_time in (False, True):
+            kept = [one for one in held if (one[2] is not None) is has_time]
+            if kept:
+                times = [one[2] for one in kept] if has_time else None
+                self.output.collect(Batch([one[1] for one in kept], times))

@@ -1,0 +1,262 @@
+"""Loops over bounded data: bulk and delta iterations, as Flink's DataSet API has them (A2, I3).
+
+    ranks = pages.iterate(20)
+    sums = links.connect(ranks) ...
+    result = ranks.close_with(sums.map(...))
+
+A *superstep* takes what the one before came to and gives what the next one begins with. Between `iterate` and
+`close_with` streams stand for the data of a superstep; what is done with them is the *step*, which is written once and
+runs as a batch job again and again, whatever the program's own mode. The result is a bounded stream. The supersteps run
+when a job that reads it begins, and run once for all jobs of the program.
+
+A step may read other bounded streams, such as a broadcast one: they are computed once, ahead of the first superstep. It
+has no sinks and no loops of its own; loops may follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.common.aggregators import Aggregator, ConvergenceCriterion
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.stateless import method
+from penstock.datastream.data_stream import DataStream
+from penstock.drivers.iterations import Iteration, IterationSource, LoopRules
+from penstock.plan.iterations import (
+    PARTIAL_SOLUTION,
+    SOLUTION_SET,
+    TERMINATION,
+    WORKSET,
+    IterationHead,
+    LoopPlan,
+    check_bounded,
+)
+from penstock.plan.transformation import Upstream, upstream_first
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["DeltaIteration", "IterativeStream"]
+
+
+class _Loop:
+    """What bulk and delta iterations have in common."""
+
+    def __init__(
+        self, environment: StreamExecutionEnvironment, kind: str, initial: Mapping[str, DataStream], max_iterations: int
+    ) -> None:
+        if max_iterations < 0:
+            raise ValueError(f"the maximum number of iterations cannot be {max_iterations}: it is 0 or more")
+        for stream in initial.values():
+            _check_outside(stream)
+            check_bounded(stream.upstreams, "an iteration")
+        self.environment = environment
+        self.initial = initial
+        self.rules = LoopRules(kind, max_iterations)
+        self.heads = {role: IterationHead(f"{kind} {role.title()}") for role in initial}
+        self.is_closed = False
+
+    def stream_of(self, role: str) -> tuple[Upstream, ...]:
+        """What stands for the data of this role."""
+        return (Upstream(self.heads[role]),)
+
+    def register(self, name: str, aggregator: Aggregator[Any]) -> None:
+        """Make an aggregator known."""
+        if not isinstance(aggregator, Aggregator):
+            raise TypeError(f"{aggregator!r} is no Aggregator; see penstock.common.aggregators")
+        if name in self.rules.aggregators:
+            raise ValueError(f"iteration {self.rules.name!r} has an aggregator {name!r} already")
+        self.rules.aggregators[name] = aggregator
+
+    def register_criterion(self, name: str, aggregator: Aggregator[Any], criterion: Any) -> None:
+        """Make an aggregator known, and let its value end the loop."""
+        if not isinstance(criterion, ConvergenceCriterion):
+            raise TypeError(f"{criterion!r} is no ConvergenceCriterion; see penstock.common.aggregators")
+        if self.rules.criterion is not None:
+            raise ValueError(
+                f"iteration {self.rules.name!r} has a convergence criterion already, of aggregator "
+                f"{self.rules.criterion[0]!r}; it can have one"
+            )
+        self.register(name, aggregator)
+        self.rules.criterion = (name, criterion)
+
+    def close(
+        self,
+        results: Mapping[str, DataStream],
+        result: str,
+        goes_on: str | None,
+        key_selector: Callable[[Any], Any] | None = None,
+    ) -> DataStream:
+        """The stream of what the loop comes to."""
+        if self.is_closed:
+            raise ValueError(f"iteration {self.rules.name!r} is closed already")
+        upstreams = {role: stream.upstreams for role, stream in results.items()}
+        initial = {role: stream.upstreams for role, stream in self.initial.items()}
+        plan = LoopPlan(initial, self.heads, upstreams, key_selector)
+        everything = plan.transformations
+        check_bounded(map(Upstream, everything), f"iteration {self.rules.name!r}")
+        self.is_closed = True
+        self.environment.leave_out(everything)
+        source = IterationSource(Iteration(plan, self.rules, result, goes_on))
+        kind = results[result].declared_type or self.initial[result].declared_type
+        return self.environment.from_source(source, WatermarkStrategy.no_watermarks(), self.rules.name, kind)
+
+
+class IterativeStream(DataStream):
+    """The data at the start of a superstep of a bulk iteration, made by `DataStream.iterate`."""
+
+    def __init__(self, stream: DataStream, max_iterations: int) -> None:
+        environment = stream.get_execution_environment()
+        self._loop = _Loop(environment, "Bulk Iteration", {PARTIAL_SOLUTION: stream}, max_iterations)
+        super().__init__(environment, self._loop.stream_of(PARTIAL_SOLUTION), stream.declared_type)
+
+    def name(self, name: str) -> Self:
+        """What plans, logs and errors call the iteration."""
+        self._loop.rules.name = name
+        return super().name(name)
+
+    def uid(self, uid: str) -> Self:
+        """Refused: what a superstep begins with is in no savepoint; the result of `close_with` may have a uid."""
+        raise NotImplementedError(f"uid {uid!r}: set it on the result of close_with()")
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Refused, as `uid` is."""
+        raise NotImplementedError(f"uid hash {uid_hash!r}: set it on the result of close_with()")
+
+    def get_max_iterations(self) -> int:
+        """How many supersteps there are at most."""
+        return self._loop.rules.max_iterations
+
+    def register_aggregator(self, name: str, aggregator: Aggregator[Any]) -> Self:
+        """Let functions of the step use an aggregator (`RuntimeContext.get_iteration_aggregator`).
+
+        Raises:
+            ValueError: if there is one of that name.
+        """
+        self._loop.register(name, aggregator)
+        return self
+
+    def register_aggregation_convergence_criterion(
+        self, name: str, aggregator: Aggregator[Any], convergence_check: ConvergenceCriterion[Any]
+    ) -> Self:
+        """The same, and end the iteration when the criterion says so of the aggregate of a superstep.
+
+        Raises:
+            ValueError: if there is an aggregator of that name, or another criterion.
+        """
+        self._loop.register_criterion(name, aggregator, convergence_check)
+        return self
+
+    def close_with(self, iteration_result: DataStream, termination_criterion: DataStream | None = None) -> DataStream:
+        """End the step: what the next superstep begins with, and after the last one the result.
+
+        The last superstep is that of the maximum number, or one in which the termination criterion has no record, or
+        after which the convergence criterion is met.
+
+        Args:
+            iteration_result: what a superstep comes to.
+            termination_criterion: a stream of the step; when it is empty, the superstep is the last one.
+
+        Raises:
+            ConfigurationError: if a stream that the step reads never ends.
+            NotImplementedError: if the step reads the data of another loop.
+        """
+        results = {PARTIAL_SOLUTION: iteration_result}
+        if termination_criterion is not None:
+            results[TERMINATION] = termination_criterion
+        goes_on = None if termination_criterion is None else TERMINATION
+        return self._loop.close(results, PARTIAL_SOLUTION, goes_on)
+
+
+class DeltaIteration:
+    """A solution set, of which each superstep replaces a part, and a workset; made by `DataStream.iterate_delta`.
+
+    A superstep sees the solution set as the supersteps before have left it. Its delta replaces records of equal key and
+    adds those of new keys. The iteration ends when the workset is empty; its result is the solution set.
+    """
+
+    def __init__(
+        self, initial_solution_set: DataStream, initial_workset: DataStream, max_iterations: int, key_selector: Any
+    ) -> None:
+        self._key_selector: Callable[[Any], Any] = method(key_selector, "get_key")
+        self._loop = _Loop(
+            initial_solution_set.get_execution_environment(),
+            "Delta Iteration",
+            {SOLUTION_SET: initial_solution_set, WORKSET: initial_workset},
+            max_iterations,
+        )
+
+    def _stream(self, role: str) -> DataStream:
+        loop = self._loop
+        return DataStream(loop.environment, loop.stream_of(role), loop.initial[role].declared_type)
+
+    @property
+    def solution_set(self) -> DataStream:
+        """The solution set at the start of a superstep: one record of each key."""
+        return self._stream(SOLUTION_SET)
+
+    @property
+    def workset(self) -> DataStream:
+        """The workset at the start of a superstep."""
+        return self._stream(WORKSET)
+
+    def get_solution_set(self) -> DataStream:
+        """The solution set at the start of a superstep: one record of each key."""
+        return self.solution_set
+
+    def get_workset(self) -> DataStream:
+        """The workset at the start of a superstep."""
+        return self.workset
+
+    def get_initial_solution_set(self) -> DataStream:
+        """What the solution set begins with."""
+        return self._loop.initial[SOLUTION_SET]
+
+    def get_initial_workset(self) -> DataStream:
+        """What the workset begins with."""
+        return self._loop.initial[WORKSET]
+
+    def get_max_iterations(self) -> int:
+        """How many supersteps there are at most."""
+        return self._loop.rules.max_iterations
+
+    def name(self, name: str) -> Self:
+        """What plans, logs and errors call the iteration."""
+        self._loop.rules.name = name
+        return self
+
+    def register_aggregator(self, name: str, aggregator: Aggregator[Any]) -> Self:
+        """Let functions of the step use an aggregator; see `IterativeStream.register_aggregator`."""
+        self._loop.register(name, aggregator)
+        return self
+
+    def register_aggregation_convergence_criterion(
+        self, name: str, aggregator: Aggregator[Any], convergence_check: ConvergenceCriterion[Any]
+    ) -> Self:
+        """The same, and end the iteration when the criterion says so, whatever is in the workset."""
+        self._loop.register_criterion(name, aggregator, convergence_check)
+        return self
+
+    def close_with(self, solution_set_delta: DataStream, new_workset: DataStream) -> DataStream:
+        """End the step.
+
+        Args:
+            solution_set_delta: what replaces records of the solution set by key; of several of one key the last.
+            new_workset: the workset of the next superstep.
+
+        Raises:
+            ConfigurationError: if a stream that the step reads never ends.
+            NotImplementedError: if the step reads the data of another loop.
+        """
+        results = {SOLUTION_SET: solution_set_delta, WORKSET: new_workset}
+        return self._loop.close(results, SOLUTION_SET, WORKSET, self._key_selector)
+
+
+def _check_outside(stream: DataStream) -> None:
+    for transformation in upstream_first(upstream.transformation for upstream in stream.upstreams):
+        if isinstance(transformation, IterationHead):
+            raise NotImplementedError(
+                f"a loop cannot begin with {transformation.display_name!r}, the data of another loop's superstep: "
+                "there are no loops within loops; loops can follow each other"
+            )

@@ -1,0 +1,169 @@
+"""A loop of a program as a bounded source: its supersteps run when a job that reads it begins (I3)."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from tempfile import mkdtemp
+from typing import Any, Final
+
+import cloudpickle
+
+from penstock.common.aggregators import Aggregator, ConvergenceCriterion
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
+from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR, RECOVERY_PATH, RUNTIME_MODE
+from penstock.connectors.cached import CachedSource, CachedSplit
+from penstock.connectors.file.filesystem import absolute_path, join, remove_directory
+from penstock.core.connector import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.drivers.superstep_loop import LoopEnd, LoopJobs, SuperstepLoop
+from penstock.plan.iterations import LoopPlan
+from penstock.plan.job_graph import build_job_graph
+from penstock.plan.transformation import Transformation
+
+_WAIT_SECONDS: Final = 0.1
+
+
+@dataclass
+class LoopRules:
+    """What a program says of a loop besides its step."""
+
+    name: str
+    max_iterations: int
+    aggregators: dict[str, Aggregator[Any]] = field(default_factory=dict)
+    criterion: tuple[str, ConvergenceCriterion[Any]] | None = None
+
+
+class Iteration:
+    """A loop: its plan, and its result once it has run. It runs once; what it came to serves all later jobs.
+
+    Args:
+        plan: the step.
+        rules: the rest; may change until the loop runs.
+        result: the role of what it comes to.
+        goes_on: the role of what ends it when it is empty; None if nothing does.
+    """
+
+    def __init__(self, plan: LoopPlan, rules: LoopRules, result: str, goes_on: str | None) -> None:
+        self._plan = plan
+        self._rules = rules
+        self._roles = (result, goes_on)
+        self._id = uuid.uuid4().hex
+        self._of_this_machine: str | None = None
+        self._temporary: set[str] = set()
+        self._lock = threading.Lock()
+        self._jobs: LoopJobs | None = None
+        self._result: str | None = None
+
+    def compile(self, configuration: Configuration) -> None:
+        """Make the jobs, so that what cannot run is found before anything does."""
+        if self._result is not None:
+            return
+        directory, stays = self._directory(configuration)
+        settings = Configuration(configuration).write(RUNTIME_MODE, "BATCH")
+        settings.remove_config(RECOVERY_PATH.key())
+        programs = self._plan.programs(directory)
+        compile_iterations(programs.prologue, configuration)
+        self._aggregators()
+        name = self._rules.name
+        prologue = build_job_graph(programs.prologue, settings, name)
+        step = build_job_graph(programs.step, settings, name)
+        self._jobs = LoopJobs(name, prologue, step, programs.kept, directory, settings)
+        if not stays and directory not in self._temporary:
+            self._temporary.add(directory)
+            atexit.register(remove_directory, directory)
+
+    def run(self, check_cancelled: Callable[[], None]) -> str:
+        """Run the loop, unless it has run; the directory of the result."""
+        while not self._lock.acquire(timeout=_WAIT_SECONDS):
+            check_cancelled()
+        try:
+            if self._result is None:
+                assert self._jobs is not None
+                rules, (result, goes_on) = self._rules, self._roles
+                end = LoopEnd(rules.max_iterations, result, goes_on, rules.criterion)
+                try:
+                    self._result = SuperstepLoop(self._jobs, end, self._aggregators(), check_cancelled).run()
+                except BaseException:
+                    self._of_this_machine = None  # it has been deleted
+                    raise
+            return self._result
+        finally:
+            self._lock.release()
+
+    def _aggregators(self) -> bytes:
+        for name, aggregator in self._rules.aggregators.items():
+            try:
+                cloudpickle.dumps(aggregator, protocol=5)
+            except Exception as error:
+                raise ConfigurationError(
+                    f"iteration {self._rules.name!r}: aggregator {name!r} cannot be sent to workers: {error}"
+                ) from error
+        pickled: bytes = cloudpickle.dumps(self._rules.aggregators, protocol=5)
+        return pickled
+
+    def _directory(self, configuration: Configuration) -> tuple[str, bool]:
+        """Where the data lie, and whether the result stays there: checkpoints of a stream refer to it."""
+        checkpoints, cache = configuration.read(CHECKPOINTING_DIR), configuration.read(CACHE_DIR)
+        stays = checkpoints is not None and configuration.read(RUNTIME_MODE) != "BATCH"
+        if checkpoints is not None and (stays or cache is None):
+            return join(join(absolute_path(checkpoints), "iterations"), self._id), stays
+        if cache is not None:
+            return join(absolute_path(cache), f"iteration-{self._id}"), False
+        if self._of_this_machine is None:
+            self._of_this_machine = mkdtemp(prefix="penstock-iteration-")
+        return self._of_this_machine, False
+
+
+class IterationSource(Source[Any, CachedSplit]):
+    """Reads what a loop came to."""
+
+    def __init__(self, iteration: Iteration) -> None:
+        self._iteration: Iteration | None = iteration
+
+    @property
+    def iteration(self) -> Iteration:
+        """The loop; in the program only, for it does not travel."""
+        if self._iteration is None:
+            raise RuntimeError("an iteration is known in the program that made it, not in tasks")
+        return self._iteration
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Bounded."""
+        return Boundedness.BOUNDED
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_iteration": None}
+
+    def prepare(self, check_cancelled: Callable[[], None]) -> None:
+        """Run the supersteps."""
+        self.iteration.run(check_cancelled)
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[CachedSplit], restored: Any | None
+    ) -> SplitEnumerator[CachedSplit]:
+        """Hands out the files of the result, or goes on with those of an earlier run that a checkpoint knows."""
+        directory = self.iteration.run(lambda: None)
+        return CachedSource(directory).create_enumerator(context, restored)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CachedSplit]:
+        """A reader of files."""
+        return CachedSource("").create_reader(context)
+
+
+def compile_iterations(program: list[Transformation], configuration: Configuration) -> None:
+    """Make the jobs of all loops whose results a program reads."""
+    for transformation in program:
+        if isinstance(transformation.source, IterationSource):
+            transformation.source.iteration.compile(configuration)

@@ -1,0 +1,217 @@
+"""Supersteps one behind the other, each a batch job that reads what the one before has written down (I3).
+
+What a superstep wrote counts when its job has ended well; then what it had read is deleted. A superstep that fails
+fails the loop: within it recovery is that of batch execution, and nothing of it has been taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import cloudpickle
+
+from penstock.common.aggregators import ConvergenceCriterion
+from penstock.common.configuration import Configuration
+from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR
+from penstock.connectors.cached import CachedSource, directory_of_job, is_whole
+from penstock.connectors.file.filesystem import remove_directory
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.supersteps import AGGREGATE, RECORDS, Superstep
+from penstock.drivers.submit import submit
+from penstock.plan.iterations import directory_of_role, operator_id_of_role
+
+_log = logging.getLogger("penstock.iterations")
+
+#: How often (s) a loop looks whether it was cancelled while a superstep runs.
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class LoopJobs:
+    """What runs: one job ahead of the loop, and one that is run again for each superstep.
+
+    Attributes:
+        name: of the iteration, for logs and errors.
+        prologue: computes what the first superstep reads, and all that no superstep changes.
+        step: a superstep.
+        kept: the roles of what no superstep changes.
+        directory: where all of it is written down.
+        configuration: of these jobs.
+    """
+
+    name: str
+    prologue: JobGraph
+    step: JobGraph
+    kept: tuple[str, ...]
+    directory: str
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class LoopEnd:
+    """When a loop ends, and with what.
+
+    Attributes:
+        max_iterations: how many supersteps there are at most.
+        result: the role of what the loop comes to.
+        goes_on: the role of what ends the loop when it is empty, None if nothing does.
+        criterion: an aggregator's name, and who says of its values when to end; None if nobody does.
+    """
+
+    max_iterations: int
+    result: str
+    goes_on: str | None
+    criterion: tuple[str, ConvergenceCriterion[Any]] | None
+
+
+class SuperstepLoop:
+    """One run of a loop.
+
+    Args:
+        jobs: what to run.
+        end: when to end.
+        aggregators: pickled: name -> `Aggregator`.
+        check_cancelled: raises when the loop is to end.
+    """
+
+    def __init__(
+        self,
+        jobs: LoopJobs,
+        end: LoopEnd,
+        aggregators: bytes,
+        check_cancelled: Callable[[], None],
+    ) -> None:
+        self._jobs = jobs
+        self._end = end
+        self._check_cancelled = check_cancelled
+        self._aggregators = aggregators
+        #: role -> the directory of what is valid now, and how many records are there
+        self._directories: dict[str, str] = {}
+        self._records: dict[str, int] = {}
+
+    def run(self) -> str:
+        """Run to the end; returns the directory of the result, the only one that is left."""
+        try:
+            self._run(self._jobs.prologue, 0, {})
+            self._run_supersteps()
+        except BaseException:
+            _remove(self._jobs.directory)
+            raise
+        for role, directory in self._directories.items():
+            if role != self._end.result:
+                _remove(directory)
+        return self._directories[self._end.result]
+
+    def _run_supersteps(self) -> None:
+        name, aggregates = self._jobs.name, dict[str, Any]()
+        goes_on = self._end.goes_on
+        for number in range(1, self._end.max_iterations + 1):
+            if goes_on is not None and self._records.get(goes_on) == 0:
+                _log.info("iteration %r: ended after %d supersteps: the %s is empty", name, number - 1, goes_on)
+                return
+            before = dict(self._directories)
+            begun = time.monotonic()
+            aggregates = self._run(self._jobs.step, number, aggregates)
+            seconds = time.monotonic() - begun
+            for role, directory in before.items():
+                if self._directories[role] != directory:
+                    _remove(directory)
+            _log.info("iteration %r: superstep %d: %s, %.2f s", name, number, self._figures(aggregates), seconds)
+            if self._is_converged(number, aggregates):
+                _log.info("iteration %r: ended after %d supersteps: converged", name, number)
+                return
+        _log.info("iteration %r: ended after %d supersteps, the maximum", name, self._end.max_iterations)
+
+    def _figures(self, aggregates: Mapping[str, Any]) -> str:
+        of = [f"{n} records in the {role}" for role, n in self._records.items() if role not in self._jobs.kept]
+        return ", ".join(of + [f"{name} = {value}" for name, value in aggregates.items()])
+
+    def _is_converged(self, number: int, aggregates: Mapping[str, Any]) -> bool:
+        if self._end.criterion is None:
+            return False
+        name, criterion = self._end.criterion
+        try:
+            return criterion.is_converged(number, aggregates[name])
+        except Exception as error:
+            raise JobExecutionError(
+                self._jobs.name,
+                f"the convergence criterion of aggregator {name!r} failed after superstep {number}: "
+                f"{type(error).__name__}: {error}",
+            ) from error
+
+    # --- one job ---------------------------------------------------------------------------------------------------
+
+    def _run(self, graph: JobGraph, number: int, previous: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a job and take over what it wrote; what its aggregators came to."""
+        superstep = Superstep(self._jobs.name, number, self._aggregators, cloudpickle.dumps(dict(previous), protocol=5))
+        name = f"{self._jobs.name}, superstep {number}" if number else f"{self._jobs.name}, input"
+        job_id, left = self._outcome(replace(self._reading(graph), name=name, superstep=superstep))
+        for key, value in left.items():
+            if isinstance(value, Exception):
+                raise JobExecutionError(name, f"{key.partition(':')[2]}: {type(value).__name__}: {value}") from value
+            if key.startswith(RECORDS):
+                self._take_over(key.removeprefix(RECORDS), job_id, value)
+        found: dict[str, Any] = {}
+        for aggregator_name, aggregator in pickle.loads(self._aggregators).items():
+            aggregator.reset()
+            found[aggregator_name] = left.get(AGGREGATE + aggregator_name, aggregator.get_aggregate())
+        return found
+
+    def _reading(self, graph: JobGraph) -> JobGraph:
+        """The job with the sources of what is valid now."""
+        now = {operator_id_of_role(role): CachedSource(path) for role, path in self._directories.items()}
+        vertices = [
+            replace(vertex, sources={id_: now.get(id_, source) for id_, source in vertex.sources.items()})
+            for vertex in graph.vertices
+        ]
+        return replace(graph, vertices=tuple(vertices))
+
+    def _take_over(self, role: str, job_id: str, records: int) -> None:
+        directory = directory_of_job(directory_of_role(self._jobs.directory, role), job_id)
+        if not is_whole(directory):
+            raise PenstockError(
+                f"iteration {self._jobs.name!r}: what its tasks have written is not in {directory}, as this program "
+                f"sees it: on a cluster set {CACHE_DIR.key()} or {CHECKPOINTING_DIR.key()} to a directory that all "
+                "machines reach"
+            )
+        self._directories[role], self._records[role] = directory, records
+
+    def _outcome(self, graph: JobGraph) -> tuple[str, dict[str, Any]]:
+        job = submit(graph, self._jobs.configuration, _Quiet())
+        outcome = job.get_job_execution_result()
+        try:
+            while not wait([outcome], _LOOK_SECONDS).done:
+                self._check_cancelled()
+        except BaseException:
+            job.end()
+            raise
+        self._check_cancelled()
+        return str(job.get_job_id()), dict(outcome.result().get_all_accumulator_results())
+
+
+class _Quiet:
+    """Hears of a superstep's job, and leaves it to the loop to say something."""
+
+    def on_job_status(self, status: str, reason: str | None) -> None:
+        """Nothing."""
+
+    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
+        """Nothing."""
+
+    def on_log(self, line: str) -> None:
+        """Pass it on."""
+        _log.info(line)
+
+
+def _remove(directory: str) -> None:
+    try:
+        remove_directory(directory)
+    except Exception as error:  # noqa: BLE001 - what is left lying is no reason to fail
+        _log.warning("%s could not be deleted: %s", directory, error)

@@ -1,0 +1,210 @@
+"""A loop of a program taken apart: what is computed once ahead of it, and the step, each a program of its own.
+
+The step is what lies between the heads of the loop, which stand for the data at the start of a superstep, and what was
+given to `close_with`. Streams from elsewhere that the step reads do not change from superstep to superstep. They are
+computed once, together with the data that the loop begins with, and written down: that is the *prologue*. The *step*
+is a copy of the transformations of the loop that reads, in the place of heads and of streams from elsewhere, what was
+written down, and that writes down what it comes to. Everything written down has a *role*, by which drivers find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from penstock.common.errors import ConfigurationError
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.cached import CachedSource, JobCachingSink
+from penstock.core.connector import Boundedness
+from penstock.core.operators.keyed_merge import KeyedMergeOperator
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.stateless import PassOnOperator
+from penstock.core.supersteps import TailOperator
+from penstock.core.task.partitioners import HashPartitioner
+from penstock.plan.stream_graph import operator_id_of_uid
+from penstock.plan.transformation import Transformation, Upstream, upstream_first
+
+#: Roles of what is written down: of a bulk iteration, of a delta iteration, and the condition on which one goes on.
+PARTIAL_SOLUTION: Final = "partial solution"
+SOLUTION_SET: Final = "solution set"
+WORKSET: Final = "workset"
+TERMINATION: Final = "termination criterion"
+
+
+class IterationHead(Transformation):
+    """Stands for the data at the start of a superstep; no job has one."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind, PassOnOperator)
+
+
+@dataclass(frozen=True)
+class LoopPrograms:
+    """What drivers run. `begins`: the roles that the prologue writes and supersteps replace; `kept`: the others."""
+
+    prologue: list[Transformation]
+    step: list[Transformation]
+    begins: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+class LoopPlan:
+    """A loop as the program has it.
+
+    Args:
+        initial: role -> the streams that the loop begins with.
+        heads: role -> what stands for them in the step.
+        results: role -> what the step comes to.
+        key_selector: the key of the solution set, if there is one: then the result of that role is its delta.
+    """
+
+    def __init__(
+        self,
+        initial: Mapping[str, tuple[Upstream, ...]],
+        heads: Mapping[str, IterationHead],
+        results: Mapping[str, tuple[Upstream, ...]],
+        key_selector: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._initial = initial
+        self._heads = heads
+        self._results = results
+        self._key_selector = key_selector
+        self._all = upstream_first(u.transformation for upstreams in results.values() for u in upstreams)
+        self._inside = self._between()
+        self._check_heads()
+
+    @property
+    def transformations(self) -> list[Transformation]:
+        """All of the program that the loop needs."""
+        beginning = (u.transformation for upstreams in self._initial.values() for u in upstreams)
+        return upstream_first([*beginning, *self._all])
+
+    def _between(self) -> set[Transformation]:
+        inside: set[Transformation] = set(self._heads.values())
+        for transformation in self._all:
+            if any(upstream.transformation in inside for upstream in transformation.inputs):
+                inside.add(transformation)
+        return inside
+
+    def _check_heads(self) -> None:
+        for transformation in self._all:
+            if isinstance(transformation, IterationHead) and transformation not in self._inside:
+                raise NotImplementedError(
+                    f"a step reads data of {transformation.display_name!r}, which is another iteration: only the "
+                    "result of close_with() leaves a loop, and there are no loops within loops"
+                )
+
+    def programs(self, directory: str) -> LoopPrograms:
+        """The two programs; `directory` is where they write things down, each role in a directory of its own."""
+        invariants: dict[tuple[Transformation, str | None], str] = {}
+        copies: dict[Transformation, Transformation] = {}
+        for role, head in self._heads.items():
+            copies[head] = _reader(role, head, head.parallelism)
+        read: dict[str, Transformation] = {}
+
+        def moved(upstream: Upstream) -> Upstream:
+            of = upstream.transformation
+            if of in self._inside:
+                return replace(upstream, transformation=copies[of])
+            role = invariants.setdefault((of, upstream.side_tag), f"input {len(invariants) + 1}: {of.display_name}")
+            reader = read.get(role)
+            if reader is None:
+                reader = read[role] = _reader(role, of, _parallelism_of(of))
+            return replace(upstream, transformation=reader, side_tag=None)
+
+        for transformation in self._all:
+            if transformation in self._inside and transformation not in copies:
+                copies[transformation] = replace(transformation, inputs=tuple(map(moved, transformation.inputs)))
+        step: list[Transformation] = []
+        for role, upstreams in self._results.items():
+            result = tuple(map(moved, upstreams))
+            if role == SOLUTION_SET:
+                before = Upstream(copies[self._heads[role]])
+                result = (Upstream(self._merge((before,), result)),)
+            step.append(_writer(role, result, directory))
+        prologue = []
+        for role, upstreams in self._initial.items():
+            begin = (Upstream(self._merge(upstreams, ())),) if role == SOLUTION_SET else upstreams
+            prologue.append(_writer(role, begin, directory))
+        for (of, side_tag), role in invariants.items():
+            writer = _writer(role, (Upstream(of, side_tag=side_tag),), directory, _parallelism_of(of))
+            prologue.append(writer)
+        return LoopPrograms(
+            upstream_first(prologue), upstream_first(step), tuple(self._initial), tuple(invariants.values())
+        )
+
+    def _merge(self, held: tuple[Upstream, ...], delta: tuple[Upstream, ...]) -> Transformation:
+        assert self._key_selector is not None
+        by_key = HashPartitioner(self._key_selector)
+        inputs = [Upstream(u.transformation, by_key, u.side_tag) for u in held]
+        inputs += [Upstream(u.transformation, by_key, u.side_tag, 1) for u in delta]
+        factory = partial(KeyedMergeOperator, self._key_selector)
+        return Transformation("Solution Set", factory, tuple(inputs), is_stateful=True)
+
+
+def operator_id_of_role(role: str) -> str:
+    """The operator id of the source that reads what is written down under this role."""
+    return operator_id_of_uid(f"penstock iteration: {role}")
+
+
+def directory_of_role(directory: str, role: str) -> str:
+    """Where everything of this role is written down."""
+    return f"{directory}/{role.partition(':')[0].replace(' ', '-')}"
+
+
+def check_bounded(upstreams: Iterable[Upstream], what: str) -> None:
+    """Raise `ConfigurationError` when the streams come from a source that never ends; `what` is for bounded data."""
+    for transformation in upstream_first(upstream.transformation for upstream in upstreams):
+        source = transformation.source
+        if source is not None and source.boundedness is not Boundedness.BOUNDED:
+            raise ConfigurationError(
+                f"{what} is for bounded data only, and the source {transformation.display_name!r} never ends: bound it"
+            )
+
+
+def check_outside_of_loops(program: Iterable[Transformation]) -> None:
+    """Raise `ConfigurationError` when a program, other than a step, reads the data of a superstep."""
+    for transformation in program:
+        for upstream in transformation.inputs:
+            if isinstance(upstream.transformation, IterationHead):
+                raise ConfigurationError(
+                    f"{transformation.display_name!r} reads {upstream.transformation.display_name!r}, the data of a "
+                    "superstep, but the loop was not closed, or what it gives is no part of what close_with() was "
+                    "given: a step has no sinks, and only the result of close_with() leaves a loop"
+                )
+
+
+def _parallelism_of(transformation: Transformation) -> int | None:
+    """So that nothing is dealt out on the way into files, and `forward()` out of them means what it meant."""
+    return transformation.parallelism or (1 if transformation.parallelism_limit == 1 else None)
+
+
+def _reader(role: str, of: Transformation, parallelism: int | None) -> Transformation:
+    source = CachedSource("")  # superstep by superstep another one, of the same reader
+    return Transformation(
+        of.kind,
+        partial(SourceOperator, source, WatermarkStrategy.no_watermarks()),
+        name=of.name,
+        uid=f"penstock iteration: {role}",
+        parallelism=parallelism,
+        max_parallelism=of.max_parallelism,
+        is_stateful=True,
+        source=source,
+        output_type=of.output_type,
+    )
+
+
+def _writer(
+    role: str, upstreams: tuple[Upstream, ...], directory: str, parallelism: int | None = None
+) -> Transformation:
+    of = {upstream.transformation for upstream in upstreams}
+    if parallelism is None and len(of) == 1:
+        parallelism = _parallelism_of(next(iter(of)))
+    tail = Transformation("Iteration Tail", partial(TailOperator, role), upstreams, parallelism=parallelism)
+    sink = JobCachingSink(directory_of_role(directory, role))
+    factory = partial(SinkOperator, sink)
+    inputs = (Upstream(tail),)
+    return Transformation("Iteration Sink", factory, inputs, parallelism=parallelism, is_stateful=True, sink=sink)
