@@ -108,5 +108,5 @@ class TailOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Count the records, and pass them on."""
-        self._records.add(len(batch.values))
+        self._records.add(len(batch))
         self.output.collect(batch)
