@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,4 +24,17 @@ class FailsOnce(MapFunction):
         if self.seen > self.after and not self.marker.exists():
             self.marker.write_text("failed")
             raise RuntimeError("once")
+        return value
+
+
+class Dies(MapFunction):
+    """Kills its process at a record, once in the life of a marker file."""
+
+    def __init__(self, marker: Path, at: int) -> None:
+        self.marker, self.at = marker, at
+
+    def map(self, value: Any) -> Any:
+        if value == self.at and not self.marker.exists():
+            self.marker.write_text("died")
+            os.kill(os.getpid(), signal.SIGKILL)
         return value

@@ -9,12 +9,13 @@ import pytest
 from tests.connectors.harness import Cluster, read
 from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, VirtualJob, clear_ledger, environment
 
-from penstock.common import JobStatus, WatermarkStrategy
+from penstock.common import Configuration, JobStatus, WatermarkStrategy
 from penstock.common.errors import ConfigurationError
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.connector import Boundedness
+from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
 
 
@@ -100,3 +101,15 @@ def test_a_job_reads_all_of_it_once_over_a_restart(parallelism: int) -> None:
     assert job.run() is JobStatus.FINISHED
     assert job.master.restarts == 1
     assert sorted(LEDGER["out"]) == [*range(100), *range(1000, 1100)]
+
+
+@pytest.mark.parametrize("records_max", [2, 1_000])
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("mode", ["BATCH", "MICRO_BATCH"])
+def test_all_of_it_is_read_where_splits_are_dealt_out_ahead(mode: str, parallelism: int, records_max: int) -> None:
+    """I1: splits of later sources wait in the reader, and in its snapshot between two epochs."""
+    settings = {"execution.runtime-mode": mode, "execution.micro-batch.max-records": records_max}
+    configuration = Configuration.from_dict({"execution.target": "local", **settings})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
+    numbers = env.from_source(THREE, WatermarkStrategy.no_watermarks(), "three")
+    assert sorted(numbers.execute_and_collect()) == WANTED

@@ -195,3 +195,21 @@ def test_bounds_that_contradict_themselves_are_refused() -> None:
         keyed.interval_join(timed(env, RIGHT))  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match="event time only"):
         keyed.interval_join(keyed).in_processing_time()
+
+
+class BothNumbers(ProcessJoinFunction):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+        yield left[1], right[1]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
+def test_an_interval_join_is_that_of_a_nested_loop_in_every_tempo(mode: str, parallelism: int) -> None:
+    """A2, I1: in batch key by key, with no more than a key's records kept."""
+    env = environment(parallelism)
+    env.configure(Configuration.from_dict({"execution.runtime-mode": mode}))
+    left, right = (timed(env, records).key_by(lambda r: r[0]) for records in (LEFT, RIGHT))
+    joined = left.interval_join(right).between(Time.milliseconds(-9), Time.milliseconds(15)).process(BothNumbers())
+    wanted = [(a[1], b[1]) for a in LEFT for b in RIGHT if a[0] == b[0] and a[2] - 9 <= b[2] <= a[2] + 15]
+    assert sorted(joined.execute_and_collect()) == sorted(wanted)
+    assert wanted

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.datastream.environments import collect, local_environment
+from tests.failing import FailsOnce
 
 from penstock.common.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, ListAccumulator
-from penstock.common.errors import PenstockError, UserFunctionError
+from penstock.common.errors import UserFunctionError
 from penstock.common.metrics import MetricGroup, MetricRegistry
+from penstock.common.restart_strategy import RestartStrategies
 from penstock.core.operators.stateless import MapOperator
 from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.testing import OneInputOperatorHarness, VirtualClock
@@ -178,12 +181,30 @@ class Reads(MapFunction):
         return self.greeting, self.name
 
 
-def test_micro_batches_have_no_accumulators() -> None:
-    """A1: a task of one epoch has nowhere to keep them; it says so."""
-    env = local_environment(execution__runtime_mode="MICRO_BATCH")
-    env.from_collection([1]).map(Adds()).print()
-    with pytest.raises(PenstockError, match="'records': in micro-batch execution"):
-        env.execute()
+@pytest.mark.parametrize("epochs", [{}, {"execution__micro_batch__max_records": 1}])
+def test_accumulators_of_all_epochs_are_one_at_the_end(epochs: dict[str, Any]) -> None:
+    """A1, I1: a task lives for an epoch, and what it added counts beyond it."""
+    env = local_environment(2, execution__runtime_mode="MICRO_BATCH", **epochs)
+    env.from_collection([1, 2, 2, 4]).rebalance().map(Adds()).print()
+    result = env.execute()
+    assert result.get_accumulator_result("records") == 4
+    assert result.get_accumulator_result("sum") == 9.0
+    assert sorted(result.get_accumulator_result("values")) == [1, 2, 2, 4]
+    assert result.get_accumulator_result("histogram") == {1: 1, 2: 2, 4: 1}
+
+
+@pytest.mark.parametrize("mode", ["MICRO_BATCH", "BATCH"])
+def test_an_epoch_that_is_run_again_counts_once(mode: str, tmp_path: Path) -> None:
+    """A1, G8: what the attempt that failed had added is forgotten; the same for a back-fill."""
+    epochs: dict[str, Any] = {"execution__micro_batch__max_records": 10}
+    back_fill: dict[str, Any] = {"execution__batch__savepoint_path": tmp_path / "filled"}
+    env = local_environment(1, execution__runtime_mode=mode, **(epochs if mode == "MICRO_BATCH" else back_fill))
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
+    env.from_collection(list(range(100))).map(Adds()).map(FailsOnce(tmp_path / "marker", 5)).print()
+    result = env.execute()
+    assert (tmp_path / "marker").exists()
+    assert result.get_accumulator_result("records") == 100
+    assert sorted(result.get_accumulator_result("values")) == list(range(100))
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])

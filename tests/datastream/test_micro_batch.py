@@ -18,6 +18,7 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.formats.json import JsonLinesFormat
 
 MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
 RECORDS = 2_000
@@ -147,11 +148,26 @@ def test_a_run_goes_on_where_the_last_one_found_nothing_more(tmp_path: Path) -> 
         assert lines_below(tmp_path / "out") == sorted(f"{r}-{n}" for r in range(run + 1) for n in range(10))
 
 
-def read_lines(env: Any, directory: Path) -> None:
+@pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
+def test_many_files_without_a_record_are_no_end(mode: RuntimeExecutionMode, tmp_path: Path) -> None:
+    """I1: a reader that has passed them and has nothing for the moment is asked again, in the same pass."""
+    (tmp_path / "in").mkdir()
+    for number in range(50):
+        (tmp_path / "in" / f"{number:02d}.txt").write_text("{")
+    (tmp_path / "in" / "99.txt").write_text('{"one": 1}')
+    env = environment(1, mode)
+    if mode is not MICRO:
+        env.configure(Configuration.from_dict({"execution.batch.savepoint-path": str(tmp_path / "filled")}))
+    read_lines(env, tmp_path, JsonLinesFormat(on_error="skip"))
+    env.execute()
+    assert lines_below(tmp_path / "out") == ["{'one': 1}"]
+
+
+def read_lines(env: Any, directory: Path, file_format: Any = None) -> None:
     from penstock.common import Duration
     from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 
-    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(directory / "in"))
+    source = FileSource.for_record_stream_format(file_format or StreamFormat.text_line_format(), str(directory / "in"))
     source.monitor_continuously(Duration.of_millis(1))
     lines = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "lines").uid("lines")
     sink = FileSink.for_row_format(str(directory / "out"), Encoder.simple_string_encoder()).build()

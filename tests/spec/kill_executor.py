@@ -3,6 +3,9 @@
 Starts a master and two workers of the Spark that PySpark brings along, runs a job with two shuffles on it from this
 program, and sends SIGKILL to the executors' JVMs, one after the other: one while the first stage runs, another when
 there is shuffled data to be lost. The job must end with the answer of plain Python, in one call of `execute`.
+
+With `--back-fill` it leaves its state as a savepoint, without a restart strategy: tasks that run again must have sent
+the same, or the job fails. A job in this process goes on from there, to the end of time, where the answer comes.
 """
 
 from __future__ import annotations
@@ -142,7 +145,7 @@ def log_of(directory: Path, name: str) -> str:
     return (directory / f"{name}.log").read_text(errors="replace")
 
 
-def wait_for(condition: Any, what: str, patience_s: float = 60) -> None:
+def wait_for(condition: Any, what: str, patience_s: float = 200) -> None:
     deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
@@ -199,9 +202,21 @@ def python_workers(directory: Path) -> bool:
     return False
 
 
+def answer_from(savepoint: Path, count: int) -> list[Any]:
+    """What a streaming job in this process gives that goes on from the savepoint: of running results the last ones."""
+    settings = {"execution.target": "local", "execution.state-recovery.path": str(savepoint)}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(4)
+    last: dict[int, Any] = {}
+    with build(env, count).execute_and_collect("go on") as results:
+        for key, *held in results:
+            last[key] = max(last.get(key, held), held)
+    return sorted((key, *held) for key, held in last.items())
+
+
 @click.command()
 @click.option("--count", default=2_000_000, show_default=True, help="Numbers to go through.")
-def main(count: int) -> None:
+@click.option("--back-fill", is_flag=True, help="Leave the state as a savepoint, and let another job go on from it.")
+def main(count: int, back_fill: bool) -> None:
     """Run the job, kill executors, compare."""
     begun = time.monotonic()
 
@@ -218,6 +233,7 @@ def main(count: int) -> None:
                 "spark.executor.cores": "2",
                 "spark.driver.host": HOST,
                 "spark.driver.bindAddress": HOST,
+                **({"execution.batch.savepoint-path": f"{name}/filled"} if back_fill else {}),
             }
         )
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -235,6 +251,8 @@ def main(count: int) -> None:
         from penstock.drivers.spark.session import stop_spark
 
         stop_spark()
+        if back_fill:
+            found = answer_from(Path(name) / "filled", count)
     if len(killed) < 2:
         raise SystemExit(f"only {len(killed)} executors were killed before the job ended: give it more to do")
     if found != expected(count):

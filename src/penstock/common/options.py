@@ -99,6 +99,12 @@ RUNTIME_MODE = _option(
     "STREAMING",
     "Whether the job streams, runs as a batch, as a batch if all its sources are bounded, or epoch by epoch.",
 )
+BATCH_SAVEPOINT_PATH = _unset(
+    "execution.batch.savepoint-path",
+    STRING,
+    "Where a job in BATCH mode leaves its state, from which others go on: a directory that does not exist yet, of any "
+    "fsspec file system that all workers reach. Unbounded sources are read as far as they go.",
+)
 MICRO_BATCH_INTERVAL_MS = _unset(
     "execution.micro-batch.interval",
     _TIME_MS,

@@ -6,6 +6,9 @@ no message of its own: where the present enumerator says that it has no more for
 mark* in place of a split; when it has then read what it has, it asks for a split again, which tells that it is done.
 
 After a restart the present source's enumerator goes on from its snapshot, and readers hear again that there is no more.
+
+In batch and in micro-batch execution all splits are dealt out ahead, those of several sources at a time. A reader lays
+those of later sources by, and knows by them that the present one has no more for it.
 """
 
 from __future__ import annotations
@@ -203,6 +206,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         self._has_started = False
         self._requested = False
         self._no_more = False
+        self._later: list[HybridSplit] = []
 
     def start(self) -> None:
         self._has_started = True
@@ -218,9 +222,11 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
                 self._context.request_split()
             return InputStatus.NOTHING_AVAILABLE
         found = self._present.poll_next(max_records)
-        if found is not InputStatus.END_OF_INPUT or self._no_more:
+        if found is not InputStatus.END_OF_INPUT or (self._no_more and not self._later):
             return found
         self._leave()
+        later, self._later = self._later, []
+        self.add_splits(later)
         return self.poll_next(max_records)
 
     def _leave(self) -> None:
@@ -235,6 +241,12 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
     def add_splits(self, splits: Sequence[HybridSplit]) -> None:
         for number in sorted({split.source for split in splits}):
             mine = [split for split in splits if split.source == number]
+            if self._present is not None and number > self._number:
+                assert self._present_context is not None
+                self._later += mine
+                self._present_context.has_ended = True
+                self._present.no_more_splits()
+                continue
             is_new = self._present is None
             if is_new:
                 self._number = number
@@ -249,7 +261,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
                 self._present.add_splits(parts)
             if is_new and self._has_started:
                 self._present.start()
-            if len(parts) < len(mine):
+            if len(parts) < len(mine) or (is_new and self._no_more):
                 self._present_context.has_ended = True
                 self._present.no_more_splits()
 
@@ -261,7 +273,8 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
     def snapshot_state(self, checkpoint_id: int) -> list[HybridSplit]:
         if self._present is None:
             return []
-        return [HybridSplit(self._number, split) for split in self._present.snapshot_state(checkpoint_id)]
+        present = [HybridSplit(self._number, split) for split in self._present.snapshot_state(checkpoint_id)]
+        return present + self._later
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         if self._present is not None:

@@ -21,6 +21,12 @@ def pickled(accumulator: Accumulator[Any, Any]) -> bytes:
 def accumulator_values(pairs: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
     """The value of each accumulator over all subtasks, by name; the exception, where one could not be had."""
     merged: dict[str, Any] = {}
+    merge_accumulators(merged, pairs)
+    return values_of(merged)
+
+
+def merge_accumulators(merged: dict[str, Any], pairs: Iterable[tuple[str, bytes]]) -> None:
+    """Merge accumulators into those that there are, by name; an exception takes the place of one that it hit."""
     for name, data in pairs:
         try:
             accumulator = pickle.loads(data)
@@ -30,6 +36,10 @@ def accumulator_values(pairs: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
                 merged[name] = accumulator
         except Exception as error:  # noqa: BLE001 - user code; the job has done its work all the same
             merged[name] = error
+
+
+def values_of(merged: dict[str, Any]) -> dict[str, Any]:
+    """The value of each merged accumulator."""
     return {name: _value(accumulator) for name, accumulator in merged.items()}
 
 

@@ -20,7 +20,7 @@ from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.core.accumulators import accumulator_values
+from penstock.core.accumulators import merge_accumulators, values_of
 from penstock.core.batch.exchange import SEQUENCES_PER_SUBTASK
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT
 from penstock.core.checkpoint.coordinator import CheckpointStatistics
@@ -63,7 +63,8 @@ class MasterlessJob(RunningJob):
         self.clock = SystemClock()
         self.listener = listener
         self._status = JobStatus.CREATED
-        self._accumulators: list[tuple[str, bytes]] = []
+        #: by name: those of all tasks that have counted so far, merged
+        self._accumulators: dict[str, Any] = {}
         self._is_cancelled = threading.Event()
         self._started_ms = self.clock.now_ms()
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
@@ -114,7 +115,7 @@ class MasterlessJob(RunningJob):
         self.release()
         self._move(status, None if failure is None else str(failure))
         runtime_ms = self.clock.now_ms() - self._started_ms
-        accumulators = accumulator_values(self._accumulators)
+        accumulators = values_of(self._accumulators)
         settle(self._result, self._job_id, self.job_graph.name, status, failure, runtime_ms, accumulators)
 
     def _prepare_sources(self) -> None:
@@ -139,7 +140,7 @@ class MasterlessJob(RunningJob):
         committables: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for one in last:
             if one.kind == ACCUMULATORS:
-                self._accumulators += pickle.loads(one.payload)
+                merge_accumulators(self._accumulators, pickle.loads(one.payload))
             elif one.kind == CLIENT:
                 subtask = one.sequence // SEQUENCES_PER_SUBTASK
                 self.listener.on_client_output(self._operator_id(one), subtask, one.payload)

@@ -11,6 +11,7 @@ import cloudpickle
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
 from penstock.common.options import (
+    BATCH_SAVEPOINT_PATH,
     BUFFER_TIMEOUT_MS,
     GLOBAL_JOB_PARAMETERS,
     MAX_PARALLELISM,
@@ -19,7 +20,7 @@ from penstock.common.options import (
     RUNTIME_MODE,
 )
 from penstock.core.connector import Boundedness, Source
-from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.job.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.plan.description import Plan
@@ -52,20 +53,28 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
         configuration.read(BUFFER_TIMEOUT_MS),
         dict(job_parameters),
     )
-    return replace(builder.build(job_name), mode=_mode(graph, configuration.read(RUNTIME_MODE)))
+    return replace(builder.build(job_name), mode=_mode(graph, configuration))
 
 
-def _mode(graph: StreamGraph, mode: str) -> str:
+def _mode(graph: StreamGraph, configuration: Configuration) -> str:
     """In which tempo the job runs: as told; in automatic mode as a batch when all sources are bounded."""
+    mode, savepoint_path = configuration.read(RUNTIME_MODE), configuration.read(BATCH_SAVEPOINT_PATH)
     unbounded = [
         node.name
         for node in graph.nodes
         if (source := node.transformation.source) is not None and source.boundedness is not Boundedness.BOUNDED
     ]
+    if savepoint_path is not None:
+        if mode == "BATCH" or (mode == "AUTOMATIC" and not unbounded):
+            return BACK_FILL
+        raise ConfigurationError(
+            f"{BATCH_SAVEPOINT_PATH.key()} is set, but execution.runtime-mode is {mode}: set that to BATCH, or leave "
+            "the path out"
+        )
     if mode == "BATCH" and unbounded:
         raise ConfigurationError(
             f"execution.runtime-mode is BATCH, but the source {unbounded[0]!r} is unbounded; set it to STREAMING or "
-            "AUTOMATIC, or bound the source"
+            f"AUTOMATIC, or bound the source; with {BATCH_SAVEPOINT_PATH.key()} it is read as far as it goes"
         )
     if mode == "AUTOMATIC":
         return "STREAMING" if unbounded else "BATCH"

@@ -169,6 +169,13 @@ class FileCheckpointStore:
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         _write_metadata(fs, directory, metadata.with_files(contained))
 
+    def is_taken(self, savepoint_path: str) -> bool:
+        """Whether anything is at that path."""
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        fs.invalidate_cache(directory)
+        found: bool = fs.exists(directory)
+        return found
+
     def discard_savepoint(self, savepoint_path: str) -> None:
         """Delete what was written for a savepoint that did not complete; one that is whole stays."""
         fs, directory = fsspec.core.url_to_fs(savepoint_path)

@@ -19,10 +19,11 @@ from penstock.common.output_tag import OutputTag
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.core.accumulators import accumulator_values
+from penstock.core.batch.edges import Consumer
 from penstock.core.batch.exchange import loads_batch
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, PASSED_ON_PLACE, Rows
 from penstock.core.batch.splits import splits_of
-from penstock.core.batch.task import BatchTask, BatchVertex, Consumer
+from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.core.operators.co_process import KeyedCoProcessOperator
 from penstock.core.operators.keyed_merge import KeyedMergeOperator

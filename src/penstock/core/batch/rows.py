@@ -3,8 +3,9 @@
 A row is either one record for a keyed operator, or a batch of records for any other. A consumer gets the rows whose
 `target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is a hash of the
 record's key, the same for equal keys and never negative. What has no key has the place -1, and what is broadcast -2, so
-that it comes ahead of everything else. A row with an empty payload stands for nothing, and is passed over. At the place
--3 are accumulators of the operators above, where rows of these do not reach the client: the consumer passes them on.
+that it comes ahead of all records; watermarks, of which epochs know, have -4. A row with an empty payload stands for
+nothing, and is passed over. At the place -3 are accumulators of the operators above, where rows of these do not reach
+the client: the consumer passes them on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ACCUMULATORS: Final = -4
 NO_KEY_PLACE: Final = -1
 BROADCAST_PLACE: Final = -2
 PASSED_ON_PLACE: Final = -3
+WATERMARK_PLACE: Final = -4
 
 
 class Rows:

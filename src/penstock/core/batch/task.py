@@ -6,18 +6,17 @@ import pickle
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Final
 
 from penstock.common.accumulators import Accumulator
-from penstock.common.row_batches import loads_each
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
-from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, loads_batch, sequences_of
+from penstock.core.batch.edges import Consumer, consumers_of_vertex, exchange_of, is_keyed, targets_of
+from penstock.core.batch.exchange import Exchange, loads_batch, sequences_of
+from penstock.core.batch.keyed_rows import first_with_key, process_with_key
 from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, NO_KEY_PLACE, PASSED_ON_PLACE, Rows
-from penstock.core.job.job_graph import JobGraph, JobVertex
-from penstock.core.job.pointwise import consumers_of
+from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
@@ -25,7 +24,6 @@ from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.supersteps import Superstep
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.partitioners import HashPartitioner
 from penstock.core.task.program import VertexProgram
 from penstock.state.heap import HeapKeyedStateBackend
 
@@ -33,15 +31,6 @@ from penstock.state.heap import HeapKeyedStateBackend
 BATCH_RECORDS: Final = 4096
 
 _NONE: Final = Rows()
-
-
-@dataclass(frozen=True)
-class Consumer:
-    """Who reads an edge."""
-
-    parallelism: int
-    max_parallelism: int
-    is_keyed: bool
 
 
 @dataclass(frozen=True)
@@ -76,24 +65,11 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
             vertex.program,
             keyed[vertex.index],
             {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
-            {
-                edge.index: Consumer(
-                    job_graph.vertices[edge.target].parallelism,
-                    job_graph.vertices[edge.target].max_parallelism,
-                    keyed[edge.target],
-                )
-                for edge in job_graph.outputs_of(vertex.index)
-            },
+            consumers_of_vertex(job_graph, vertex, keyed),
             superstep=job_graph.superstep,
         )
         for vertex in job_graph.vertices
     ]
-
-
-def is_keyed(vertex: JobVertex) -> bool:
-    """Whether the head of a vertex holds something for each key, so that its input has to come key by key."""
-    program: VertexProgram = pickle.loads(vertex.program)
-    return bool(program.operators[0].factory().is_keyed)
 
 
 class BatchTask:
@@ -216,10 +192,7 @@ class BatchTask:
     def _way_on(self) -> tuple[int, int]:
         """An edge, and a consumer that this subtask may send to."""
         out = self._chain.program.out_edges[0]
-        consumer = self._vertex.consumers[out.edge]
-        reached = range(consumer.parallelism)
-        if out.partitioner.is_pointwise:
-            reached = consumers_of(self._subtask, self._vertex.parallelism, consumer.parallelism)
+        reached = targets_of(out, self._vertex.consumers[out.edge], self._subtask, self._vertex.parallelism)
         return out.edge, reached[self._subtask % len(reached)]
 
     def _take_rows(self) -> Rows:
@@ -281,23 +254,13 @@ class BatchTask:
 
     def _process_range(self, rows: Rows, begin: int, end: int) -> None:
         inputs, process = self._vertex.inputs, self._head.process_batch
-        begin_of_keys = begin if rows.places[begin] >= 0 else bisect_left(rows.places, 0, begin, end)
+        begin_of_keys = first_with_key(rows, begin, end)
         for row in range(begin, begin_of_keys):
             if rows.places[row] == PASSED_ON_PLACE:
                 self._accumulators.append(rows.payloads[row])
             elif rows.payloads[row]:
                 process(loads_batch(rows.payloads[row]), inputs[rows.edges[row]])
-        if begin_of_keys == end:
-            return
-        edges = rows.edges[begin_of_keys:end]
-        values = loads_each(rows.payloads[begin_of_keys:end])
-        timestamps = rows.timestamps[begin_of_keys:end]
-        if edges.count(edges[0]) == len(edges) and timestamps.count(None) in (0, len(edges)):
-            process(_batch(values, timestamps), inputs[edges[0]])
-            return
-        for (edge, _), run in groupby(zip(edges, values, timestamps, strict=True), _batches):
-            _, of_run, times = zip(*run, strict=True)
-            process(_batch(list(of_run), list(times)), inputs[edge])
+        process_with_key(rows, begin_of_keys, end, inputs, process)
 
     def _end_keys(self) -> None:
         self._head.end_keys()
@@ -308,26 +271,13 @@ class BatchTask:
     # --- what the chain is given -----------------------------------------------------------------------------------
 
     def _exchanges(self, program: VertexProgram) -> dict[int, Exchange]:
-        exchanges: dict[int, Exchange] = {}
-        for out in program.out_edges:
-            consumer, partitioner = self._vertex.consumers[out.edge], out.partitioner
-            if consumer.is_keyed and isinstance(partitioner, HashPartitioner):
-                exchanges[out.edge] = KeyedExchange(
-                    out.edge,
-                    self._rows,
-                    self._sequences,
-                    partitioner,
-                    consumer.parallelism,
-                    consumer.max_parallelism,
-                    out.consumer_name,
-                )
-            else:
-                reached = range(consumer.parallelism)
-                if partitioner.is_pointwise:
-                    reached = consumers_of(self._subtask, self._vertex.parallelism, consumer.parallelism)
-                partitioner.set_up(self._subtask, len(reached), consumer.max_parallelism, out.consumer_name)
-                exchanges[out.edge] = BatchExchange(out.edge, self._rows, self._sequences, partitioner, reached)
-        return exchanges
+        vertex = self._vertex
+        return {
+            out.edge: exchange_of(
+                out, vertex.consumers[out.edge], self._rows, self._sequences, self._subtask, vertex.parallelism
+            )
+            for out in program.out_edges
+        }
 
     def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
         keyed = HeapKeyedStateBackend(self._vertex.max_parallelism, program.operators[index].title)
@@ -344,15 +294,6 @@ class BatchTask:
             is_batch=True,
             superstep=self._vertex.superstep,
         )
-
-
-def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
-    """Rows in a row that have this in common make a batch: all records of one have a timestamp, or none has."""
-    return row[0], row[2] is None
-
-
-def _batch(values: list[Any], timestamps: list[Any]) -> Batch:
-    return Batch(values, None if timestamps[0] is None else timestamps)
 
 
 class _Silent:

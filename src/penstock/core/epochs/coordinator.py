@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.core.batch.edges import consumers_of_vertex, is_keyed
 from penstock.core.batch.splits import SplitDealer
 from penstock.core.checkpoint.coordinator import enumerator_state
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
@@ -16,7 +17,8 @@ Task = tuple[int, int]
 
 def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
     """The vertices of a job, upstream before downstream."""
-    vertices = job_graph.vertices
+    sorts = job_graph.mode == BACK_FILL
+    keyed = [sorts and is_keyed(vertex) for vertex in job_graph.vertices]
     return [
         EpochVertex(
             vertex.index,
@@ -26,12 +28,11 @@ def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
             vertex.max_parallelism,
             vertex.program,
             {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
-            {
-                edge.index: (vertices[edge.target].parallelism, vertices[edge.target].max_parallelism)
-                for edge in job_graph.outputs_of(vertex.index)
-            },
+            consumers_of_vertex(job_graph, vertex, keyed),
+            keyed[vertex.index],
+            sorts,
         )
-        for vertex in vertices
+        for vertex in job_graph.vertices
     ]
 
 
@@ -81,10 +82,10 @@ class EpochCoordinator:
     def works(
         self, records_max: int | None = None, ends: bool = False, savepoint_path: str | None = None
     ) -> dict[Task, EpochWork]:
-        """Begin an epoch. One that `ends` the job, or is a savepoint, reads nothing."""
+        """Begin an epoch. One that `ends` the job reads nothing, nor one that is a savepoint, but of a back-fill."""
         self._epoch += 1
         latest = self.latest
-        reads = not ends and savepoint_path is None
+        reads = not ends and (savepoint_path is None or self._job_graph.mode == BACK_FILL)
         states = {} if latest is None else {o.operator_id: o for o in latest.operators}
         works = {}
         for vertex in self._job_graph.vertices:

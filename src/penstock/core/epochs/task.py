@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
-from penstock.core.batch.exchange import BatchExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import COMMITTABLES, Rows
+from penstock.core.batch.edges import exchange_of, targets_of
+from penstock.core.batch.exchange import loads_batch, sequences_of
+from penstock.core.batch.keyed_rows import process_with_key
+from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, WATERMARK_PLACE, Rows
+from penstock.core.connector import Boundedness
+from penstock.core.epochs.tokens import OutputDigest
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
-from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
@@ -19,7 +24,7 @@ from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.program import OutEdge, VertexProgram
+from penstock.core.task.program import VertexProgram
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.key_groups import key_group_range
 
@@ -61,14 +66,22 @@ class EpochTask:
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
         self._histories = StateHistories()
+        self._wait = wait
         self._token = token
+        self._digest = OutputDigest(vertex.index, subtask) if vertex.sorts else None
         self._used: set[bytes] = set()
         self._records_read = 0
         #: the lowest watermark that all producers have come to
         self._input_watermark: int | None = None
+        #: the place of the last row with a key
+        self._open_place: int | None = None
 
         program: VertexProgram = pickle.loads(vertex.program)
-        exchanges = {out.edge: self._exchange(out) for out in program.out_edges}
+        consumers, parallelism = vertex.consumers, vertex.parallelism
+        exchanges = {
+            out.edge: exchange_of(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
+            for out in program.out_edges
+        }
         chain = self._chain = OperatorChain(program, exchanges)  # type: ignore[arg-type]
         self._calls = OpenCalls(chain, clock, wait)
         chain.setup([self._context_for(program, index) for index in range(len(program.operators))])
@@ -80,12 +93,14 @@ class EpochTask:
             operator.output = output
 
     def run(self, inputs: Iterable[Rows]) -> Iterator[Rows]:
-        """Process the epoch's rows, which come in any order; yields the output by and by, the answer last."""
+        """Process the epoch's rows, which come in any order; yields the output by and by, the answer last.
+
+        In a run that sorts they are sorted, but where a vertex's only producer has the same subtasks.
+        """
         chain = self._chain
         try:
             self._restore()
             chain.initialize_and_open()
-            self._check_accumulators()
             self._go_on_in_time()
             has_ended = False
             if isinstance(chain.head, SourceOperator):
@@ -93,13 +108,14 @@ class EpochTask:
                     has_ended = ended
                     yield from (Rows() for _ in self._calls.make_room())
                     yield from self._let_go()
-                if has_ended or self._work.ends:
+                if (has_ended and not self._vertex.sorts) or self._work.ends:
                     chain.head.output.emit_watermark(MAX_WATERMARK)
             else:
                 for rows in inputs:
-                    self._process(chain.head, rows)
-                    yield from (Rows() for _ in self._calls.make_room())
-                    yield from self._let_go()
+                    for _ in self._process(chain.head, rows):
+                        chain.settle()
+                        yield from (Rows() for _ in self._calls.make_room())
+                        yield from self._let_go()
                 self._advance(chain.head)
             chain.on_processing_time(self._clock.now_ms())
             yield from (Rows() for _ in self._calls.bring_back())
@@ -108,10 +124,11 @@ class EpochTask:
                     chain.end_input(input_index)
                 yield from (Rows() for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             operators = self._snapshot()
+            self._leave_accumulators()
+            self._tell_watermarks()
             answer = EpochAnswer(
                 operators, self._watermarks(), has_ended, self._records_read, self._token, frozenset(self._used)
             )
-            self._tell_watermarks()
             self._rows.append(ANSWER, self._subtask, next(self._sequences), pickle.dumps(answer, 5))
             yield self._rows
         finally:
@@ -120,8 +137,13 @@ class EpochTask:
             raise error
 
     def _let_go(self) -> Iterator[Rows]:
-        if len(self._rows) >= BATCH_RECORDS:
-            yield self._rows.take()
+        """The output so far when it has become much; nothing at all tells that the task is getting on."""
+        if len(self._rows) < BATCH_RECORDS:
+            yield Rows()
+            return
+        if self._digest is not None:
+            self._digest.add(self._rows)
+        yield self._rows.take()
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -133,6 +155,13 @@ class EpochTask:
             if restored is not None:
                 histories = self._histories if work.builds_on_restored else None
                 restore_operator(restored, context, self._storage, self._key_groups, histories, _nothing_in_flight)
+
+    def _leave_accumulators(self) -> None:
+        """What this epoch has added: those of all epochs are merged."""
+        for index, context in enumerate(self._chain.contexts):
+            pairs = [(name, pickled(accumulator)) for name, accumulator in context.accumulators.items()]
+            if pairs:
+                self._rows.append(ACCUMULATORS, index, next(self._sequences), pickle.dumps(pairs, 5))
 
     def _snapshot(self) -> Any:
         chain, epoch = self._chain, self._work.epoch
@@ -176,19 +205,70 @@ class EpochTask:
         while limit is None or head.records_out < limit:
             emitted = head.emit_next(BATCH_RECORDS if limit is None else min(BATCH_RECORDS, limit - head.records_out))
             self._records_read = head.records_out
+            self._chain.settle()
             yield emitted is Emitted.END
-            if emitted is not Emitted.RECORDS:
+            if emitted is Emitted.END or (emitted is Emitted.NOTHING and not self._waits_for_more(head)):
                 return
 
-    def _process(self, head: StreamOperator, rows: Rows) -> None:
-        inputs = self._vertex.inputs
-        for edge, timestamp, payload in zip(rows.edges, rows.timestamps, rows.payloads, strict=True):
-            if timestamp is not None:
+    def _waits_for_more(self, head: SourceOperator) -> bool:
+        """Whether there is more to read now, where a source has nothing for the moment; waits for it."""
+        if self._vertex.sorts and head.source.boundedness is Boundedness.BOUNDED:
+            if not self._work.no_more_splits:
+                raise NotImplementedError(
+                    f"{head.context.operator_name}: {type(head.source).__name__} hands out splits only when others "
+                    "have been read, and a back-fill has all dealt out ahead of its one pass; run the job in "
+                    "MICRO_BATCH instead"
+                )
+        elif head.reader.retry_after_ms() > 0:
+            return False
+        due_ms = head.next_timer_ms()
+        self._wait(1 if due_ms is None else max(1, due_ms - self._clock.now_ms()))
+        return True
+
+    def _process(self, head: StreamOperator, rows: Rows) -> Iterator[None]:
+        """Rows with keys come behind all others."""
+        inputs, process = self._vertex.inputs, head.process_batch
+        first = bisect_left(rows.places, 0) if self._vertex.is_keyed else len(rows)
+        for edge, place, timestamp, payload in zip(
+            rows.edges[:first], rows.places, rows.timestamps, rows.payloads, strict=False
+        ):
+            if place == WATERMARK_PLACE:
+                assert timestamp is not None
                 self._used.add(payload)
                 known = self._input_watermark
                 self._input_watermark = timestamp if known is None else min(known, timestamp)
             else:
-                head.process_batch(loads_batch(payload), inputs[edge])
+                process(loads_batch(payload), inputs[edge])
+                yield
+        if first < len(rows):
+            yield from self._process_keys(head, rows, first)
+
+    def _process_keys(self, head: StreamOperator, rows: Rows, first: int) -> Iterator[None]:
+        """All keys but the last end here; the rows of that one may go on in the next rows."""
+        end, places = len(rows), rows.places
+        cut = bisect_left(places, places[-1], first)
+        yield from self._process_range(head, rows, first, cut)
+        if places[-1] != self._open_place:
+            self._open_place = places[-1]
+            self._advance_keys(head)
+            yield
+        yield from self._process_range(head, rows, cut, end)
+
+    def _process_range(self, head: StreamOperator, rows: Rows, begin: int, end: int) -> Iterator[None]:
+        for part in range(begin, end, BATCH_RECORDS):
+            process_with_key(rows, part, min(part + BATCH_RECORDS, end), self._vertex.inputs, head.process_batch)
+            yield
+
+    def _advance_keys(self, head: StreamOperator) -> None:
+        """Let go of what is due, so that the windows of a whole history are not held at a time.
+
+        Watermarks come ahead of all rows with keys. State that was restored belongs to keys that are still to come.
+        """
+        watermark = MIN_TIMESTAMP if self._input_watermark is None else self._input_watermark
+        if watermark > MIN_TIMESTAMP and self._chain.contexts[0].operator_id not in self._work.restored:
+            self._outputs[0].is_silent = True
+            head.advance_keys(watermark)
+            self._outputs[0].is_silent = False
 
     def _advance(self, head: StreamOperator) -> None:
         watermark = self._input_watermark
@@ -203,33 +283,17 @@ class EpochTask:
 
     def _tell_watermarks(self) -> None:
         """A row for each consumer of each edge: who has sent what came from here, and the watermark as its time."""
+        vertex, watermarks = self._vertex, [output.watermark for output in self._outputs]
+        if self._digest is not None:
+            self._digest.add(self._rows)
+            self._digest.say(watermarks)
+            self._token = self._digest.token()
         for out in self._chain.program.out_edges:
-            watermark = self._outputs[out.operator].watermark
-            for target in self._targets(out):
-                self._rows.append(out.edge, target, next(self._sequences), self._token, watermark)
+            for target in targets_of(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
+                watermark, number = watermarks[out.operator], next(self._sequences)
+                self._rows.append(out.edge, target, number, self._token, watermark, WATERMARK_PLACE)
 
     # --- what the chain is given -----------------------------------------------------------------------------------
-
-    def _exchange(self, out: Any) -> BatchExchange:
-        _, max_parallelism = self._vertex.consumers[out.edge]
-        targets = self._targets(out)
-        out.partitioner.set_up(self._subtask, len(targets), max_parallelism, out.consumer_name)
-        return BatchExchange(out.edge, self._rows, self._sequences, out.partitioner, targets)
-
-    def _targets(self, out: OutEdge) -> range:
-        """The consuming subtasks that this one reaches over an edge."""
-        consumers, _ = self._vertex.consumers[out.edge]
-        if out.partitioner.is_pointwise:
-            return consumers_of(self._subtask, self._vertex.parallelism, consumers)
-        return range(consumers)
-
-    def _check_accumulators(self) -> None:
-        for context in self._chain.contexts:
-            for name in context.accumulators:
-                raise NotImplementedError(
-                    f"accumulator {name!r}: in micro-batch execution a task lives for one epoch, so there are no "
-                    "accumulators; keep a count in state, or set execution.runtime-mode to STREAMING"
-                )
 
     def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
         vertex, chained = self._vertex, program.operators[index]
@@ -261,13 +325,14 @@ class _Onwards:
     """An operator's output through which watermarks only ever advance, over all epochs."""
 
     def __init__(self, output: Output, watermark: int) -> None:
+        self.is_silent = False
         self.watermark = watermark
         self._output = output
         self.collect = output.collect
         self.collect_side = output.collect_side
 
     def emit_watermark(self, timestamp: int) -> None:
-        if timestamp > self.watermark:
+        if timestamp > self.watermark and not self.is_silent:
             self.watermark = timestamp
             self._output.emit_watermark(timestamp)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.core.batch.edges import Consumer
 from penstock.storage.metadata import OperatorSubtaskState
 
 
@@ -11,7 +12,8 @@ from penstock.storage.metadata import OperatorSubtaskState
 class EpochVertex:
     """A vertex as its tasks need it in every epoch; travels to them.
 
-    `inputs`: the input index of each edge; `consumers`: (parallelism, max parallelism) of who reads each edge.
+    `inputs`: the input index of each edge; `consumers`: who reads each edge. In a run that `sorts`, which is the
+    only one of its job and reads all there is, `is_keyed` vertices get a row for each record, in order of key and time.
     """
 
     index: int
@@ -21,7 +23,9 @@ class EpochVertex:
     max_parallelism: int
     program: bytes
     inputs: dict[int, int]
-    consumers: dict[int, tuple[int, int]]
+    consumers: dict[int, Consumer]
+    is_keyed: bool = False
+    sorts: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Source
 from penstock.core.job import pointwise
 from penstock.core.supersteps import Superstep
+
+#: The mode of a batch that leaves its state behind.
+BACK_FILL: Final = "BACK_FILL"
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class JobGraph:
     edges: tuple[JobEdge, ...]
     #: operator id -> what the client does with the bytes that the operator's sink emits to it
     client_handlers: Mapping[str, Callable[[int, bytes], None]] = field(default_factory=dict)
-    #: STREAMING, BATCH (`core.batch`) or MICRO_BATCH (`core.epochs`)
+    #: STREAMING, BATCH (`core.batch`), MICRO_BATCH (`core.epochs`) or BACK_FILL (one epoch, its input sorted)
     mode: str = "STREAMING"
     #: of a job that is part of an iteration
     superstep: Superstep | None = None

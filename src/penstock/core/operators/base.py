@@ -199,6 +199,13 @@ class StreamOperator:
         """
         self.process_watermark(MAX_WATERMARK)
 
+    def advance_keys(self, timestamp: int) -> None:
+        """A back-fill: no record will follow for the keys so far. Fire what is due for them at that time (ms).
+
+        For the keys to come event time stands where it was; watermarks go nowhere meanwhile. An operator that does
+        nothing here fires for all keys when the watermark comes.
+        """
+
     def quiesce_timers(self) -> None:
         """Ahead of `finish`: take no more processing-time timers, and drop those that have not fired (F5)."""
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.window_base import LATE_RECORDS
-from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
 from penstock.state.states import NO_KEY
 
@@ -117,6 +117,8 @@ class IntervalJoinOperator(FunctionOperator):
         upper_ms: by how much at most; both bounds included, and `lower_ms <= upper_ms`.
         late_tags: the side outputs for late records of the left and of the right; None to count and drop them.
     """
+
+    is_keyed = True
 
     def __init__(
         self,
@@ -239,3 +241,13 @@ class IntervalJoinOperator(FunctionOperator):
         for side in self._sides:
             side.drop(timestamp)
         self.output.emit_watermark(timestamp)
+
+    def end_keys(self) -> None:
+        """Forget all records."""
+        self.advance_keys(MAX_WATERMARK)
+
+    def advance_keys(self, timestamp: int) -> None:
+        """Forget what event time has passed."""
+        before = self._watermark
+        self.process_watermark(timestamp)
+        self._watermark = before

@@ -254,6 +254,12 @@ class KeyedProcessOperator(FunctionOperator):
         self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
         self._timers.begin_anew()
 
+    def advance_keys(self, timestamp: int) -> None:
+        """Fire the event-time timers that are due."""
+        before = self._timers.watermark
+        self.process_watermark(timestamp)
+        self._timers.watermark = before
+
     def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
         results: list[Any] = []
         times: list[int] = []

@@ -89,6 +89,12 @@ class WindowOperatorBase(FunctionOperator):
         super().end_keys()
         self._watermark = MIN_TIMESTAMP
 
+    def advance_keys(self, timestamp: int) -> None:
+        """Fire the windows that are due."""
+        before = self._watermark
+        self.process_watermark(timestamp)
+        self._watermark = before
+
     def require_timestamps(self, batch: Batch) -> list[int]:
         """The batch's timestamps; raises when its records carry none."""
         if batch.timestamps is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.core.batch.rows import Rows
@@ -11,8 +12,9 @@ from penstock.core.batch.task import BatchTask
 from penstock.core.epochs.coordinator import Task
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.ports import JobListener
+from penstock.drivers.back_fill import BackFillJob
 from penstock.drivers.batch_job import BatchJob
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.local.exchange import run_in_order
@@ -63,9 +65,14 @@ class LocalMicroBatchJob(MicroBatchJob):
         """Tasks look for themselves whether the job was cancelled."""
 
 
+class LocalBackFillJob(BackFillJob, LocalMicroBatchJob):
+    """One epoch of these."""
+
+
 def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> MasterlessJob:
     """Begin to run a job in this process, in the mode that the graph was made for."""
-    make = LocalBatchJob if job_graph.mode == "BATCH" else LocalMicroBatchJob
-    job = make(job_graph, configuration, listener)
+    made = {"BATCH": LocalBatchJob, BACK_FILL: LocalBackFillJob}
+    make: Any = made.get(job_graph.mode, LocalMicroBatchJob)
+    job: MasterlessJob = make(job_graph, configuration, listener)
     job.start()
     return job

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.drivers.spark.handle import Entry
 
 _M32 = 0xFFFFFFFF
+#: How a task's input is sorted, see `core.batch.rows`.
+ROW_ORDER = ("place", "timestamp", "edge", "sequence")
 #: The last column of a data frame that a source reads: which subtask has the row.
 SUBTASK_COLUMN = "_penstock_subtask"
 
@@ -99,7 +101,7 @@ class _Frames:
         frame = frame.repartition(vertex.parallelism, "slot")
         # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as
         # it did before, for some of it may have been read.
-        return frame.sortWithinPartitions("place", "timestamp", "edge", "sequence").select(*INPUT_COLUMNS)
+        return frame.sortWithinPartitions(*ROW_ORDER).select(*INPUT_COLUMNS)
 
     def _marks(self, edge: int, parallelism: int) -> DataFrame:
         """A row for each subtask that tells which one it is; other producers than a data frame send such themselves."""

@@ -12,7 +12,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.core.connector import Source
 from penstock.core.job.failures import batch_error
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.job.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.ports import JobListener
 from penstock.core.task.program import VertexProgram
@@ -106,9 +106,10 @@ def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: Jo
         PenstockError: if Spark cannot be started.
     """
     spark = obtain_spark(configuration.to_dict(), SLOTS)
-    from penstock.drivers.spark.micro_batch_job import SparkMicroBatchJob
+    from penstock.drivers.spark.micro_batch_job import SparkBackFillJob, SparkMicroBatchJob
 
-    make = SparkBatchJob if job_graph.mode == "BATCH" else SparkMicroBatchJob
+    made = {"BATCH": SparkBatchJob, BACK_FILL: SparkBackFillJob}
+    make: Any = made.get(job_graph.mode, SparkMicroBatchJob)
     try:
         job: MasterlessJob = make(job_graph, configuration, listener, spark)
     except BaseException:

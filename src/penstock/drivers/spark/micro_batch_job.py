@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from penstock.common.configuration import Configuration
 from penstock.core.epochs.coordinator import Task
 from penstock.core.epochs.work import EpochWork
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.job.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.ports import JobListener
+from penstock.drivers.back_fill import BackFillJob
 from penstock.drivers.masterless_job import Last
 from penstock.drivers.micro_batch_job import MicroBatchJob
-from penstock.drivers.spark.batch_frames import is_in_place, last_rows, make_stage, parts_of, slots
+from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, last_rows, make_stage, parts_of, slots
 from penstock.drivers.spark.batch_job import SLOTS, spark_failure
 from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS
 from penstock.drivers.spark.epoch_stage import EpochStage
@@ -69,7 +70,10 @@ class SparkMicroBatchJob(MicroBatchJob):
         if is_in_place(edges):
             return parts[0].select(*INPUT_COLUMNS)
         frame = functools.reduce(lambda one, other: one.union(other), parts)
-        return frame.repartition(parallelism, "slot").select(*INPUT_COLUMNS)
+        frame = frame.repartition(parallelism, "slot")
+        if self.job_graph.mode == BACK_FILL:
+            frame = frame.sortWithinPartitions(*ROW_ORDER)
+        return frame.select(*INPUT_COLUMNS)
 
     def _stage(self, vertex: JobVertex, works: Mapping[Task, EpochWork]) -> Entry:
         stage = EpochStage(
@@ -91,3 +95,7 @@ class SparkMicroBatchJob(MicroBatchJob):
     def release(self) -> None:
         """Give the session back."""
         hand_back(self._spark, SLOTS)
+
+
+class SparkBackFillJob(BackFillJob, SparkMicroBatchJob):
+    """One epoch of these."""

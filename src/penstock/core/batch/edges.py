@@ -1,0 +1,68 @@
+"""The edges of a bounded run: who reads them, and in which form records travel over them."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from itertools import count
+
+from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange
+from penstock.core.batch.rows import Rows
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.job.pointwise import consumers_of
+from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.program import OutEdge, VertexProgram
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Who reads an edge. `is_keyed`: the head of that vertex wants its records key by key."""
+
+    parallelism: int
+    max_parallelism: int
+    is_keyed: bool
+
+
+def is_keyed(vertex: JobVertex) -> bool:
+    """Whether the head of a vertex holds something for each key, so that its input has to come key by key."""
+    program: VertexProgram = pickle.loads(vertex.program)
+    return bool(program.operators[0].factory().is_keyed)
+
+
+def consumers_of_vertex(job_graph: JobGraph, vertex: JobVertex, keyed: list[bool]) -> dict[int, Consumer]:
+    """Who reads each edge out of a vertex; `keyed` says of every vertex whether its input comes key by key."""
+    return {
+        edge.index: Consumer(
+            job_graph.vertices[edge.target].parallelism,
+            job_graph.vertices[edge.target].max_parallelism,
+            keyed[edge.target],
+        )
+        for edge in job_graph.outputs_of(vertex.index)
+    }
+
+
+def targets_of(out: OutEdge, consumer: Consumer, subtask: int, parallelism: int) -> range:
+    """The consuming subtasks that a subtask, one of `parallelism`, reaches over an edge."""
+    if out.partitioner.is_pointwise:
+        return consumers_of(subtask, parallelism, consumer.parallelism)
+    return range(consumer.parallelism)
+
+
+def exchange_of(
+    out: OutEdge, consumer: Consumer, rows: Rows, sequences: count[int], subtask: int, parallelism: int
+) -> Exchange:
+    """What a subtask, one of `parallelism`, writes an edge's records into, which makes `rows` of them."""
+    partitioner = out.partitioner
+    if consumer.is_keyed and isinstance(partitioner, HashPartitioner):
+        return KeyedExchange(
+            out.edge,
+            rows,
+            sequences,
+            partitioner,
+            consumer.parallelism,
+            consumer.max_parallelism,
+            out.consumer_name,
+        )
+    reached = targets_of(out, consumer, subtask, parallelism)
+    partitioner.set_up(subtask, len(reached), consumer.max_parallelism, out.consumer_name)
+    return BatchExchange(out.edge, rows, sequences, partitioner, reached)
