@@ -15,7 +15,13 @@ import cloudpickle
 from penstock.common.aggregators import Aggregator, ConvergenceCriterion
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
-from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR, RECOVERY_PATH, RUNTIME_MODE
+from penstock.common.options import (
+    BATCH_SAVEPOINT_PATH,
+    CACHE_DIR,
+    CHECKPOINTING_DIR,
+    RECOVERY_PATH,
+    RUNTIME_MODE,
+)
 from penstock.connectors.cached import CachedSource, CachedSplit
 from penstock.connectors.file.filesystem import absolute_path, join, remove_directory
 from penstock.core.connector import (
@@ -71,7 +77,8 @@ class Iteration:
             return
         directory, stays = self._directory(configuration)
         settings = Configuration(configuration).write(RUNTIME_MODE, "BATCH")
-        settings.remove_config(RECOVERY_PATH.key())
+        for option in (RECOVERY_PATH, BATCH_SAVEPOINT_PATH):
+            settings.remove_config(option.key())
         programs = self._plan.programs(directory)
         compile_iterations(programs.prologue, configuration)
         self._aggregators()
@@ -115,7 +122,10 @@ class Iteration:
     def _directory(self, configuration: Configuration) -> tuple[str, bool]:
         """Where the data lie, and whether the result stays there: checkpoints of a stream refer to it."""
         checkpoints, cache = configuration.read(CHECKPOINTING_DIR), configuration.read(CACHE_DIR)
-        stays = checkpoints is not None and configuration.read(RUNTIME_MODE) != "BATCH"
+        leaves_nothing = (
+            configuration.read(RUNTIME_MODE) == "BATCH" and configuration.read(BATCH_SAVEPOINT_PATH) is None
+        )
+        stays = checkpoints is not None and not leaves_nothing
         if checkpoints is not None and (stays or cache is None):
             return join(join(absolute_path(checkpoints), "iterations"), self._id), stays
         if cache is not None:
