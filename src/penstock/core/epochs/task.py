@@ -9,7 +9,8 @@ from typing import Any, Final
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
 from penstock.core.batch.exchange import BatchExchange, loads_batch, sequences_of
-from penstock.core.batch.rows import COMMITTABLES, Rows
+from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
+from penstock.core.batch.rows import COMMITTABLES, METRICS, Rows
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.pointwise import consumers_of
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
@@ -68,8 +69,9 @@ class EpochTask:
         self._input_watermark: int | None = None
 
         program: VertexProgram = pickle.loads(vertex.program)
-        exchanges = {out.edge: self._exchange(out) for out in program.out_edges}
-        chain = self._chain = OperatorChain(program, exchanges)  # type: ignore[arg-type]
+        self._exchanges = {out.edge: CountedExchange(self._exchange(out)) for out in program.out_edges}
+        chain = self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
+        self._input = CountedInput(chain.head.process_batch)
         self._calls = OpenCalls(chain, clock, wait)
         chain.setup([self._context_for(program, index) for index in range(len(program.operators))])
         self._outputs = [
@@ -97,7 +99,7 @@ class EpochTask:
                     chain.head.output.emit_watermark(MAX_WATERMARK)
             else:
                 for rows in inputs:
-                    self._process(chain.head, rows)
+                    self._process(rows)
                     yield from (Rows() for _ in self._calls.make_room())
                     yield from self._let_go()
                 self._advance(chain.head)
@@ -108,6 +110,7 @@ class EpochTask:
                     chain.end_input(input_index)
                 yield from (Rows() for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             operators = self._snapshot()
+            self._report()
             answer = EpochAnswer(
                 operators, self._watermarks(), has_ended, self._records_read, self._token, frozenset(self._used)
             )
@@ -180,7 +183,7 @@ class EpochTask:
             if emitted is not Emitted.RECORDS:
                 return
 
-    def _process(self, head: StreamOperator, rows: Rows) -> None:
+    def _process(self, rows: Rows) -> None:
         inputs = self._vertex.inputs
         for edge, timestamp, payload in zip(rows.edges, rows.timestamps, rows.payloads, strict=True):
             if timestamp is not None:
@@ -188,7 +191,7 @@ class EpochTask:
                 known = self._input_watermark
                 self._input_watermark = timestamp if known is None else min(known, timestamp)
             else:
-                head.process_batch(loads_batch(payload), inputs[edge])
+                self._input(loads_batch(payload), inputs[edge])
 
     def _advance(self, head: StreamOperator) -> None:
         watermark = self._input_watermark
@@ -200,6 +203,11 @@ class EpochTask:
         reached = MIN_TIMESTAMP if self._input_watermark is None else self._input_watermark
         found[-1] = max(self._work.watermarks.get(-1, MIN_TIMESTAMP), reached)
         return found
+
+    def _report(self) -> None:
+        own = self._outputs[0].watermark if isinstance(self._chain.head, SourceOperator) else self._watermarks()[-1]
+        payload = task_metrics(self._execution, self._chain, self._input, self._exchanges, own)
+        self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _tell_watermarks(self) -> None:
         """A row for each consumer of each edge: who has sent what came from here, and the watermark as its time."""
