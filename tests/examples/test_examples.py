@@ -13,7 +13,7 @@ RUNS = [
     *(pytest.param("local", parallelism, tempo) for parallelism in (1, 2, 4) for tempo in TEMPOS),
     *(
         pytest.param("spark", parallelism, tempo, marks=pytest.mark.spark)
-        for parallelism, tempo in [(1, "STREAMING"), (2, "STREAMING"), (4, "BATCH"), (2, "MICRO_BATCH")]
+        for parallelism, tempo in [(4, "STREAMING"), (2, "BATCH"), (2, "MICRO_BATCH")]
     ),
 ]
 
