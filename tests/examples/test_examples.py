@@ -1,96 +1,37 @@
-"""The examples give what a plain computation gives, in one process and on Spark."""
+"""The examples give what a plain computation gives, in one process and on Spark, whichever tempo drives them."""
 
 import re
 import subprocess
 import sys
-from collections import Counter
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.examples.tempos import EXAMPLES, NAMES, TEMPOS, compare
 
-from penstock.common import Configuration
-from penstock.datastream import DataStream, StreamExecutionEnvironment
-
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
-NAMES = [path.stem for path in EXAMPLES]
-#: A batch has no late records, and tells a running sum once.
-TELL_WHAT_IS_SO_FAR = {"late_data", "stock_prices", "word_count"}
-
-
-def labelled(position: int, record: Any) -> tuple[int, Any]:
-    return position, record
+#: Where, at which parallelism, and in which tempo. `python -m tests.examples.tempos` runs all of it on Spark.
+RUNS = [
+    *(pytest.param("local", parallelism, tempo) for parallelism in (1, 2, 4) for tempo in TEMPOS),
+    *(
+        pytest.param("spark", parallelism, tempo, marks=pytest.mark.spark)
+        for parallelism, tempo in [(4, "STREAMING"), (2, "BATCH"), (2, "MICRO_BATCH")]
+    ),
+]
 
 
-def collect(env: StreamExecutionEnvironment, built: DataStream | tuple[DataStream, ...]) -> list[Any]:
-    """The records of a stream; of several, each in a pair with its stream's position."""
-    if isinstance(built, tuple):
-        first, *others = [stream.map(partial(labelled, position)) for position, stream in enumerate(built)]
-        built = first.union(*others)
-    with built.execute_and_collect() as results:  # type: ignore[union-attr]
-        return list(results)
-
-
-def compare(name: str, target: str, parallelism: int, directory: Path, more: dict[str, Any] | None = None) -> None:
-    """Run an example, with more settings if need be, and compare it with its answer in `answers`."""
-    example, plain = import_module(f"examples.{name}"), import_module(f"tests.examples.answers.{name}")
-    settings = Configuration.from_dict(
-        {
-            "execution.target": target,
-            "parallelism.default": parallelism,
-            "restart-strategy.type": "none",  # a mistake is told, rather than made again
-            **(more or {}),
-        }
-    )
-    env = StreamExecutionEnvironment.get_execution_environment(settings)
-    env.enable_checkpointing(200)
-    if hasattr(plain, "run"):  # an example of files
-        plain.run(env, directory)
-        return
-    inputs = plain.inputs()
-    results = collect(env, example.build(env, *inputs))
-    if hasattr(plain, "check"):
-        plain.check(results, *inputs)
-    else:
-        expected = plain.answer(*inputs)
-        assert expected
-        assert Counter(results) == expected
-
-
-@pytest.mark.parametrize("parallelism", [1, 2, 4])
+@pytest.mark.parametrize(("target", "parallelism", "tempo"), RUNS)
 @pytest.mark.parametrize("name", NAMES)
-def test_in_one_process(name: str, parallelism: int, tmp_path: Path) -> None:
-    compare(name, "local", parallelism, tmp_path)
+def test_the_final_result_is_the_same_in_every_tempo(
+    name: str, target: str, parallelism: int, tempo: str, tmp_path: Path
+) -> None:
+    """I1: in micro-batch over several epochs."""
+    epochs = 2 if target == "spark" else 12
+    compare(name, target, parallelism, tmp_path, tempo, epochs)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_example_depends_on_how_often_watermarks_come(name: str, tmp_path: Path) -> None:
     """C2: a source tells its watermark after each batch, here of three records."""
-    compare(name, "local", 2, tmp_path, {"penstock.source.batch-records": 3})
-
-
-@pytest.mark.parametrize("parallelism", [1, 4])
-@pytest.mark.parametrize("name", sorted(set(NAMES) - TELL_WHAT_IS_SO_FAR))
-def test_a_batch_gives_the_same(name: str, parallelism: int, tmp_path: Path) -> None:
-    """I1: as a batch every example gives the same results, but for those that tell results as they grow."""
-    compare(name, "local", parallelism, tmp_path, {"execution.runtime-mode": "BATCH"})
-
-
-@pytest.mark.parametrize("parallelism", [1, 4])
-@pytest.mark.parametrize("name", NAMES)
-def test_epochs_give_the_same(name: str, parallelism: int, tmp_path: Path) -> None:
-    """I1: in micro-batch execution, at a few records an epoch, as in streaming."""
-    options = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": 100}
-    compare(name, "local", parallelism, tmp_path, options)
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("name", NAMES)
-def test_on_spark(name: str, parallelism: int, tmp_path: Path) -> None:
-    compare(name, "spark", parallelism, tmp_path)
+    compare(name, "local", 2, tmp_path, more={"penstock.source.batch-records": 3})
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=NAMES)

@@ -43,6 +43,24 @@ def test_neighbours_talk_to_each_other_only() -> None:
     assert sorted(numbers.rescale().map(abs).set_parallelism(2).execute_and_collect()) == list(range(100))
 
 
+def test_every_vertex_tells_its_records() -> None:
+    """A1, I1: also those whose rows for the client others hand on, and one that two vertices read."""
+    env = environment(2, MICRO, **{"execution.micro-batch.max-records": 60}).disable_operator_chaining()
+    numbers = env.from_collection(list(range(100))).rebalance().map(abs).name("both read it")
+    numbers.map(abs).name("one").union(numbers.filter(bool).name("other")).print()
+    job = env.execute_async()
+    job.wait()
+    progress = job.get_progress().result(10)
+    assert [(v.records_in, v.records_out) for v in progress.vertices] == [
+        (100, 100),
+        (100, 200),
+        (100, 100),
+        (100, 99),
+        (199, 0),
+    ]
+    assert progress.checkpoints_completed >= 3
+
+
 def test_a_users_error_has_its_place() -> None:
     """E1, J: as in the other tempos."""
     env = environment(2, MICRO)

@@ -22,8 +22,8 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.core.accumulators import merge_accumulators, values_of
 from penstock.core.batch.exchange import SEQUENCES_PER_SUBTASK
-from penstock.core.batch.rows import ACCUMULATORS, CLIENT
-from penstock.core.checkpoint.coordinator import CheckpointStatistics
+from penstock.core.batch.figures import JobFigures
+from penstock.core.batch.rows import ACCUMULATORS, CLIENT, METRICS
 from penstock.core.connector import Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
@@ -65,6 +65,7 @@ class MasterlessJob(RunningJob):
         self._status = JobStatus.CREATED
         #: by name: those of all tasks that have counted so far, merged
         self._accumulators: dict[str, Any] = {}
+        self.figures = JobFigures()
         self._is_cancelled = threading.Event()
         self._started_ms = self.clock.now_ms()
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
@@ -141,6 +142,8 @@ class MasterlessJob(RunningJob):
         for one in last:
             if one.kind == ACCUMULATORS:
                 merge_accumulators(self._accumulators, pickle.loads(one.payload))
+            elif one.kind == METRICS:
+                self.figures.add(one.payload)
             elif one.kind == CLIENT:
                 subtask = one.sequence // SEQUENCES_PER_SUBTASK
                 self.listener.on_client_output(self._operator_id(one), subtask, one.payload)
@@ -186,8 +189,9 @@ class MasterlessJob(RunningJob):
         self._thread.join()
 
     def get_progress(self) -> Future[JobProgress]:
-        """Where the job is; there are no figures while it runs."""
-        return completed(job_progress(self._status.name, self.job_graph, {}, CheckpointStatistics(), 0, []))
+        """Figures of what has been delivered: after each epoch, and at the end of a batch."""
+        of, status = self.figures, self._status.name
+        return completed(job_progress(status, self.job_graph, dict(of.tasks), of.checkpoints, of.restarts, []))
 
     def trigger_checkpoint(self) -> Future[int | None]:
         """None: nobody can ask for a checkpoint."""

@@ -115,6 +115,7 @@ class MicroBatchJob(MasterlessJob):
         """One epoch, again and again until it succeeds or no restart is left; how many records its sources read."""
         while True:
             self.check_cancelled()
+            begun_ms = self.clock.now_ms()
             try:
                 works = coordinator.works(self._records_max, ends)
                 answers, left = self._run_works(works)
@@ -123,10 +124,13 @@ class MicroBatchJob(MasterlessJob):
             except Cancelled:
                 raise
             except Exception as error:  # noqa: BLE001 - the restart strategy decides
+                self.figures.epoch_failed()
                 self._wait_for_restart(error)
+                self.figures.restarts += 1
                 coordinator.roll_back()
                 continue
             coordinator.complete(metadata, answers)
+            self.figures.epoch_completed(metadata, self.clock.now_ms() - begun_ms)
             self._keep(metadata)
             self.deliver(left)
             return sum(answer.records_read for answer in answers.values())

@@ -27,3 +27,22 @@ def answer(made):
         volume[symbol] += shares
         told.update([(0, highest[symbol]), (1, lowest[symbol]), (2, (symbol, volume[symbol]))])
     return told
+
+
+DIFFERS_IN_BATCH = True
+
+
+def answer_in_batch(made):
+    """What each of the three streams tells last of each share."""
+    highest: dict = {}
+    lowest: dict = {}
+    volume: Counter = Counter()
+    names = TRADE_TYPE.get_field_names()
+    for trade in made:
+        symbol, _, shares, _ = trade
+        row = Row(**dict(zip(names, trade, strict=True)))
+        highest[symbol] = max(highest.get(symbol, row), row, key=lambda known: known.price)
+        lowest[symbol] = min(lowest.get(symbol, row), row, key=lambda known: known.price)
+        volume[symbol] += shares
+    last = [(0, row) for row in highest.values()] + [(1, row) for row in lowest.values()]
+    return Counter([*last, *((2, pair) for pair in volume.items())])

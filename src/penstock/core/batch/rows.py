@@ -17,6 +17,8 @@ COMMITTABLES: Final = -1
 CLIENT: Final = -2
 #: Accumulators of an operator's function, in the place of an edge too: pairs of name and pickled accumulator.
 ACCUMULATORS: Final = -4
+#: What a task has done and its functions have measured, as a pickled `TaskMetrics`; `target` is no operator's.
+METRICS: Final = -5
 NO_KEY_PLACE: Final = -1
 BROADCAST_PLACE: Final = -2
 PASSED_ON_PLACE: Final = -3

@@ -14,13 +14,15 @@ from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
 from penstock.core.batch.edges import Consumer, consumers_of_vertex, exchange_of, is_keyed, targets_of
 from penstock.core.batch.exchange import Exchange, loads_batch, sequences_of
+from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import first_with_key, process_with_key
-from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, NO_KEY_PLACE, PASSED_ON_PLACE, Rows
+from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, NO_KEY_PLACE, PASSED_ON_PLACE, Rows
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines
+from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.supersteps import Superstep
 from penstock.core.task.operator_chain import OperatorChain
@@ -51,6 +53,7 @@ class BatchVertex:
     has_client: bool = True
     #: Of a job that is part of an iteration.
     superstep: Superstep | None = None
+    index: int = 0
 
 
 def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
@@ -67,6 +70,7 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
             {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
             consumers_of_vertex(job_graph, vertex, keyed),
             superstep=job_graph.superstep,
+            index=vertex.index,
         )
         for vertex in job_graph.vertices
     ]
@@ -97,7 +101,8 @@ class BatchTask:
         #: Pickled accumulators of the operators above, which have come with the records; then the chain's own.
         self._accumulators: list[bytes] = []
         program: VertexProgram = pickle.loads(vertex.program)
-        self._chain = OperatorChain(program, self._exchanges(program))  # type: ignore[arg-type]
+        self._exchanges = {edge: CountedExchange(made) for edge, made in self._make_exchanges(program).items()}
+        self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
         self._calls = OpenCalls(self._chain, clock, wait)
         contexts = [self._context_for(program, index) for index in range(len(program.operators))]
         self._chain.setup(contexts)
@@ -105,6 +110,7 @@ class BatchTask:
         for operator, output in zip(self._chain.operators, self._outputs, strict=True):
             operator.output = output
         self._head = self._chain.head
+        self._input = CountedInput(self._head.process_batch)
         #: The key that the last row was of, as its place; its records may go on in the next rows.
         self._open_place: int | None = None
 
@@ -138,6 +144,7 @@ class BatchTask:
             self._end_input()
             yield from (_NONE for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             self._prepare_last()
+            self._report()
             yield self._take_rows()
         finally:
             errors = chain.close()
@@ -195,6 +202,12 @@ class BatchTask:
         reached = targets_of(out, self._vertex.consumers[out.edge], self._subtask, self._vertex.parallelism)
         return out.edge, reached[self._subtask % len(reached)]
 
+    def _report(self) -> None:
+        if self._vertex.reaches_client and self._vertex.has_client:
+            execution = ExecutionId(self._vertex.index, self._subtask, 0)
+            payload = task_metrics(execution, self._chain, self._input, self._exchanges, MAX_WATERMARK)
+            self._rows.append(METRICS, 0, next(self._sequences), payload)
+
     def _take_rows(self) -> Rows:
         """The rows so far, and an empty place for those to come."""
         taken = Rows()
@@ -224,7 +237,7 @@ class BatchTask:
 
     def _process(self, inputs: Iterable[Rows]) -> Iterator[None]:
         if not self._vertex.is_keyed:
-            process, input_of = self._head.process_batch, self._vertex.inputs
+            process, input_of = self._input, self._vertex.inputs
             for rows in inputs:
                 for edge, place, payload in zip(rows.edges, rows.places, rows.payloads, strict=True):
                     if place == PASSED_ON_PLACE:
@@ -253,7 +266,7 @@ class BatchTask:
         yield
 
     def _process_range(self, rows: Rows, begin: int, end: int) -> None:
-        inputs, process = self._vertex.inputs, self._head.process_batch
+        inputs, process = self._vertex.inputs, self._input
         begin_of_keys = first_with_key(rows, begin, end)
         for row in range(begin, begin_of_keys):
             if rows.places[row] == PASSED_ON_PLACE:
@@ -270,7 +283,7 @@ class BatchTask:
 
     # --- what the chain is given -----------------------------------------------------------------------------------
 
-    def _exchanges(self, program: VertexProgram) -> dict[int, Exchange]:
+    def _make_exchanges(self, program: VertexProgram) -> dict[int, Exchange]:
         vertex = self._vertex
         return {
             out.edge: exchange_of(

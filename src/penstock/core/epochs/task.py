@@ -12,8 +12,9 @@ from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
 from penstock.core.batch.edges import exchange_of, targets_of
 from penstock.core.batch.exchange import loads_batch, sequences_of
+from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import process_with_key
-from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, WATERMARK_PLACE, Rows
+from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, WATERMARK_PLACE, Rows
 from penstock.core.connector import Boundedness
 from penstock.core.epochs.tokens import OutputDigest
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
@@ -78,11 +79,14 @@ class EpochTask:
 
         program: VertexProgram = pickle.loads(vertex.program)
         consumers, parallelism = vertex.consumers, vertex.parallelism
-        exchanges = {
-            out.edge: exchange_of(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
+        self._exchanges = {
+            out.edge: CountedExchange(
+                exchange_of(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
+            )
             for out in program.out_edges
         }
-        chain = self._chain = OperatorChain(program, exchanges)  # type: ignore[arg-type]
+        chain = self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
+        self._input = CountedInput(chain.head.process_batch)
         self._calls = OpenCalls(chain, clock, wait)
         chain.setup([self._context_for(program, index) for index in range(len(program.operators))])
         self._outputs = [
@@ -125,6 +129,7 @@ class EpochTask:
                 yield from (Rows() for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             operators = self._snapshot()
             self._leave_accumulators()
+            self._report()
             self._tell_watermarks()
             answer = EpochAnswer(
                 operators, self._watermarks(), has_ended, self._records_read, self._token, frozenset(self._used)
@@ -227,7 +232,7 @@ class EpochTask:
 
     def _process(self, head: StreamOperator, rows: Rows) -> Iterator[None]:
         """Rows with keys come behind all others."""
-        inputs, process = self._vertex.inputs, head.process_batch
+        inputs, process = self._vertex.inputs, self._input
         first = bisect_left(rows.places, 0) if self._vertex.is_keyed else len(rows)
         for edge, place, timestamp, payload in zip(
             rows.edges[:first], rows.places, rows.timestamps, rows.payloads, strict=False
@@ -247,16 +252,16 @@ class EpochTask:
         """All keys but the last end here; the rows of that one may go on in the next rows."""
         end, places = len(rows), rows.places
         cut = bisect_left(places, places[-1], first)
-        yield from self._process_range(head, rows, first, cut)
+        yield from self._process_range(rows, first, cut)
         if places[-1] != self._open_place:
             self._open_place = places[-1]
             self._advance_keys(head)
             yield
-        yield from self._process_range(head, rows, cut, end)
+        yield from self._process_range(rows, cut, end)
 
-    def _process_range(self, head: StreamOperator, rows: Rows, begin: int, end: int) -> Iterator[None]:
+    def _process_range(self, rows: Rows, begin: int, end: int) -> Iterator[None]:
         for part in range(begin, end, BATCH_RECORDS):
-            process_with_key(rows, part, min(part + BATCH_RECORDS, end), self._vertex.inputs, head.process_batch)
+            process_with_key(rows, part, min(part + BATCH_RECORDS, end), self._vertex.inputs, self._input)
             yield
 
     def _advance_keys(self, head: StreamOperator) -> None:
@@ -280,6 +285,11 @@ class EpochTask:
         reached = MIN_TIMESTAMP if self._input_watermark is None else self._input_watermark
         found[-1] = max(self._work.watermarks.get(-1, MIN_TIMESTAMP), reached)
         return found
+
+    def _report(self) -> None:
+        own = self._outputs[0].watermark if isinstance(self._chain.head, SourceOperator) else self._watermarks()[-1]
+        payload = task_metrics(self._execution, self._chain, self._input, self._exchanges, own)
+        self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _tell_watermarks(self) -> None:
         """A row for each consumer of each edge: who has sent what came from here, and the watermark as its time."""

@@ -85,7 +85,7 @@ def job_progress(
             for name, gauge in m.gauges.items():
                 gauges[f"{vertex.name}.{m.execution.subtask}.{name}"] = gauge
             for name, summary in m.distributions.items():
-                distributions[name] = _merged(distributions.get(name), summary)
+                distributions[name] = merged_distributions(distributions.get(name), summary)
     return JobProgress(
         status,
         tuple(vertices),
@@ -101,9 +101,10 @@ def job_progress(
     )
 
 
-def _merged(
+def merged_distributions(
     one: tuple[int, float, float, float] | None, other: tuple[int, float, float, float]
 ) -> tuple[int, float, float, float]:
+    """Two distributions (count, sum, least, greatest) as one."""
     if one is None or not one[0]:
         return other
     if not other[0]:

@@ -70,6 +70,7 @@ from penstock.core.task.contexts import operator_context
 from penstock.core.task.failures import failure_of
 from penstock.core.task.in_flight import capture_channel, partition_anew, recover_channel
 from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.metrics import metrics_of
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.result_partition import ResultPartition
@@ -175,16 +176,8 @@ class StreamTask:
     def metrics(self) -> TaskMetrics:
         """Progress so far."""
         chain = self._chain
-        counters: dict[str, int] = {}
-        gauges: dict[str, float] = {}
-        distributions: dict[str, tuple[int, float, float, float]] = {}
-        accumulators: list[tuple[str, bytes]] = []
-        for context in chain.contexts if chain else ():
-            for name, value in (*context.counters.items(), *context.metrics.counters().items()):
-                counters[name] = counters.get(name, 0) + value
-            gauges.update(context.metrics.gauges())
-            distributions.update(context.metrics.distributions())
-            accumulators += [(name, pickled(a)) for name, a in context.accumulators.items()]
+        contexts = chain.contexts if chain else []
+        accumulators = [(name, pickled(a)) for context in contexts for name, a in context.accumulators.items()]
         records_in = self._source.records_out if self._source else self._records_in
         out = sum(p.records_out for p in self.partitions.values())
         return TaskMetrics(
@@ -192,9 +185,7 @@ class StreamTask:
             records_in,
             out,
             self._current_watermark(),
-            counters,
-            gauges,
-            distributions,
+            *metrics_of(contexts),
             tuple(accumulators),
         )
 

@@ -1,4 +1,7 @@
-"""The inside of a micro-batch task on Spark: Arrow batches of rows in and out of an `EpochTask`."""
+"""The inside of a micro-batch task on Spark: Arrow batches of rows in and out of an `EpochTask`.
+
+Rows for the client have the index of their vertex as their place. A task hands those of the tasks before it on.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,20 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.core.batch.rows import Rows
+from penstock.core.batch.rows import NO_KEY_PLACE, Rows
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochVertex, EpochWork
 from penstock.core.task.failures import failure_of
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
-from penstock.drivers.spark.batch_stage import StageError, failure_text, rows_of, to_arrow
+from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, rows_of, to_arrow
 from penstock.drivers.worker_storage import StorageSettings
+
+#: What a task needs to know of its rows, and of those that it hands on.
+CARRIED_COLUMNS = [*INPUT_COLUMNS, "sequence"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,10 @@ class EpochStage:
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One task. Its first row tells which subtask it is; every task gets at least one."""
     stage: EpochStage = pickle.loads(payload)
-    arrived = iter(batches)
-    first = next(arrived)
-    while not first.num_rows:
-        first = next(arrived)
     is_source = not stage.vertex.inputs
+    carried: list[pa.RecordBatch] = []
+    arrived = (batch for batch in (batches if is_source else _own(batches, carried)) if batch.num_rows)
+    first = next(arrived)
     subtask = first.column(0 if is_source else 1)[0].as_py()
     loop = WaitingEventLoop("penstock-async")
     try:
@@ -62,8 +68,34 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             inputs = (rows_of(batch) for batch in chain((first,), arrived))
         for produced in task.run(inputs):
             if len(produced):
-                yield to_arrow(produced, stage.slots)
+                yield to_arrow(_with_vertex(produced, stage.vertex.index), stage.slots)
+            while carried:
+                yield carried.pop()
     except Exception as error:
         raise StageError(failure_text(failure_of(error, stage.vertex.name), stage.vertex.index, subtask)) from error
     finally:
         loop.coroutines.close()
+
+
+def _own(batches: Iterable[pa.RecordBatch], carried: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows for the task itself; those for the client go to `carried`."""
+    for batch in batches:
+        for_client = pc.less(batch.column(0), 0)
+        if pc.any(for_client).as_py():
+            carried.append(_handed_on(batch.filter(for_client)))
+            batch = batch.filter(pc.invert(for_client))
+        yield batch.select(INPUT_COLUMNS)
+
+
+def _handed_on(rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [rows.column(name) for name in SCHEMA.names[:-1]]
+    slots = pa.array([NO_KEY_PLACE] * rows.num_rows, SCHEMA.field("slot").type)
+    columns = [column.cast(field.type) for column, field in zip([*columns, slots], SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _with_vertex(rows: Rows, vertex: int) -> Rows:
+    for row, edge in enumerate(rows.edges):
+        if edge < 0:
+            rows.places[row] = vertex
+    return rows

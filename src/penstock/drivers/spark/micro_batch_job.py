@@ -1,4 +1,8 @@
-"""Micro-batch execution on Spark: every epoch is a query; its exchanges are Spark's shuffles."""
+"""Micro-batch execution on Spark: every epoch is a query; its exchanges are Spark's shuffles.
+
+What a task leaves for the client is carried along by the tasks behind it, so the query ends in its last vertices only,
+and only a vertex with several readers has to be kept for them.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from penstock.core.ports import JobListener
 from penstock.drivers.back_fill import BackFillJob
 from penstock.drivers.masterless_job import Last
 from penstock.drivers.micro_batch_job import MicroBatchJob
-from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, last_rows, make_stage, parts_of, slots
+from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_stage, slots
 from penstock.drivers.spark.batch_job import SLOTS, spark_failure
-from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS
-from penstock.drivers.spark.epoch_stage import EpochStage
+from penstock.drivers.spark.batch_stage import DDL
+from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back
 
@@ -38,7 +42,7 @@ class SparkMicroBatchJob(MicroBatchJob):
         self._tag = f"penstock-{self._job_id}"
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """One Spark job: all vertices, each kept for those behind it and for its answers."""
+        """One query, which gives what all tasks leave."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
         self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
@@ -46,11 +50,11 @@ class SparkMicroBatchJob(MicroBatchJob):
         kept = []
         for vertex in self.job_graph.vertices:
             frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), DDL)
-            if self.job_graph.outputs_of(vertex.index):
+            if len(self._readers(vertex.index)) > 1:
                 frame = frame.persist()
                 kept.append(frame)
             frames[vertex.index] = frame
-        ends = [last_rows(frame, index) for index, frame in frames.items()]
+        ends = [carried_rows(frame) for index, frame in frames.items() if not self._readers(index)]
         try:
             for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
@@ -66,14 +70,25 @@ class SparkMicroBatchJob(MicroBatchJob):
         parallelism = vertex.parallelism
         if not edges:
             return self._spark.session.range(0, parallelism, 1, parallelism)
-        parts = parts_of(edges, frames)
+        by_source: dict[int, list[int]] = {}
+        for edge in edges:
+            by_source.setdefault(edge.source, []).append(edge.index)
+        parts = []
+        for source, indices in by_source.items():
+            wanted = f"edge IN ({', '.join(map(str, indices))})"
+            if vertex.index == max(self._readers(source)):
+                wanted += " OR edge < 0"
+            parts.append(frames[source].where(wanted))
         if is_in_place(edges):
-            return parts[0].select(*INPUT_COLUMNS)
+            return parts[0].select(*CARRIED_COLUMNS)
         frame = functools.reduce(lambda one, other: one.union(other), parts)
         frame = frame.repartition(parallelism, "slot")
         if self.job_graph.mode == BACK_FILL:
             frame = frame.sortWithinPartitions(*ROW_ORDER)
-        return frame.select(*INPUT_COLUMNS)
+        return frame.select(*CARRIED_COLUMNS)
+
+    def _readers(self, vertex: int) -> set[int]:
+        return {edge.target for edge in self.job_graph.outputs_of(vertex)}
 
     def _stage(self, vertex: JobVertex, works: Mapping[Task, EpochWork]) -> Entry:
         stage = EpochStage(
@@ -99,3 +114,10 @@ class SparkMicroBatchJob(MicroBatchJob):
 
 class SparkBackFillJob(BackFillJob, SparkMicroBatchJob):
     """One epoch of these."""
+
+
+def carried_rows(frame: DataFrame) -> DataFrame:
+    """What all tasks so far leave for the client: (vertex, operator, kind, sequence, payload)."""
+    return frame.where("edge < 0").selectExpr(
+        "int(place) AS vertex", "target AS operator", "edge AS kind", "sequence", "payload"
+    )
