@@ -112,7 +112,7 @@ def output(made: EpochTask, parts: list[Rows]) -> tuple[list[tuple[Any, Any]], E
         ):
             if edge == ANSWER:
                 answers.append(pickle.loads(payload))
-            elif place != WATERMARK_PLACE:
+            elif edge >= 0 and place != WATERMARK_PLACE:
                 sent.append((timestamp, pickle.loads(payload)))
     (answer,) = answers
     return sent, answer
