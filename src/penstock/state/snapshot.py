@@ -218,8 +218,10 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
     for data in files:
         columns, shapes = _columns_and_shapes(data)
         all_shapes.append(shapes)
+        last_namespace_data, namespace = _NO_NAMESPACE, None
         for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
-            namespace = loads(namespace_data)
+            if namespace_data != last_namespace_data:
+                last_namespace_data, namespace = namespace_data, loads(namespace_data)
             if operation == DROP_NAMESPACE:
                 entries.pop(namespace, None)
             elif operation == PUT:
