@@ -27,6 +27,10 @@ def fallen(figures: dict[str, Figures]) -> list[str]:
     """A line for each ratio that has fallen too far."""
     known = _recorded()
     return [
+        f"{key} {one.name}: no ratio is recorded; --record writes it"
+        for key, one in figures.items()
+        if key not in known
+    ] + [
         f"{key} {one.name}: ratio {one.cpu_ratio:.2f}, recorded {known[key]:.2f}, at least "
         f"{known[key] * SHARE_MIN:.2f} expected"
         for key, one in figures.items()

@@ -64,21 +64,25 @@ class SessionWindowOperator(WindowOperatorBase):
         value: Any = None
         try:
             for key, value, timestamp in zip(keys, values, timestamps, strict=True):
-                sessions = get(key)
-                if sessions is not None and len(sessions) == 1:
-                    # Most records: the key has one session, which goes on. It has not fired, so it is not late either.
-                    session = sessions[0]
-                    end = timestamp + gap_ms
-                    if session[0] <= end and timestamp <= session[1] and not session[3]:
-                        mark(key)
-                        held = session[2]
-                        session[2] = add(held, value) if add_to is None else add_to(value, held)
-                        if timestamp < session[0]:
-                            session[0] = timestamp
-                        if end > session[1]:
-                            session[1] = end
-                        continue
-                self._add(key, value, timestamp)
+                end = timestamp + gap_ms
+                touched = None
+                for session in get(key, ()):
+                    if session[0] <= end and timestamp <= session[1]:
+                        if touched is not None or session[3]:
+                            touched = None
+                            break
+                        touched = session
+                if touched is None:
+                    self._add(key, value, timestamp)
+                else:
+                    # Most records: one session goes on. It has not fired, so it is not late either.
+                    mark(key)
+                    held = touched[2]
+                    touched[2] = add(held, value) if add_to is None else add_to(value, held)
+                    if timestamp < touched[0]:
+                        touched[0] = timestamp
+                    if end > touched[1]:
+                        touched[1] = end
         except Exception as error:
             raise self.failed(value) from error
         if self._fired or self._late:
@@ -88,9 +92,10 @@ class SessionWindowOperator(WindowOperatorBase):
         start, end = timestamp, timestamp + self._gap_ms
         sessions = self._sessions.get(key, [])
         touched = [s for s in sessions if s[0] <= end and start <= s[1]]
-        has_timer = any(not session[3] for session in touched)
+        has_timer = False
         for session in touched:
             start, end = min(start, session[0]), max(end, session[1])
+            has_timer = has_timer or not session[3]
         if self.is_late(end):
             self.late_record(value, timestamp)
             return
