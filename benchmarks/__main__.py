@@ -23,7 +23,7 @@ from benchmarks.measuring import Figures, Settings, measure, peaks
 from benchmarks.registry import GUARDED, WORKLOADS
 
 #: The table's width where there is no terminal to fit into.
-WIDTH = 150
+WIDTH = 170
 INTERVALS = {"off": None, "10s": 10_000, "1s": 1_000}
 
 

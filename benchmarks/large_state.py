@@ -40,7 +40,7 @@ def rocksdict_loop(events: list[Event], emit: Emit) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         blocks = BlockBasedOptions()
         blocks.set_block_cache(Cache(CACHE_BYTES))
-        blocks.set_bloom_filter(10.0, False)
+        blocks.set_bloom_filter(10, False)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(blocks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def _save(figure: Any, path: Path) -> None:
 def ratios(found: dict[str, Any], title: str, path: Path) -> None:
     """A bar a workload, from the lowest to the highest ratio a line."""
     figure, axes = _figure()
-    names = [f"{key}\n{one['name']}".replace(", ", ",\n") for key, one in found.items()]
+    names = [f"{key}\n" + textwrap.fill(one["name"], 16) for key, one in found.items()]
     middle = [one["ratio"] for one in found.values()]
     spread = [
         [m - min(one["ratios"]) for m, one in zip(middle, found.values(), strict=True)],

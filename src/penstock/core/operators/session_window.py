@@ -60,13 +60,21 @@ class SessionWindowOperator(WindowOperatorBase):
         get, mark, gap_ms = self._sessions.get, self._changed.add, self._gap_ms
         contents = self._contents
         add_to = contents.function.add if isinstance(contents, AggregatingContents) else None
-        add = contents.add
+        first, add, register_end = contents.first, contents.add, self._ends.register
+        #: a session that ends later has not been passed by event time
+        first_end = self._watermark + 1
         value: Any = None
         try:
             for key, value, timestamp in zip(keys, values, timestamps, strict=True):
                 end = timestamp + gap_ms
                 touched = None
-                for session in get(key, ()):
+                sessions = get(key)
+                if sessions is None and end > first_end:
+                    mark(key)
+                    self._sessions[key] = [[timestamp, end, first(value), False]]
+                    register_end(end - 1, key)
+                    continue
+                for session in sessions or ():
                     if session[0] <= end and timestamp <= session[1]:
                         if touched is not None or session[3]:
                             touched = None
