@@ -2,20 +2,26 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java check format test demo bench sim reference lock clean
+.PHONY: help env java check format test demo bench bench-guard sim reference lock clean
 
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 SEEDS ?= 100
 RUN := scripts/run
 STAMP := .venv/.up-to-date
+BENCH_STAMP := .venv/.has-bench
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(STAMP) ## make .venv as the lock file says
 
 $(STAMP): pyproject.toml requirements.lock scripts/env scripts/find-python scripts/uv
 	@scripts/env
+	@touch $@
+
+$(BENCH_STAMP): $(STAMP) requirements-bench.lock
+	@scripts/env bench
 	@touch $@
 
 java: ## find a Java 17 or newer; root on Debian gets one installed
@@ -37,8 +43,11 @@ test: check java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows 
 demo: env java ## a real job on Spark that loses a worker and still comes out right
 	@$(RUN) penstock demo
 
-bench: env java ## throughput beside a bare Python loop
-	@$(RUN) python -m benchmarks
+bench: $(BENCH_STAMP) java ## throughput beside a bare Python loop (BENCH_ARGS="--only W1 --profile")
+	@$(RUN) python -m benchmarks $(BENCH_ARGS)
+
+bench-guard: $(BENCH_STAMP) java ## fail when throughput fell against benchmarks/ratios.json (BENCH_ARGS=--record)
+	@$(RUN) python -m benchmarks --guard --pairs 7 $(BENCH_ARGS)
 
 sim: env ## simulated clusters, one a seed (SEEDS=1000)
 	@$(RUN) penstock-sim --seeds $(SEEDS)

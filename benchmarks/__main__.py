@@ -1,16 +1,15 @@
-"""`python -m benchmarks`: throughput at parallelism 1 with a checkpoint every second, beside a bare Python loop.
+"""`python -m benchmarks`: Penstock beside a bare Python loop (or what else does the same work by hand), run by run.
 
-Each pair runs one after the other, so that a noisy machine is noisy for both; the ratio is what counts. Both sides must
-emit as many records as the other, or the run fails.
+Without an option that says otherwise: events a second, ratio, processor time and memory of every workload. The others
+are modes of their own: `--keys` and `--tasks` sweep, `--checkpoints` compares intervals, `--profile` writes flame
+graphs, `--guard` compares with what `--record` has written.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
-import statistics
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,94 +17,137 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import workloads
-from benchmarks.sink import KEPT_MAX, CountingSink
-from benchmarks.workloads import WORKLOADS, Workload, make_events
-from penstock.common import Configuration
-from penstock.datastream import StreamExecutionEnvironment
+from benchmarks import flame, guard, plots, sweeps
+from benchmarks.events import EventsSpec
+from benchmarks.measuring import Figures, Settings, measure, peaks
+from benchmarks.registry import GUARDED, WORKLOADS
+
+#: The table's width where there is no terminal to fit into.
+WIDTH = 170
+INTERVALS = {"off": None, "10s": 10_000, "1s": 1_000}
 
 
-def run_bare(workload: Workload, events: list[Any]) -> tuple[float, int]:
-    """Seconds that the bare loop takes, and how many records it emits."""
-    kept: list[Any] = []
-    dropped = 0
-
-    def emit(record: Any) -> None:
-        nonlocal dropped
-        kept.append(record)
-        if len(kept) > KEPT_MAX:
-            dropped += len(kept)
-            kept.clear()
-
-    begun = time.perf_counter()
-    workload.bare(events, emit)
-    return time.perf_counter() - begun, dropped + len(kept)
+def megabytes(size: int | None) -> str:
+    return "?" if size is None else f"{max(0, size) / 1e6:,.0f}"
 
 
-def run_penstock(workload: Workload, events: list[Any], interval_ms: int | None, target: str) -> tuple[float, int]:
-    """Seconds from the job's start to its end, deployment and last checkpoint included, and records emitted."""
-    configuration = Configuration()
-    configuration.set_string("execution.target", target)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(1)
-    if interval_ms is not None:
-        env.enable_checkpointing(interval_ms)
-    sink = CountingSink()
-    workload.build(env, events).sink_to(sink)
-    begun = time.perf_counter()
-    env.execute(workload.name)
-    return time.perf_counter() - begun, sink.total
+def table_of(figures: dict[str, Figures], title: str) -> Table:
+    """What was measured, a line a workload."""
+    table = Table(title=title, caption="CPU: seconds a million events; MB: most memory, without the events")
+    for column in ("", "workload", "beside"):
+        table.add_column(column, no_wrap=True)
+    for column in ("its events/s", "Penstock, events/s", "ratio", "min", "max", "CPU ratio", "CPU", "MB"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for key, one in figures.items():
+        table.add_row(
+            key,
+            one.name,
+            one.twin_name,
+            f"{one.twin_rate:,.0f}",
+            f"{one.rate:,.0f}",
+            *(f"{ratio:.2f}" for ratio in (one.ratio, min(one.ratios), max(one.ratios))),
+            f"{one.cpu_ratio:.2f}",
+            f"{one.twin_cpu_seconds_per_million:.2f} / {one.cpu_seconds_per_million:.2f}",
+            f"{megabytes(one.twin_peak_bytes)} / {megabytes(one.peak_bytes)}",
+        )
+    return table
 
 
-def measure(workload: Workload, events: list[Any], pairs: int, interval_ms: int | None, target: str) -> dict[str, Any]:
-    """The figures of one workload."""
-    bare, engine = [], []
-    for _ in range(pairs):
-        bare_seconds, bare_records = run_bare(workload, events)
-        engine_seconds, engine_records = run_penstock(workload, events, interval_ms, target)
-        if bare_records != engine_records:
-            raise AssertionError(f"{workload.name}: the loop emitted {bare_records} records, Penstock {engine_records}")
-        bare.append(bare_seconds)
-        engine.append(engine_seconds)
-    ratios = [b / e for b, e in zip(bare, engine, strict=True)]
-    return {
-        "bare": len(events) / statistics.median(bare),
-        "penstock": len(events) / statistics.median(engine),
-        "ratio": statistics.median(ratios),
-        "ratios": ratios,
-    }
+def measure_all(console: Console, keys: list[str], spec: EventsSpec, settings: Settings) -> dict[str, Figures]:
+    """Memory of all workloads first, in forks of a process that has run nothing yet; then the pairs."""
+    with console.status("") as status:
+        found = {}
+        for key in keys:
+            status.update(f"{key}: memory")
+            found[key] = peaks(WORKLOADS[key], WORKLOADS[key].spec(spec), settings)
+        figures = {}
+        for key in keys:
+            figures[key] = measure(
+                WORKLOADS[key], spec, settings, found[key], lambda what, key=key: status.update(f"{key}: {what}")
+            )
+    return figures
 
 
 @click.command()
-@click.option("--events", "count", default=2_000_000, show_default=True, help="Events a run.")
+@click.option("--events", "count", default=1_000_000, show_default=True, help="Events a run.")
 @click.option("--pairs", default=5, show_default=True, help="Pairs of runs a workload.")
-@click.option("--interval", "interval_ms", default=1_000, show_default=True, help="Checkpoint interval, ms; 0: off.")
-@click.option("--target", default="local", show_default=True, help="local, or spark (which adds the job's start).")
 @click.option("--only", default="", help="Workloads, such as W1,W3.")
+@click.option("--target", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option("--parallelism", type=click.IntRange(1, 2), default=1, show_default=True, help="On Spark.")
+@click.option("--interval", type=click.Choice(list(INTERVALS)), default="1s", show_default=True, help="Of checkpoints.")
+@click.option("--checkpoints", is_flag=True, help="Instead: W2 to W4 with a checkpoint every 1 s, every 10 s and none.")
+@click.option("--keys", default="", help="Instead: W2 over numbers of keys, such as 1000..10000000 (powers of ten).")
+@click.option(
+    "--tasks", default="", help="Instead: maps in a row, such as 1..8, in one chain and in tasks of their own."
+)
+@click.option("--profile", is_flag=True, help="Instead: flame graphs in build/benchmarks.")
+@click.option(
+    "--guard", "is_guard", is_flag=True, help="Instead: fail when a ratio fell below 0.85 of the recorded one."
+)
+@click.option("--record", is_flag=True, help="Write the ratios that --guard compares with.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
-def main(count: int, pairs: int, interval_ms: int, target: str, only: str, json_path: Path | None) -> None:
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw them here, as SVG or PNG.")
+@click.option("--once", hidden=True, default=0.0, help="Run Penstock's side for so many seconds, to be profiled.")
+def main(
+    count: int,
+    pairs: int,
+    only: str,
+    target: str,
+    parallelism: int,
+    interval: str,
+    checkpoints: bool,
+    keys: str,
+    tasks: str,
+    profile: bool,
+    is_guard: bool,
+    record: bool,
+    json_path: Path | None,
+    plot_path: Path | None,
+    once: float,
+) -> None:
     """Print throughput and the ratio to the bare loop."""
     logging.basicConfig(level=logging.WARNING)
-    events = workloads.EVENTS
-    events[:] = make_events(count)
-    gc.freeze()
-    console = Console()
-    title = f"{count:,} events on {target}, parallelism 1, checkpoint every {interval_ms} ms, {pairs} pairs"
-    table = Table(title=title)
-    for column in ("", "workload", "bare loop, events/s", "Penstock, events/s", "ratio", "min", "max"):
-        table.add_column(column, justify="left" if column in ("", "workload") else "right")
-    figures = {}
-    for key in only.split(",") if only else WORKLOADS:
-        workload = WORKLOADS[key]
-        run_penstock(workload, events, interval_ms or None, target)  # warms up imports, and Spark
-        with console.status(f"{key} {workload.name}"):
-            figure = figures[key] = measure(workload, events, pairs, interval_ms or None, target)
-        ratios = (figure["ratio"], min(figure["ratios"]), max(figure["ratios"]))
-        rates = (f"{figure['bare']:,.0f}", f"{figure['penstock']:,.0f}")
-        table.add_row(key, workload.name, *rates, *(f"{ratio:.2f}" for ratio in ratios))
-    console.print(table)
+    if parallelism > 1 and target == "local":
+        raise click.UsageError("--parallelism 2 needs --target spark: locally all subtasks share one thread")
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    settings = Settings(target, parallelism, INTERVALS[interval], pairs)
+    spec = EventsSpec(count)
+    chosen = only.split(",") if only else GUARDED if is_guard or record else list(WORKLOADS)
+    if unknown := [key for key in chosen if key not in WORKLOADS]:
+        raise click.UsageError(f"there is no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    title = f"{count:,} events on {target}, parallelism {parallelism}, checkpoints {interval}, {pairs} pairs"
+    if once:
+        flame.run_for(chosen[0], spec, settings, once)
+        return
+    if profile:
+        for key in chosen:
+            console.print(f"{key}: {flame.record(key, count, interval)}")
+        return
+    found: dict[str, Any]
+    if checkpoints:
+        points = sweeps.over_intervals(console, spec, settings)
+        found, drawing = points, plots.intervals
+    elif keys:
+        points = sweeps.over_keys(console, spec, settings, sweeps.numbers(keys, by_tens=True))
+        found, drawing = points, plots.key_sweep
+    elif tasks:
+        points = sweeps.over_tasks(console, spec, settings, sweeps.numbers(tasks))
+        found, drawing = points, plots.task_sweep
+    else:
+        figures = measure_all(console, chosen, spec, settings)
+        console.print(table_of(figures, title))
+        found, drawing = {key: one.to_json() for key, one in figures.items()}, plots.ratios
+        if record:
+            guard.record(figures)
     if json_path is not None:
-        json_path.write_text(json.dumps(figures, indent=1))
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps(found, indent=1))
+    if plot_path is not None:
+        plot_path.parent.mkdir(parents=True, exist_ok=True)
+        drawing(found, title, plot_path)
+    if is_guard and (fallen := guard.fallen(figures)):
+        console.print("\n".join(fallen), style="red")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,48 @@
-"""The workloads: each as a Penstock program and as the bare single-threaded loop that does the same work a record.
+"""The workloads: each as a Penstock program and as the single-threaded twin that does the same work a record.
 
-Both sides read the same list of events and call the same user functions, so what differs is the engine alone. An event
-is `(key, value, timestamp_ms)`: 10,000 keys with a Zipf-like skew, timestamps in order but for up to 2 s.
+Both sides read the same events and call the same user functions, so what differs is the engine alone. The twin is a
+bare Python loop, but for W8 (a loop over rocksdict and pickle) and W5 (DuckDB).
 """
 
 from __future__ import annotations
 
 import heapq
-import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from benchmarks.events import OUT_OF_ORDER_MS, Event, EventsSpec, SharedEvents, events_of
 from penstock.common import Duration, WatermarkStrategy
-from penstock.connectors.collection import CollectionSource
 from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 
-Event = tuple[int, int, int]
-KEYS = 10_000
+Emit = Callable[[Any], None]
 WINDOW_MS = 10_000
-OUT_OF_ORDER_MS = 2_000
+START = -(2**63)
 
 
-def make_events(count: int, seed: int = 1) -> list[Event]:
-    """`count` events, the same for the same seed."""
-    chance = random.Random(seed)
-    uniform = chance.random
-    events = []
-    for index in range(count):
-        key = int(KEYS ** uniform()) - 1
-        events.append((key, index & 1023, index // 10 + int(uniform() * OUT_OF_ORDER_MS)))
-    return events
+@dataclass(frozen=True)
+class Workload:
+    """One line of the table."""
+
+    name: str
+    #: (input, emit): gives each result to `emit`, or returns how many there were
+    twin: Callable[[Any, Emit], int | None]
+    build: Callable[[StreamExecutionEnvironment, EventsSpec], DataStream]
+    twin_name: str = "bare loop"
+    #: how much of the events it reads, for what is slow
+    share: float = 1.0
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: what the twin reads
+    input_of: Callable[[EventsSpec], Any] = events_of
+
+    def spec(self, events: EventsSpec) -> EventsSpec:
+        """The events for this workload."""
+        return replace(events, count=max(1, int(events.count * self.share)))
+
+
+# --- what both sides do to a record ----------------------------------------------------------------------------------
 
 
 def enrich(event: Event) -> Event:
@@ -88,14 +98,14 @@ class CountWithTimer(KeyedProcessFunction):
 # --- bare loops ------------------------------------------------------------------------------------------------------
 
 
-def bare_map_filter(events: list[Event], emit: Callable[[Any], None]) -> None:
+def bare_map_filter(events: list[Event], emit: Emit) -> None:
     for event in events:
         event = enrich(event)
         if is_even(event):
             emit(event)
 
 
-def bare_keyed_reduce(events: list[Event], emit: Callable[[Any], None]) -> None:
+def bare_keyed_reduce(events: list[Event], emit: Emit) -> None:
     state: dict[int, Event] = {}
     for event in events:
         key = key_of(event)
@@ -106,11 +116,10 @@ def bare_keyed_reduce(events: list[Event], emit: Callable[[Any], None]) -> None:
         emit(event)
 
 
-def bare_tumbling_count(events: list[Event], emit: Callable[[Any], None]) -> None:
+def bare_tumbling_count(events: list[Event], emit: Emit) -> None:
     count = Count()
     windows: dict[int, dict[int, int]] = {}
-    watermark = -(2**63)
-    highest = -(2**63)
+    watermark = highest = START
     for event in events:
         timestamp = time_of(event)
         start = timestamp - timestamp % WINDOW_MS
@@ -133,11 +142,11 @@ def bare_tumbling_count(events: list[Event], emit: Callable[[Any], None]) -> Non
             emit(count.get_result(result))
 
 
-def bare_process_with_timer(events: list[Event], emit: Callable[[Any], None]) -> None:
+def bare_process_with_timer(events: list[Event], emit: Emit) -> None:
     state: dict[int, int] = {}
     timers: list[tuple[int, int]] = []
     registered: set[tuple[int, int]] = set()
-    highest = -(2**63)
+    highest = START
     for event in events:
         key = key_of(event)
         state[key] = state.get(key, 0) + 1
@@ -160,61 +169,29 @@ def bare_process_with_timer(events: list[Event], emit: Callable[[Any], None]) ->
 # --- Penstock --------------------------------------------------------------------------------------------------------
 
 
-def _source(env: StreamExecutionEnvironment, events: list[Event], with_time: bool) -> DataStream:
-    strategy = WatermarkStrategy.no_watermarks()
-    if with_time:
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(
-            Duration.of_millis(OUT_OF_ORDER_MS)
-        ).with_timestamp_assigner(lambda event, _: event[2])
-    return env.from_source(SharedEvents(len(events)), strategy, "events")
+def without_time() -> WatermarkStrategy:
+    """No watermarks."""
+    return WatermarkStrategy.no_watermarks()
 
 
-def map_filter(env: StreamExecutionEnvironment, events: list[Event]) -> DataStream:
-    return _source(env, events, False).map(enrich).filter(is_even)
+def with_time() -> WatermarkStrategy:
+    """Event time, out of order by up to 2 s."""
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
+    return strategy.with_timestamp_assigner(lambda event, _: event[2])
 
 
-def keyed_reduce(env: StreamExecutionEnvironment, events: list[Event]) -> DataStream:
-    return _source(env, events, False).key_by(key_of).reduce(add)
+def map_filter(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
+    return env.from_source(SharedEvents(spec), without_time(), "events").map(enrich).filter(is_even)
 
 
-def tumbling_count(env: StreamExecutionEnvironment, events: list[Event]) -> DataStream:
-    window = TumblingEventTimeWindows.of(WINDOW_MS)
-    return _source(env, events, True).key_by(key_of).window(window).aggregate(Count())
+def keyed_reduce(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
+    return env.from_source(SharedEvents(spec), without_time(), "events").key_by(key_of).reduce(add)
 
 
-def process_with_timer(env: StreamExecutionEnvironment, events: list[Event]) -> DataStream:
-    return _source(env, events, True).key_by(key_of).process(CountWithTimer())
+def tumbling_count(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
+    keyed = env.from_source(SharedEvents(spec), with_time(), "events").key_by(key_of)
+    return keyed.window(TumblingEventTimeWindows.of(WINDOW_MS)).aggregate(Count())
 
 
-#: Set before a job is built, and inherited by forked workers: the events do not travel with the job.
-EVENTS: list[Event] = []
-
-
-class SharedEvents(CollectionSource[Event]):
-    """The module's `EVENTS`, found again by the reader instead of being pickled into the job."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(())
-        self._count = count
-
-    def create_reader(self, context: Any) -> Any:
-        if len(EVENTS) != self._count:
-            EVENTS[:] = make_events(self._count)
-        return CollectionSource(EVENTS).create_reader(context)
-
-
-@dataclass(frozen=True)
-class Workload:
-    """One line of the table."""
-
-    name: str
-    bare: Callable[[list[Event], Callable[[Any], None]], None]
-    build: Callable[[StreamExecutionEnvironment, list[Event]], DataStream]
-
-
-WORKLOADS = {
-    "W1": Workload("map + filter", bare_map_filter, map_filter),
-    "W2": Workload("keyed reduce", bare_keyed_reduce, keyed_reduce),
-    "W3": Workload("10 s tumbling count", bare_tumbling_count, tumbling_count),
-    "W4": Workload("keyed process, state and timer", bare_process_with_timer, process_with_timer),
-}
+def process_with_timer(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
+    return env.from_source(SharedEvents(spec), with_time(), "events").key_by(key_of).process(CountWithTimer())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -69,8 +69,8 @@ class KeyedCapture:
             namespace_bytes = dumps(namespace)
             for key in removed:
                 rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
-            for key, value in zip(kept, values, strict=True):
-                rows.add(key_group_of(key, max_parallelism), PUT, dumps(key), namespace_bytes, dumps(value))
+            groups = [key_group_of(key, max_parallelism) for key in kept]
+            rows.extend(groups, PUT, list(map(dumps, kept)), [namespace_bytes] * len(kept), list(map(dumps, values)))
         return rows.to_bytes(shapes)
 
 
@@ -108,6 +108,22 @@ class KeyedRows:
         keys.append(key)
         namespaces.append(namespace)
         values.append(value)
+
+    def extend(
+        self,
+        key_groups: Sequence[int],
+        operation: int,
+        keys: Sequence[bytes],
+        namespaces: Sequence[bytes],
+        values: Sequence[bytes],
+    ) -> None:
+        """Many rows with the same operation."""
+        columns = self._columns
+        columns[0].extend(key_groups)
+        columns[1].extend([operation] * len(key_groups))
+        columns[2].extend(keys)
+        columns[3].extend(namespaces)
+        columns[4].extend(values)
 
     def to_bytes(self, shapes: Shapes | None = None) -> bytes:
         groups, operations, *binary = self._columns
@@ -218,8 +234,10 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
     for data in files:
         columns, shapes = _columns_and_shapes(data)
         all_shapes.append(shapes)
+        last_namespace_data, namespace = _NO_NAMESPACE, None
         for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
-            namespace = loads(namespace_data)
+            if namespace_data != last_namespace_data:
+                last_namespace_data, namespace = namespace_data, loads(namespace_data)
             if operation == DROP_NAMESPACE:
                 entries.pop(namespace, None)
             elif operation == PUT:
@@ -228,8 +246,9 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
                 entries.get(namespace, {}).pop(loads(key_data), None)
     rows = KeyedRows()
     for rows_of_keys in entries.values():
-        for group, key_data, namespace_data, value in rows_of_keys.values():
-            rows.add(group, PUT, key_data, namespace_data, value)
+        if rows_of_keys:
+            groups, keys, namespaces, values = zip(*rows_of_keys.values(), strict=True)
+            rows.extend(groups, PUT, keys, namespaces, values)
     return rows.to_bytes(merged(all_shapes))
 
 

@@ -127,6 +127,11 @@ class StreamOperator:
         self.context = context
         self.output = output
 
+    def fuse(self, behind: StreamOperator) -> None:
+        """`behind` alone takes what this operator emits: it may do the work of that one's `process_batch`, and emit
+        into its output. All other calls reach both.
+        """
+
     def initialize_state(self) -> None:
         """State is there now (empty, or restored): look up what is needed."""
 

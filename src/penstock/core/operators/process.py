@@ -31,7 +31,9 @@ class TimerService:
         self._keyed = context.keyed
         self.watermark = MIN_TIMESTAMP
         self._is_quiesced = False
-        self.event_timers = TimerQueue(context.keyed.table(EVENT_TIMERS))
+        event_table = context.keyed.table(EVENT_TIMERS)
+        self.event_timers = TimerQueue(event_table)
+        self._event_buckets = event_table.panes
         self.processing_timers = TimerQueue(context.keyed.table(PROCESSING_TIMERS))
 
     def current_processing_time(self) -> int:
@@ -44,8 +46,11 @@ class TimerService:
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` for the current key when the watermark passes `timestamp`; not once the input has ended."""
-        if not self._is_quiesced:
-            self.event_timers.register(timestamp, self._keyed.current_key)
+        key = self._keyed.current_key
+        bucket = self._event_buckets.get(timestamp)
+        # Most often one that is there already.
+        if (bucket is None or key not in bucket) and not self._is_quiesced:
+            self.event_timers.register(timestamp, key)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""

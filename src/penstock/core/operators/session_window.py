@@ -3,8 +3,10 @@
 Each key has a few windows that grow and merge as records come.
 
 A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so a key never has
-two windows with one end, and a timer at the end of a window finds it again; a timer whose window has grown since finds
-none and does nothing.
+two windows with one end, and a timer at the end of a window finds it again.
+
+A window only ever grows, and while it has not fired there is a timer at its end or before it: one is set when the
+window begins, and again when a timer comes that finds it grown. So a record that makes a window longer sets none.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.operators.window_base import WindowOperatorBase
-from penstock.core.operators.window_contents import WindowContents, WindowResult
+from penstock.core.operators.window_contents import AggregatingContents, WindowContents, WindowResult
 from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
 from penstock.core.task.timers import TimerQueue
@@ -53,12 +55,42 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its key's session."""
-        timestamps = self.require_timestamps(batch)
-        key_of = self._key_selector
+        values, timestamps = batch.values, self.require_timestamps(batch)
+        keys = self.keys_of(values, self._key_selector)
+        get, mark, gap_ms = self._sessions.get, self._changed.add, self._gap_ms
+        contents = self._contents
+        add_to = contents.function.add if isinstance(contents, AggregatingContents) else None
+        first, add, register_end = contents.first, contents.add, self._ends.register
+        #: a session that ends later has not been passed by event time
+        first_end = self._watermark + 1
         value: Any = None
         try:
-            for value, timestamp in zip(batch.values, timestamps, strict=True):
-                self._add(key_of(value), value, timestamp)
+            for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+                end = timestamp + gap_ms
+                touched = None
+                sessions = get(key)
+                if sessions is None and end > first_end:
+                    mark(key)
+                    self._sessions[key] = [[timestamp, end, first(value), False]]
+                    register_end(end - 1, key)
+                    continue
+                for session in sessions or ():
+                    if session[0] <= end and timestamp <= session[1]:
+                        if touched is not None or session[3]:
+                            touched = None
+                            break
+                        touched = session
+                if touched is None:
+                    self._add(key, value, timestamp)
+                else:
+                    # Most records: one session goes on. It has not fired, so it is not late either.
+                    mark(key)
+                    held = touched[2]
+                    touched[2] = add(held, value) if add_to is None else add_to(value, held)
+                    if timestamp < touched[0]:
+                        touched[0] = timestamp
+                    if end > touched[1]:
+                        touched[1] = end
         except Exception as error:
             raise self.failed(value) from error
         if self._fired or self._late:
@@ -68,8 +100,10 @@ class SessionWindowOperator(WindowOperatorBase):
         start, end = timestamp, timestamp + self._gap_ms
         sessions = self._sessions.get(key, [])
         touched = [s for s in sessions if s[0] <= end and start <= s[1]]
+        has_timer = False
         for session in touched:
             start, end = min(start, session[0]), max(end, session[1])
+            has_timer = has_timer or not session[3]
         if self.is_late(end):
             self.late_record(value, timestamp)
             return
@@ -93,7 +127,8 @@ class SessionWindowOperator(WindowOperatorBase):
             self.fire(key, start, end, merged[2])
         else:
             merged[3] = False
-            self._ends.register(end - 1, key)
+            if not has_timer:
+                self._ends.register(end - 1, key)
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the sessions that event time has passed, clean up, and pass the watermark on."""
@@ -109,12 +144,16 @@ class SessionWindowOperator(WindowOperatorBase):
     def _on_end(self, timestamp: int, key: Any) -> None:
         self._firing_key = key
         for session in list(self._sessions.get(key, ())):
-            if session[1] - 1 == timestamp and not session[3]:
+            if session[3]:
+                continue
+            if session[1] - 1 > timestamp:
+                self._ends.register(session[1] - 1, key)
+            else:
                 session[3] = True
                 self._changed.add(key)
                 self.fire(key, session[0], session[1], session[2])
                 if self._lateness_ms:
-                    self._cleanups.register(timestamp + self._lateness_ms, key)
+                    self._cleanups.register(session[1] - 1 + self._lateness_ms, key)
                 else:
                     self._drop(key, session)
 
@@ -125,8 +164,8 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def _drop(self, key: Any, session: Session) -> None:
         self._changed.add(key)
-        remaining = [s for s in self._sessions[key] if s is not session]
-        if remaining:
-            self._sessions[key] = remaining
-        else:
+        held = self._sessions[key]
+        if len(held) == 1:
             del self._sessions[key]
+        else:
+            self._sessions[key] = [s for s in held if s is not session]

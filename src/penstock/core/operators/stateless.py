@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import compress, repeat
 from typing import Any
 
@@ -11,6 +12,8 @@ from penstock.core.operators.base import FunctionOperator, StreamOperator, UserC
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
+
+_NOT_YET: Any = object()
 
 
 def method(function: Any, name: str) -> Any:
@@ -27,21 +30,63 @@ class PassOnOperator(StreamOperator):
 
 
 class MapOperator(FunctionOperator):
-    """One record in, one record out."""
+    """One record in, one record out.
+
+    When a filter alone takes what a map gives, both are done in one pass over a batch: what the filter drops goes into
+    no list, and a record is in the processor's cache when the filter looks at it.
+    """
+
+    #: the filter whose work is done here
+    _filter: FilterOperator | None = None
 
     def open(self) -> None:
         """Open the function."""
         super().open()
         self._map = method(self.function, "map")
 
+    def fuse(self, behind: StreamOperator) -> None:
+        """Do the work of a filter."""
+        if type(behind) is FilterOperator:
+            self._filter = behind
+
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Map every record."""
+        if self._filter is not None:
+            self._map_and_filter(batch, self._filter)
+            return
         results: list[Any] = []
         try:
             call_all(self._map, batch.values, results)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
         self.output.collect(Batch(results, batch.timestamps))
+
+    def _map_and_filter(self, batch: Batch, behind: FilterOperator) -> None:
+        map_one, keep = self._map, behind.keep
+        results: list[Any] = []
+        times: list[int] | None = None
+        append = results.append
+        value: Any = None
+        mapped: Any = _NOT_YET
+        try:
+            if batch.timestamps is None:
+                for value in batch.values:
+                    mapped = map_one(value)
+                    if keep(mapped):
+                        append(mapped)
+                    mapped = _NOT_YET
+            else:
+                times = []
+                for value, timestamp in zip(batch.values, batch.timestamps, strict=True):
+                    mapped = map_one(value)
+                    if keep(mapped):
+                        append(mapped)
+                        times.append(timestamp)
+                    mapped = _NOT_YET
+        except Exception as error:
+            raise (self.failed(value) if mapped is _NOT_YET else behind.failed(mapped)) from error
+        if results:
+            behind.output.collect(Batch(results, times))
 
 
 class FilterOperator(FunctionOperator):
@@ -50,13 +95,13 @@ class FilterOperator(FunctionOperator):
     def open(self) -> None:
         """Open the function."""
         super().open()
-        self._keep = method(self.function, "filter")
+        self.keep: Callable[[Any], Any] = method(self.function, "filter")
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Test every record."""
         keep: list[Any] = []
         try:
-            call_all(self._keep, batch.values, keep)
+            call_all(self.keep, batch.values, keep)
         except Exception as error:
             raise self.failed(batch.values[len(keep)]) from error
         values = list(compress(batch.values, keep))

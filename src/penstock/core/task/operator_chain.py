@@ -32,6 +32,10 @@ class ChainOutput:
         self._consumers(side_tag).append(partition.collect)
         self._partitions.append(partition)
 
+    def feeds_only(self, operator: StreamOperator) -> bool:
+        """Whether all records of the main output go to that operator, and nowhere else."""
+        return self._batches == [operator.process_batch]
+
     def _consumers(self, side_tag: str | None) -> list[Callable[[Batch], None]]:
         return self._batches if side_tag is None else self._sides.setdefault(side_tag, [])
 
@@ -89,6 +93,9 @@ class OperatorChain:
             partitioner.open(contexts[operator_index])
         for operator, context, output in reversed(list(zip(self.operators, contexts, self._outputs, strict=True))):
             operator.setup(context, output)
+        for index, chained in enumerate(self.program.operators):
+            if chained.parent >= 0 and self._outputs[chained.parent].feeds_only(self.operators[index]):
+                self.operators[chained.parent].fuse(self.operators[index])
 
     def initialize_and_open(self) -> None:
         """Initialise the state of all operators, then open them, tail to head both times."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import gc
 import pickle
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -25,6 +23,7 @@ from penstock.core.task.failures import failure_of
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.spark.frame_records import RecordShape, columns_of, records_of
+from penstock.drivers.spark.garbage import rare_collections
 
 #: `slot` is what Spark partitions by: see `batch_frames.slots`.
 SCHEMA = pa.schema(
@@ -39,8 +38,6 @@ SCHEMA = pa.schema(
     ]
 )
 DDL = "edge INT, target INT, place BIGINT, timestamp BIGINT, sequence BIGINT, payload BINARY, slot INT"
-#: Objects made before Python looks for cycles among them.
-GC_THRESHOLD = 200_000
 #: What a task needs to know of its rows, which are sorted when they come.
 INPUT_COLUMNS = ["edge", "target", "place", "timestamp", "payload"]
 #: Before and after a failure in the text of an exception, which is all that Spark brings back.
@@ -74,17 +71,6 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     settings: StageSettings = pickle.loads(payload)
     with rare_collections():
         yield from _run(settings, iter(batches))
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Let Python look for cycles less often: batches are many objects that live for a moment, and hold none."""
-    before = gc.get_threshold()
-    gc.set_threshold(GC_THRESHOLD, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

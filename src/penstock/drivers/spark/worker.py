@@ -23,6 +23,7 @@ from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
+from penstock.drivers.spark.garbage import rare_collections
 from penstock.drivers.spark.handle import LOOPBACK
 from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
@@ -46,7 +47,8 @@ def run_worker(payload: bytes) -> tuple[str, str]:
         # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
         return entry.RETRIED, "its Python process or its Spark executor died"
     try:
-        return _run(settings)
+        with rare_collections():
+            return _run(settings)
     except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost
         _log.debug("worker %s failed", settings.worker_id, exc_info=True)
         place = traceback.extract_tb(error.__traceback__)[-1]

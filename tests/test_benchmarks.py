@@ -1,0 +1,59 @@
+"""The benchmarks compare like with like: both sides of a workload give as many records, and the guard sees a fall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks import guard
+from benchmarks.events import EventsSpec, events_of
+from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
+from benchmarks.registry import WORKLOADS
+from benchmarks.sweeps import maps, numbers
+
+SPEC = EventsSpec(30_000)
+FIGURES = Figures("map + filter", "bare loop", 1_000, 2e6, 1e6, [0.5], [0.8, 0.7, 0.9], 0.2, 0.3, None, None)
+
+
+@pytest.mark.parametrize("key", WORKLOADS)
+def test_both_sides_of_a_workload_emit_as_many_records(key: str) -> None:
+    """And some at all."""
+    workload = WORKLOADS[key]
+    spec = workload.spec(SPEC)
+    assert run_twin(workload, spec).records == run_penstock(workload, spec, Settings()).records > 0
+
+
+@pytest.mark.parametrize("is_chained", [True, False])
+def test_maps_in_a_row_emit_every_event(is_chained: bool) -> None:
+    """In one chain, and in tasks of their own."""
+    assert run_penstock(maps(3, is_chained), SPEC, Settings()).records == SPEC.count
+
+
+def test_events_are_the_same_for_the_same_specification() -> None:
+    """Another process makes the events that this one has."""
+    events = list(events_of(SPEC))
+    assert events_of(EventsSpec(10)) == EventsSpec(10).make()
+    assert events_of(SPEC) == events
+    keys = [key for key, _, _ in events]
+    assert 0 <= min(keys) <= max(keys) < SPEC.keys
+    assert keys.count(0) > 100 * keys.count(SPEC.keys // 2)
+
+
+def test_the_guard_names_what_fell_below_a_part_of_the_recorded_ratio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the ratio of processor time."""
+    monkeypatch.setattr(guard, "PATH", tmp_path / "ratios.json")
+    guard.record({"W1": FIGURES})
+    assert guard.fallen({"W1": FIGURES, "W2": FIGURES}) == ["W2 map + filter: no ratio is recorded; --record writes it"]
+    assert guard.fallen({"W1": replace(FIGURES, cpu_ratios=[0.69])}) == []
+    (line,) = guard.fallen({"W1": replace(FIGURES, cpu_ratios=[0.67])})
+    assert line.startswith("W1 map + filter: ratio 0.67, recorded 0.80")
+
+
+def test_numbers_of_a_sweep() -> None:
+    """One by one, or from one to another."""
+    assert numbers("1,2,4") == [1, 2, 4]
+    assert numbers("1..4") == [1, 2, 3, 4]
+    assert numbers("1000..100000", by_tens=True) == [1_000, 10_000, 100_000]
