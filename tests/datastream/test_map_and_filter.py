@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
+from penstock.common import Row, Types
 from penstock.common.errors import UserFunctionError
 from penstock.common.restart_strategy import RestartStrategies
 from penstock.common.watermark_strategy import WatermarkStrategy
@@ -51,6 +52,13 @@ def test_another_reader_of_the_map_sees_all_records() -> None:
         *(-40, -30, -20, -10),
         *(30, 40),
     ]
+
+
+def test_a_declared_row_is_a_row_for_the_filter_and_behind_it() -> None:
+    """A2: what the map emits becomes rows on the way."""
+    row_type = Types.ROW_NAMED(["name", "count"], [Types.STRING(), Types.INT()])
+    stream = local_environment().from_collection([1, 2, 3]).map(lambda v: ("n", v), output_type=row_type)
+    assert collect(stream.filter(lambda row: row.count > 1)) == [Row(name="n", count=2), Row(name="n", count=3)]
 
 
 @pytest.mark.parametrize("timed", [False, True])

@@ -94,8 +94,11 @@ class OperatorChain:
         for operator, context, output in reversed(list(zip(self.operators, contexts, self._outputs, strict=True))):
             operator.setup(context, output)
         for index, chained in enumerate(self.program.operators):
-            if chained.parent >= 0 and self._outputs[chained.parent].feeds_only(self.operators[index]):
-                self.operators[chained.parent].fuse(self.operators[index])
+            if chained.parent < 0 or not self._outputs[chained.parent].feeds_only(self.operators[index]):
+                continue
+            ahead = self.operators[chained.parent]
+            if ahead.output is self._outputs[chained.parent]:  # nothing changes records on their way
+                ahead.fuse(self.operators[index])
 
     def initialize_and_open(self) -> None:
         """Initialise the state of all operators, then open them, tail to head both times."""
