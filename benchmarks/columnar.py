@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.events import EventsSpec
-from benchmarks.workloads import WINDOW_MS, Emit, Event, Workload, key_of, with_time
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.events import OUT_OF_ORDER_MS, EventsSpec
+from benchmarks.workloads import WINDOW_MS, Emit, Workload
+from penstock.common import Duration, WatermarkStrategy
 from penstock.connectors.file.source import FileSource
-from penstock.datastream import AggregateFunction, DataStream, StreamExecutionEnvironment
+from penstock.datastream import DataStream, StreamExecutionEnvironment
+from penstock.datastream.expressions import col, lit
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.formats.parquet import ParquetFormat
 
 FOLDER = Path("build/benchmarks")
-Totals = tuple[int, int, int]
 
 QUERY = f"""
     SELECT auction, (date_time // {WINDOW_MS}) * {WINDOW_MS} AS begins, count(*), sum(price), max(price)
@@ -23,9 +28,6 @@ QUERY = f"""
 
 def parquet_of(spec: EventsSpec) -> Path:
     """The events as a Parquet file with the columns auction, price and date_time (ms); made once and kept."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = FOLDER / f"bids-{spec.count}-{spec.keys}-{spec.seed}.parquet"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,32 +40,22 @@ def parquet_of(spec: EventsSpec) -> Path:
 
 def duckdb_window(path: Path, emit: Emit) -> int:
     """How many results there are; all of them are made."""
-    import duckdb
-
+    duckdb: Any = import_module("duckdb")  # which only `make bench` installs
     with duckdb.connect(config={"threads": 1}) as connection:
         return len(connection.execute(QUERY, [str(path)]).fetchnumpy()["auction"])
 
 
-class CountSumMax(AggregateFunction):
-    def create_accumulator(self) -> Totals:
-        return (0, 0, 0)
-
-    def add(self, value: Event, accumulator: Totals) -> Totals:
-        count, total, highest = accumulator
-        return (count + 1, total + value[1], max(highest, value[1]))
-
-    def get_result(self, accumulator: Totals) -> Totals:
-        return accumulator
-
-    def merge(self, acc_a: Totals, acc_b: Totals) -> Totals:
-        return (acc_a[0] + acc_b[0], acc_a[1] + acc_b[1], max(acc_a[2], acc_b[2]))
-
-
 def columnar_window(env: StreamExecutionEnvironment, path: Path) -> DataStream:
-    """The same over the file, record by record."""
-    source = FileSource.for_bulk_file_format(ParquetFormat(["auction", "price", "date_time"], as_tuple=True), path)
-    bids: Any = env.from_source(source.build(), with_time(), "bids")
-    return bids.key_by(key_of).window(TumblingEventTimeWindows.of(WINDOW_MS)).aggregate(CountSumMax())
+    """The same over the file, by kernels, with one thread of Arrow's too."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    bids = ParquetFormat(["auction", "price", "date_time"], as_columns=True)
+    source = FileSource.for_bulk_file_format(bids, str(path)).build()
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
+    stream = env.from_source(source, strategy.with_timestamp_column("date_time"), "bids")
+    window = stream.key_by("auction").window(TumblingEventTimeWindows.of(WINDOW_MS))
+    price = col("price")
+    return window.select(lit(1).count.alias("bids"), price.sum.alias("sum"), price.max.alias("highest"))
 
 
 COLUMNAR = Workload(

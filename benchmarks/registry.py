@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import workloads as w
+from benchmarks.columnar import COLUMNAR
 from benchmarks.joins import JOIN
 from benchmarks.large_state import LARGE_STATE
 from benchmarks.sessions import SESSIONS
@@ -13,6 +14,7 @@ WORKLOADS: dict[str, Workload] = {
     "W2": Workload("keyed reduce", w.bare_keyed_reduce, w.keyed_reduce),
     "W3": Workload("10 s tumbling count", w.bare_tumbling_count, w.tumbling_count),
     "W4": Workload("keyed process, state and timer", w.bare_process_with_timer, w.process_with_timer),
+    "W5": COLUMNAR,
     "W6": SESSIONS,
     "W7": JOIN,
     "W8": LARGE_STATE,

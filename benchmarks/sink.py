@@ -32,6 +32,9 @@ class _CountingWriter(SinkWriter[Any, Any]):
         self._kept: list[Any] = []
         self._count = 0
 
+    def write_columns(self, data: Any, rowtimes: Any) -> None:
+        self._count += len(data)
+
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         self._count += len(values)
         self._kept.extend(values)
