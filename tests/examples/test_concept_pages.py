@@ -40,7 +40,6 @@ PAGES: dict[str, list[str]] = {
         "{1.414214}",
     ],
     "keyed-state.md": [],
-    "micro-batch.md": ["12 counts, each once"],
     "process-functions.md": ["broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero"],
     "quickstart.md": QUICKSTART,
     "running.md": ["option parallelism.default (integer) has value 'many': write a whole number"],

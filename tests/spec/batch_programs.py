@@ -14,6 +14,7 @@ from penstock.datastream.functions import (
     KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
+    ProcessWindowFunction,
 )
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
@@ -103,3 +104,10 @@ class Numbered(KeyedProcessFunction):
         count = (self.state.value() or 0) + 1
         self.state.update(count)
         yield f"{ctx.get_current_key()} {count}"
+
+
+class SumOfWindow(ProcessWindowFunction):
+    """The sum of the amounts of a key's rows in a window, as text."""
+
+    def process(self, key: str, context: Any, elements: Any) -> Any:
+        yield f"{key} {context.window().start} {sum(row.amount for row in elements)}"

@@ -179,6 +179,11 @@ class Source(ABC, Generic[T, SplitT]):
     @abstractmethod
     def boundedness(self) -> Boundedness: ...
 
+    def check_tempo(self, mode: str, is_local: bool) -> None:
+        """Raise `ConfigurationError` if the source cannot be read in this `execution.runtime-mode`, or in one process
+        when `is_local`, with what to do.
+        """
+
     def prepare(self, check_cancelled: Callable[[], None]) -> None:
         """Called in the program, before a job reads the source by its splits; may take its time.
 

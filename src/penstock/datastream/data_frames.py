@@ -23,7 +23,11 @@ _SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
 def source_of_dataframe(
     environment: StreamExecutionEnvironment, df: Any, type_info: TypeInformation | None
 ) -> Source[Any, Any]:
-    """A source that reads a data frame."""
+    """A source that reads a data frame, or what comes to one that is streaming."""
+    if df.isStreaming:
+        from penstock.drivers.spark.streaming_frame import StreamingFrameSource
+
+        return StreamingFrameSource(df, type_info)
     from penstock.drivers.spark.frame_source import DataFrameSource
 
     return DataFrameSource(df, type_info, environment.get_configuration().read(CHECKPOINTING_DIR))

@@ -268,14 +268,18 @@ class StreamExecutionEnvironment(Dependencies):
         type_info: TypeInformation | None = None,
         watermark_strategy: WatermarkStrategy | None = None,
     ) -> DataStream:
-        """A bounded stream of the rows of a Spark data frame, as `Row`s with the names of its columns (I2).
+        """A stream of the rows of a Spark data frame, as `Row`s with the names of its columns (I1, I2).
 
         With a `Types.TUPLE` they are tuples, with a `Types.ROW_NAMED` rows of those names, and with a basic type the
         values of the one column. Batch execution on Spark reads the frame where it lies; otherwise Spark writes a copy
         of it before the job begins, below `execution.checkpointing.dir` when that is set.
 
+        A streaming frame (`df.isStreaming`) makes an unbounded stream, in micro-batch execution on Spark: each batch
+        that Spark finds is an epoch, and checkpoints hold how far the frame has been read (docs/micro-batch.md).
+
         Raises:
-            ConfigurationError: if the type does not fit the columns.
+            ConfigurationError: if the type does not fit the columns, or a streaming frame keeps state in Spark or is of
+                a Spark Connect session.
         """
         source = source_of_dataframe(self, df, type_info)
         strategy = watermark_strategy or WatermarkStrategy.no_watermarks()

@@ -77,20 +77,25 @@ class MicroBatchJob(MasterlessJob):
         """Epoch after epoch, until the job has ended or was stopped."""
         coordinator = EpochCoordinator(self.job_graph, str(self._job_id), self._begin_from())
         try:
-            while not coordinator.has_ended:
-                begun_ms = self.clock.now_ms()
-                found = self._epoch(coordinator)
-                if self._serve(coordinator):
-                    return
-                if not self._goes_on(coordinator, found, begun_ms):
-                    self._say_where_to_go_on()
-                    return
-            self._epoch(coordinator, ends=True)
-            self._discard_all()
+            if self.run_epochs(coordinator):
+                self._epoch(coordinator, ends=True)
+                self._discard_all()
         finally:
             coordinator.close()
             self._is_over = True
             self._refuse_requests()
+
+    def run_epochs(self, coordinator: EpochCoordinator) -> bool:
+        """Epoch after epoch; whether the sources have come to their end, not the job to a stop."""
+        while not coordinator.has_ended:
+            begun_ms = self.clock.now_ms()
+            found = self._epoch(coordinator)
+            if self._serve(coordinator):
+                return False
+            if not self._goes_on(coordinator, found, begun_ms):
+                self._say_where_to_go_on()
+                return False
+        return True
 
     def _begin_from(self) -> CheckpointMetadata | None:
         path = self.configuration.read(options.RECOVERY_PATH)

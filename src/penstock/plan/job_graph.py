@@ -13,6 +13,7 @@ from penstock.common.errors import ConfigurationError
 from penstock.common.options import (
     BATCH_SAVEPOINT_PATH,
     BUFFER_TIMEOUT_MS,
+    EXECUTION_TARGET,
     GLOBAL_JOB_PARAMETERS,
     MAX_PARALLELISM,
     OPERATOR_CHAINING_ENABLED,
@@ -64,6 +65,10 @@ def _mode(graph: StreamGraph, configuration: Configuration) -> str:
         for node in graph.nodes
         if (source := node.transformation.source) is not None and source.boundedness is not Boundedness.BOUNDED
     ]
+    is_local = configuration.read(EXECUTION_TARGET) == "local"
+    for node in graph.nodes:
+        if node.transformation.source is not None:
+            node.transformation.source.check_tempo(mode, is_local)
     if savepoint_path is not None:
         if mode == "BATCH" or (mode == "AUTOMATIC" and not unbounded):
             return BACK_FILL

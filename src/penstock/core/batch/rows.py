@@ -23,6 +23,8 @@ NO_KEY_PLACE: Final = -1
 BROADCAST_PLACE: Final = -2
 PASSED_ON_PLACE: Final = -3
 WATERMARK_PLACE: Final = -4
+#: The place of an epoch's watermark whose sender had nothing to read, while others of its vertex may have had.
+IDLE_PLACE: Final = -5
 
 
 class Rows:

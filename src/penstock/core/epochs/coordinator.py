@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from penstock.core.batch.edges import consumers_of_vertex, is_keyed
 from penstock.core.batch.splits import SplitDealer
 from penstock.core.checkpoint.coordinator import enumerator_state
+from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.job.scheduler import state_of_subtask
@@ -142,5 +143,5 @@ class EpochCoordinator:
     def complete(self, metadata: CheckpointMetadata, answers: Mapping[Task, EpochAnswer]) -> None:
         """The checkpoint is visible: the next epoch goes on from it."""
         self.latest = metadata
-        self._watermarks = {task: answer.watermarks for task, answer in answers.items()}
+        self._watermarks = watermarks_behind(answers)
         self._ended |= {task for task, answer in answers.items() if answer.has_ended}

@@ -14,8 +14,9 @@ from penstock.core.batch.edges import exchange_of, targets_of
 from penstock.core.batch.exchange import loads_batch, sequences_of
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import process_with_key
-from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, WATERMARK_PLACE, Rows
+from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, IDLE_PLACE, METRICS, WATERMARK_PLACE, Rows
 from penstock.core.connector import Boundedness
+from penstock.core.epochs.idleness import InputWatermarks
 from penstock.core.epochs.tokens import OutputDigest
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
@@ -23,7 +24,7 @@ from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
-from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
@@ -72,8 +73,9 @@ class EpochTask:
         self._digest = OutputDigest(vertex.index, subtask) if vertex.sorts else None
         self._used: set[bytes] = set()
         self._records_read = 0
-        #: the lowest watermark that all producers have come to
-        self._input_watermark: int | None = None
+        self._inputs = InputWatermarks()
+        #: whether there was nothing to read in a batch of which other subtasks may have had something
+        self._is_idle = False
         #: the place of the last row with a key
         self._open_place: int | None = None
 
@@ -96,10 +98,11 @@ class EpochTask:
         for operator, output in zip(chain.operators, self._outputs, strict=True):
             operator.output = output
 
-    def run(self, inputs: Iterable[Rows]) -> Iterator[Rows]:
+    def run(self, inputs: Iterable[Rows], values: Iterable[Batch] | None = None) -> Iterator[Rows]:
         """Process the epoch's rows, which come in any order; yields the output by and by, the answer last.
 
         In a run that sorts they are sorted, but where a vertex's only producer has the same subtasks.
+        `values`: batches that somebody else has read for the source at the head of the chain.
         """
         chain = self._chain
         try:
@@ -108,7 +111,7 @@ class EpochTask:
             self._go_on_in_time()
             has_ended = False
             if isinstance(chain.head, SourceOperator):
-                for ended in self._read(chain.head):
+                for ended in self._read(chain.head) if values is None else self._emit(chain.head, values):
                     has_ended = ended
                     yield from (Rows() for _ in self._calls.make_room())
                     yield from self._let_go()
@@ -121,6 +124,7 @@ class EpochTask:
                         yield from (Rows() for _ in self._calls.make_room())
                         yield from self._let_go()
                 self._advance(chain.head)
+                self._is_idle = self._inputs.are_idle
             chain.on_processing_time(self._clock.now_ms())
             yield from (Rows() for _ in self._calls.bring_back())
             if self._work.ends:
@@ -132,7 +136,13 @@ class EpochTask:
             self._report()
             self._tell_watermarks()
             answer = EpochAnswer(
-                operators, self._watermarks(), has_ended, self._records_read, self._token, frozenset(self._used)
+                operators,
+                self._watermarks(),
+                has_ended,
+                self._records_read,
+                self._token,
+                frozenset(self._used),
+                self._is_idle,
             )
             self._rows.append(ANSWER, self._subtask, next(self._sequences), pickle.dumps(answer, 5))
             yield self._rows
@@ -215,6 +225,15 @@ class EpochTask:
             if emitted is Emitted.END or (emitted is Emitted.NOTHING and not self._waits_for_more(head)):
                 return
 
+    def _emit(self, head: SourceOperator, batches: Iterable[Batch]) -> Iterator[bool]:
+        self._is_idle = True
+        for batch in batches:
+            self._is_idle = False
+            head.emit(batch)
+            self._records_read = head.records_out
+            self._chain.settle()
+            yield False
+
     def _waits_for_more(self, head: SourceOperator) -> bool:
         """Whether there is more to read now, where a source has nothing for the moment; waits for it."""
         if self._vertex.sorts and head.source.boundedness is Boundedness.BOUNDED:
@@ -237,11 +256,10 @@ class EpochTask:
         for edge, place, timestamp, payload in zip(
             rows.edges[:first], rows.places, rows.timestamps, rows.payloads, strict=False
         ):
-            if place == WATERMARK_PLACE:
+            if place in (WATERMARK_PLACE, IDLE_PLACE):
                 assert timestamp is not None
                 self._used.add(payload)
-                known = self._input_watermark
-                self._input_watermark = timestamp if known is None else min(known, timestamp)
+                self._inputs.add(edge, timestamp, place == IDLE_PLACE)
             else:
                 process(loads_batch(payload), inputs[edge])
                 yield
@@ -269,21 +287,21 @@ class EpochTask:
 
         Watermarks come ahead of all rows with keys. State that was restored belongs to keys that are still to come.
         """
-        watermark = MIN_TIMESTAMP if self._input_watermark is None else self._input_watermark
+        watermark = MIN_TIMESTAMP if self._inputs.watermark is None else self._inputs.watermark
         if watermark > MIN_TIMESTAMP and self._chain.contexts[0].operator_id not in self._work.restored:
             self._outputs[0].is_silent = True
             head.advance_keys(watermark)
             self._outputs[0].is_silent = False
 
     def _advance(self, head: StreamOperator) -> None:
-        watermark = self._input_watermark
+        watermark = self._inputs.watermark
         if watermark is not None and watermark > self._work.watermarks.get(-1, MIN_TIMESTAMP):
             head.process_watermark(watermark)
 
     def _watermarks(self) -> dict[int, int]:
         found = {index: output.watermark for index, output in enumerate(self._outputs)}
-        reached = MIN_TIMESTAMP if self._input_watermark is None else self._input_watermark
-        found[-1] = max(self._work.watermarks.get(-1, MIN_TIMESTAMP), reached)
+        reached = self._inputs.watermark
+        found[-1] = max(self._work.watermarks.get(-1, MIN_TIMESTAMP), MIN_TIMESTAMP if reached is None else reached)
         return found
 
     def _report(self) -> None:
@@ -298,10 +316,11 @@ class EpochTask:
             self._digest.add(self._rows)
             self._digest.say(watermarks)
             self._token = self._digest.token()
+        place = IDLE_PLACE if self._is_idle else WATERMARK_PLACE
         for out in self._chain.program.out_edges:
             for target in targets_of(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
                 watermark, number = watermarks[out.operator], next(self._sequences)
-                self._rows.append(out.edge, target, number, self._token, watermark, WATERMARK_PLACE)
+                self._rows.append(out.edge, target, number, self._token, watermark, place)
 
     # --- what the chain is given -----------------------------------------------------------------------------------
 

@@ -54,7 +54,8 @@ class EpochAnswer:
     """A subtask's part of the epoch's checkpoint. `has_ended`: its source has nothing more to read, ever.
 
     A task that is run twice may read more the second time. So each run has a `token`, its rows say it, and an answer
-    tells those of the runs whose rows it `used`.
+    tells those of the runs whose rows it `used`. `is_idle`: it had nothing to read, while others of its vertex may have
+    had, so event time does not wait for it.
     """
 
     operators: dict[str, OperatorSubtaskState]
@@ -63,3 +64,4 @@ class EpochAnswer:
     records_read: int
     token: bytes = b""
     used: frozenset[bytes] = frozenset()
+    is_idle: bool = False

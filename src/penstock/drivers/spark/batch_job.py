@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -106,14 +106,24 @@ def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: Jo
         PenstockError: if Spark cannot be started.
     """
     spark = obtain_spark(configuration.to_dict(), SLOTS)
-    from penstock.drivers.spark.micro_batch_job import SparkBackFillJob, SparkMicroBatchJob
-
-    made = {"BATCH": SparkBatchJob, BACK_FILL: SparkBackFillJob}
-    make: Any = made.get(job_graph.mode, SparkMicroBatchJob)
     try:
+        make = _kind_of_job(job_graph)
         job: MasterlessJob = make(job_graph, configuration, listener, spark)
     except BaseException:
         hand_back(spark, SLOTS)
         raise
     job.start()
     return job
+
+
+def _kind_of_job(
+    job_graph: JobGraph,
+) -> Callable[[JobGraph, Configuration, JobListener, SparkHandle], MasterlessJob]:
+    if job_graph.mode == "BATCH":
+        return SparkBatchJob
+    from penstock.drivers.spark.micro_batch_job import SparkBackFillJob, SparkMicroBatchJob
+    from penstock.drivers.spark.streaming_job import SparkStreamingFramesJob, streaming_frames
+
+    if job_graph.mode == BACK_FILL:
+        return SparkBackFillJob
+    return SparkStreamingFramesJob if streaming_frames(job_graph) else SparkMicroBatchJob

@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 from penstock.core.batch.rows import NO_KEY_PLACE, Rows
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochVertex, EpochWork
+from penstock.core.records import Batch
 from penstock.core.task.failures import failure_of
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, rows_of, to_arrow
+from penstock.drivers.spark.frame_records import RecordShape, records_of
 from penstock.drivers.worker_storage import StorageSettings
 
 #: What a task needs to know of its rows, and of those that it hands on.
@@ -30,13 +32,18 @@ CARRIED_COLUMNS = [*INPUT_COLUMNS, "sequence"]
 
 @dataclass(frozen=True)
 class EpochStage:
-    """What a vertex's tasks need to know of one epoch; `works` and `slots` as in `batch_stage`, by subtask and edge."""
+    """What a vertex's tasks need to know of one epoch; `works` and `slots` as in `batch_stage`, by subtask and edge.
+
+    `frame`: the records that Spark has read for the source; they come in rows of the subtask and a struct, which is
+    null in a row that only tells the subtask.
+    """
 
     vertex: EpochVertex
     works: list[EpochWork]
     slots: dict[int, list[int]]
     storage: StorageSettings
     backends: BackendSettings
+    frame: RecordShape | None = None
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,13 +67,17 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             loop.wait,
             loop.coroutines,
         )
-        if is_source:
+        rows = chain((first,), arrived)
+        inputs: Iterable[Rows] = ()
+        values: Iterable[Batch] | None = None
+        if stage.frame is not None:
+            values = _values_of(rows, stage.frame)
+        elif is_source:
             for _ in arrived:
                 pass  # Spark expects its input to be read
-            inputs: Iterable[Rows] = ()
         else:
-            inputs = (rows_of(batch) for batch in chain((first,), arrived))
-        for produced in task.run(inputs):
+            inputs = (rows_of(batch) for batch in rows)
+        for produced in task.run(inputs, values):
             if len(produced):
                 yield to_arrow(_with_vertex(produced, stage.vertex.index), stage.slots)
             while carried:
@@ -99,3 +110,12 @@ def _with_vertex(rows: Rows, vertex: int) -> Rows:
         if edge < 0:
             rows.places[row] = vertex
     return rows
+
+
+def _values_of(batches: Iterable[pa.RecordBatch], shape: RecordShape) -> Iterator[Batch]:
+    for batch in batches:
+        records = batch.column(1)
+        if records.null_count:
+            records = records.drop_null()
+        if len(records):
+            yield Batch(records_of(records.flatten(), shape))

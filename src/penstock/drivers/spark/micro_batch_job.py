@@ -22,11 +22,12 @@ from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_sta
 from penstock.drivers.spark.batch_job import SLOTS, spark_failure
 from penstock.drivers.spark.batch_stage import DDL
 from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
+from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.drivers.spark.handle import Entry
 
@@ -69,7 +70,7 @@ class SparkMicroBatchJob(MicroBatchJob):
         edges = self.job_graph.inputs_of(vertex.index)
         parallelism = vertex.parallelism
         if not edges:
-            return self._spark.session.range(0, parallelism, 1, parallelism)
+            return self.source_input(vertex)
         by_source: dict[int, list[int]] = {}
         for edge in edges:
             by_source.setdefault(edge.source, []).append(edge.index)
@@ -90,6 +91,19 @@ class SparkMicroBatchJob(MicroBatchJob):
     def _readers(self, vertex: int) -> set[int]:
         return {edge.target for edge in self.job_graph.outputs_of(vertex)}
 
+    @property
+    def session(self) -> SparkSession:
+        """That of the epoch's frames."""
+        return self._spark.session
+
+    def source_input(self, vertex: JobVertex) -> DataFrame:
+        """What Spark gives the tasks of a source to read: only which subtask each of them is."""
+        return self.session.range(0, vertex.parallelism, 1, vertex.parallelism)
+
+    def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
+        """The records in `source_input`; None when the tasks read their source themselves."""
+        return None
+
     def _stage(self, vertex: JobVertex, works: Mapping[Task, EpochWork]) -> Entry:
         stage = EpochStage(
             self.epoch_vertices[vertex.index],
@@ -100,6 +114,7 @@ class SparkMicroBatchJob(MicroBatchJob):
             },
             self.storage,
             self.backends,
+            self.frame_shape(vertex),
         )
         return make_stage("epoch_stage", stage, self._spark.is_local)
 

@@ -1,0 +1,83 @@
+"""Where Spark's streaming query stands, as bytes for Penstock's checkpoints.
+
+A query's checkpoint location holds what Spark needs to go on: `metadata`, the query's id; `offsets/<n>`, the end of
+each batch; `sources/`, what each source has noted for itself; `commits/<n>`, which batches are done. Of that, taken
+while batch n is being worked on, an archive has all but the commits: the offsets of batch n and of the one before it,
+where batch n begins; of a log of files the last `*.compact` and what follows it. A location that is made from the
+archive lacks the commit of batch n, so Spark gives batch n again, and whoever has done it skips it: whether a batch is
+done is said by Penstock's checkpoint alone. Logs that Spark has taken further since do not matter to it.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.common.errors import PenstockError
+
+_COMPACT = ".compact"
+
+
+@dataclass(frozen=True)
+class QueryPosition:
+    """The last batch that a checkpoint covers; travels in the enumerators' state.
+
+    `sources`: the operator ids of the sources that the query reads, in its order. `archive`: see the module's text; the
+    first of the sources has it, the others keep it empty.
+    """
+
+    batch_id: int
+    sources: tuple[str, ...]
+    archive: bytes
+
+
+def archive_of(location: Path, batch_id: int) -> bytes:
+    """What the query needs to give batch `batch_id` again; to be called while Spark waits for that batch's end.
+
+    Raises:
+        PenstockError: if the query keeps state of its own, which is more than a position.
+    """
+    if any(path.is_file() for path in location.glob("state/**/*")):
+        raise PenstockError(
+            "a streaming data frame keeps state in Spark (an aggregation, a join, dropDuplicates), which Penstock's "
+            "checkpoints do not hold: do that part behind from_dataframe()"
+        )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(_needed(location, batch_id)):
+            name = path.relative_to(location).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def lay_out(archive: bytes, location: Path) -> None:
+    """Make a checkpoint location of an archive."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(location)
+
+
+def _needed(location: Path, batch_id: int) -> Iterator[Path]:
+    yield location / "metadata"
+    yield location / "offsets" / str(batch_id)
+    if batch_id > 0:
+        yield location / "offsets" / str(batch_id - 1)
+    sources = location / "sources"
+    for directory in [sources, *(path for path in sources.rglob("*") if path.is_dir())]:
+        if directory.is_dir():
+            yield from _of_log(directory)
+
+
+def _of_log(directory: Path) -> Iterator[Path]:
+    """The files of a directory, without those that a compact one replaces and those of a file system's own."""
+    files = [path for path in directory.iterdir() if path.is_file() and not path.name.startswith(".")]
+    numbers = {path: number for path in files if (number := path.name.removesuffix(_COMPACT)).isdecimal()}
+    last = max((int(numbers[path]) for path in numbers if path.name.endswith(_COMPACT)), default=-1)
+    for path in files:
+        is_replaced = path in numbers and (
+            int(numbers[path]) < last or (int(numbers[path]) == last and not path.name.endswith(_COMPACT))
+        )
+        if not is_replaced:
+            yield path

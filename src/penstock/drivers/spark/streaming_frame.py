@@ -1,0 +1,167 @@
+"""A streaming Spark data frame as a source of micro-batch jobs.
+
+Spark finds the data, and says how far the frame has been read (`streaming_query`); each of its batches is what the
+source gives in one epoch. The source's enumerator keeps Spark's position in the job's checkpoints; its readers have
+nothing to read by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.common.errors import CheckpointError, ConfigurationError
+from penstock.common.typeinfo import TypeInformation
+from penstock.core.connector import (
+    Boundedness,
+    InputStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.drivers.spark.frame_records import shape_of
+from penstock.drivers.spark.query_position import QueryPosition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Parts of a query that keep state when what they read is a stream.
+_WITH_STATE: Final = {
+    "Aggregate",
+    "Deduplicate",
+    "DeduplicateWithinWatermark",
+    "Distinct",
+    "GlobalLimit",
+    "FlatMapGroupsWithState",
+    "FlatMapGroupsInPandasWithState",
+    "TransformWithState",
+    "TransformWithStateInPySpark",
+}
+
+
+class StreamingFrameSource(Source[Any, Any]):
+    """Reads a streaming data frame, in micro-batch execution on Spark.
+
+    Args:
+        frame: the data frame.
+        type_info: what its records are, see `shape_of`.
+
+    Raises:
+        ConfigurationError: if the type does not fit the frame's columns, the frame keeps state in Spark, or its session
+            is one of Spark Connect.
+    """
+
+    def __init__(self, frame: DataFrame, type_info: TypeInformation | None) -> None:
+        if "connect" in type(frame).__module__:
+            raise ConfigurationError(
+                "a streaming data frame of a Spark Connect session cannot be a source: Spark would run the job's "
+                "epochs on its server; use a classic Spark session, or a source of Penstock"
+            )
+        stateful = _stateful_part(frame)
+        if stateful is not None:
+            raise ConfigurationError(
+                f"the streaming data frame keeps state in Spark ({stateful}), which Penstock's checkpoints do not "
+                "hold: do that part behind from_dataframe()"
+            )
+        self.shape = shape_of(type_info, list(frame.columns))
+        self._type_info = type_info
+        self._frame: DataFrame | None = frame
+        #: The last batch that counts; the job sets it, and a restored enumerator.
+        self.position: QueryPosition | None = None
+
+    @property
+    def frame(self) -> DataFrame:
+        """The data frame; in the program only, for it does not travel."""
+        if self._frame is None:
+            raise RuntimeError("a data frame is known in the program that made it, not in tasks")
+        return self._frame
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Unbounded, although a job without an interval ends when what is there has been read."""
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_frame": None, "position": None}
+
+    def of_one_job(self) -> StreamingFrameSource:
+        """The same source with a position of its own."""
+        return StreamingFrameSource(self.frame, self._type_info)
+
+    def check_tempo(self, mode: str, is_local: bool) -> None:
+        """Raise if the job does not run in micro-batch execution on Spark."""
+        if mode != "MICRO_BATCH":
+            raise ConfigurationError(
+                f"a streaming data frame is read in micro-batch execution, but execution.runtime-mode is {mode}: call "
+                "set_runtime_mode(RuntimeExecutionMode.MICRO_BATCH)"
+            )
+        if is_local:
+            raise ConfigurationError(
+                "a streaming data frame needs Spark, but execution.target is local: set it to spark"
+            )
+
+    def create_enumerator(self, context: SplitEnumeratorContext[Any], restored: Any | None) -> SplitEnumerator[Any]:
+        """Keeps the position, or goes on from one."""
+        if restored is not None and not isinstance(restored, QueryPosition):
+            raise CheckpointError(
+                "the state of this source is that of another kind of source, not the position of a streaming data "
+                "frame: give the source another uid, and set execution.state-recovery.ignore-unclaimed-state"
+            )
+        self.position = restored
+        return _PositionKeeper(self)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, Any]:
+        """A reader that has nothing: a batch of Spark's comes to the task as the task's input."""
+        return _NoReader()
+
+
+class _PositionKeeper(SplitEnumerator[Any]):
+    def __init__(self, source: StreamingFrameSource) -> None:
+        self._source = source
+
+    def start(self) -> None:
+        pass
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        pass
+
+    def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
+        pass
+
+    def snapshot_state(self, checkpoint_id: int) -> QueryPosition | None:
+        return self._source.position
+
+
+class _NoReader(SourceReader[Any, Any]):
+    def poll_next(self, max_records: int) -> InputStatus:
+        return InputStatus.NOTHING_AVAILABLE
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        pass
+
+    def no_more_splits(self) -> None:
+        pass
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        return []
+
+
+def _stateful_part(frame: DataFrame) -> str | None:
+    """The name of a part of the frame's query that keeps state; None when there is none."""
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        if node.isStreaming():
+            name = str(node.nodeName())
+            children = node.children()
+            streams = sum(bool(children.apply(i).isStreaming()) for i in range(children.size()))
+            if name in _WITH_STATE or (name == "Join" and streams > 1):
+                return name
+    return None
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))

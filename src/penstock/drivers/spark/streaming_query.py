@@ -1,0 +1,161 @@
+"""One Spark query that reads the streaming data frames of a job, and hands its batches to the job's thread.
+
+The frames become one frame, a column for each and the number of the frame a row is of, so that there is one log of
+offsets. Spark calls back in a thread of its own, which waits until the job has taken the batch into a checkpoint. When
+the job ends before that, the query is stopped while the call still waits: so Spark begins no trigger behind it, in
+which it would tell its sources that they are done with the batch.
+
+The query's checkpoint location is a directory of this process, thrown away at its end: see `query_position`.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.drivers.spark.query_position import archive_of, lay_out
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: How often to look whether Spark has heard that the query is to stop.
+STOP_LOOK_SECONDS = 0.01
+
+
+class StreamingBatch:
+    """One batch of the query; `frame` may be read several times until the batch is released."""
+
+    def __init__(self, frame: DataFrame, batch_id: int) -> None:
+        self.batch_id = batch_id
+        self._frame = frame
+        self._is_over = threading.Event()
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the batch, in which all is to be made that is read together with it."""
+        return self._frame.sparkSession
+
+    def records_of(self, number: int) -> DataFrame:
+        """The rows of one of the frames, in a column `record`."""
+        from pyspark.sql import functions as sql
+
+        return self._frame.where(f"source = {number}").select(sql.col(f"record{number}").alias("record"))
+
+    def release(self) -> None:
+        """Let Spark go on to the next batch."""
+        self._is_over.set()
+
+    def wait(self) -> None:
+        """In Spark's thread: wait for the release."""
+        self._is_over.wait()
+
+
+class FrameQuery:
+    """See the module's text. Begins when it is made; `close` it.
+
+    Args:
+        frames: what is read, in the order of the archive.
+        archive: where the query goes on; None to begin anew.
+        interval_ms: how often Spark looks for data; None to end when what is there has been read.
+        name: the query's name on Spark's pages.
+
+    Raises:
+        Exception: whatever Spark raises when the query cannot begin.
+    """
+
+    def __init__(self, frames: Sequence[DataFrame], archive: bytes | None, interval_ms: int | None, name: str) -> None:
+        self._batches: queue.SimpleQueue[StreamingBatch] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._at_hand: StreamingBatch | None = None
+        self._is_closed = False
+        self._location = Path(tempfile.mkdtemp(prefix="penstock-query-"))
+        try:
+            if archive is not None:
+                lay_out(archive, self._location)
+            self._query = self._start(frames, interval_ms, name)
+        except BaseException:
+            shutil.rmtree(self._location, ignore_errors=True)
+            raise
+
+    def _start(self, frames: Sequence[DataFrame], interval_ms: int | None, name: str) -> StreamingQuery:
+        writer = _as_one(frames).writeStream.foreachBatch(self._take).queryName(name)
+        writer = writer.option("checkpointLocation", self._location.as_uri())
+        if interval_ms is None:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+
+    def _take(self, frame: DataFrame, batch_id: int) -> None:
+        """Spark's call for each batch, in a thread of its own."""
+        batch = StreamingBatch(frame, batch_id)
+        with self._lock:
+            if self._is_closed:
+                return
+            self._at_hand = batch
+        self._batches.put(batch)
+        batch.wait()
+
+    def next(self, for_ms: int) -> StreamingBatch | None:
+        """The next batch, if one comes within a time; it is to be released."""
+        try:
+            return self._batches.get(timeout=for_ms / 1000)
+        except queue.Empty:
+            return None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there will be no batch any more.
+
+        Raises:
+            Exception: what the query failed with.
+        """
+        if self._query.isActive:
+            return False
+        failure = self._query.exception()
+        if failure is not None:
+            raise failure
+        return True
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether Spark is at work on a trigger, so that a batch may come soon."""
+        return bool(self._query.status["isTriggerActive"])
+
+    def archive(self, batch_id: int) -> bytes:
+        """The query's position with the batch that is at hand."""
+        return archive_of(self._location, batch_id)
+
+    def close(self) -> None:
+        """End the query; a batch that is at hand does not count as done."""
+        stopper = threading.Thread(target=self._query.stop, name="penstock-stop-query", daemon=True)
+        stopper.start()
+        try:
+            # From then on Spark begins no trigger; it waits for the call that is under way.
+            while self._query.isActive and stopper.is_alive():
+                stopper.join(STOP_LOOK_SECONDS)
+        finally:
+            with self._lock:
+                self._is_closed = True
+                if self._at_hand is not None:
+                    self._at_hand.release()
+        stopper.join()
+        shutil.rmtree(self._location, ignore_errors=True)
+
+
+def _as_one(frames: Sequence[DataFrame]) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    def part(number: int, frame: DataFrame) -> DataFrame:
+        columns = [
+            (sql.struct("*") if i == number else sql.lit(None).cast(other.schema)).alias(f"record{i}")
+            for i, other in enumerate(frames)
+        ]
+        return frame.select(sql.lit(number).alias("source"), *columns)
+
+    return functools.reduce(lambda one, other: one.union(other), [part(i, frame) for i, frame in enumerate(frames)])
