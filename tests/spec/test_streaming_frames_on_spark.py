@@ -218,18 +218,18 @@ def test_a_stream_without_end_stops_and_goes_on(folder: Folder) -> None:
 
 def test_two_frames_and_a_source_of_penstock_in_one_program(folder: Folder) -> None:
     """I1: one of the frames has more batches than the other; the program's own source goes on behind them."""
-    for first in range(0, 30, 10):
+    for first in range(0, 20, 10):
         folder.put(*map(str, range(first, first + 10)))
     (folder.path / "names").mkdir()
     (folder.path / "names" / "one").write_text("zero")
     names = folder.session.readStream.text(str(folder.path / "names"), wholetext=True)
     env = folder.environment({"execution.micro-batch.max-records": "4"})
     numbers = numbers_of(env, folder.frame())
-    source: Any = DataGeneratorSource(lambda n: 100 + n, 30)
+    source: Any = DataGeneratorSource(lambda n: 100 + n, 24)
     own = env.from_source(source, WatermarkStrategy.no_watermarks(), "own").uid("own")
     words = env.from_dataframe(names, Types.STRING()).uid("names").map(lambda name: len(name) * 1000)
     with numbers.union(own, words).execute_and_collect() as results:
-        assert sorted(results) == [*range(30), *range(100, 130), 4000]
+        assert sorted(results) == [*range(20), *range(100, 124), 4000]
 
 
 def test_other_frames_than_those_of_the_checkpoint_are_refused(folder: Folder) -> None:

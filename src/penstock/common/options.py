@@ -113,7 +113,8 @@ MICRO_BATCH_INTERVAL_MS = _unset(
 MICRO_BATCH_RECORDS_MAX = _unset(
     "execution.micro-batch.max-records",
     _POSITIVE,
-    "How many records a source subtask reads in an epoch at most; unset for all that are there.",
+    "How many records a source subtask reads in an epoch at most; unset for all that are there. Streaming data frames "
+    "have Spark's own options for that.",
 )
 EXECUTION_TARGET = _option(
     "execution.target",

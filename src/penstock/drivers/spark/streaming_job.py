@@ -72,7 +72,7 @@ class SparkStreamingFramesJob(SparkMicroBatchJob):
 
     def run_epochs(self, coordinator: EpochCoordinator) -> bool:
         """Follow the query; then, without an interval, let the other sources come to an end."""
-        epochs_before = coordinator.epoch
+        begun_from = coordinator.latest
         while True:
             try:
                 is_stopped = self._follow_query(coordinator)
@@ -82,7 +82,7 @@ class SparkStreamingFramesJob(SparkMicroBatchJob):
                 coordinator.roll_back()
         if is_stopped:
             return False
-        if self._has_others or coordinator.epoch == epochs_before:
+        if self._has_others or coordinator.latest is begun_from:
             return super().run_epochs(coordinator)
         self._say_where_to_go_on()
         return False
