@@ -8,25 +8,27 @@ from penstock.core.epochs.work import EpochAnswer
 
 
 class InputWatermarks:
-    """What the producers have come to: over each edge the lowest of those that are not idle, of all when all are."""
+    """What the producers have come to: over each edge the lowest of those that are not idle, of all when all are.
+
+    Attributes:
+        watermark: the lowest of all edges; None when nobody has told.
+    """
 
     def __init__(self) -> None:
+        self.watermark: int | None = None
         self._active: dict[int, int] = {}
         self._idle: dict[int, int] = {}
 
     def add(self, edge: int, watermark: int, is_idle: bool) -> None:
+        """A producer tells."""
         known = self._idle if is_idle else self._active
         known[edge] = min(watermark, known.get(edge, watermark))
+        self.watermark = min({**self._idle, **self._active}.values())
 
     @property
     def are_idle(self) -> bool:
         """Whether all producers that are known are idle."""
         return bool(self._idle) and not self._active
-
-    @property
-    def watermark(self) -> int | None:
-        """The lowest of all edges; None when nobody has told."""
-        return min({**self._idle, **self._active}.values(), default=None)
 
 
 def watermarks_behind(answers: Mapping[tuple[int, int], EpochAnswer]) -> dict[tuple[int, int], dict[int, int]]:
