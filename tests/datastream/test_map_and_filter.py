@@ -84,3 +84,18 @@ def test_an_error_names_the_function_that_raised(timed: bool, broken: str, recor
         stream = stream.assign_timestamps_and_watermarks(strategy)
     with pytest.raises(UserFunctionError, match=rf"operator '{broken}'.*\nrecord: {record}\n"):
         collect(stream.map(halved).name("halved").filter(is_small).name("is small"))
+
+
+def test_a_pass_of_many_operators_names_the_one_that_raised() -> None:
+    """A2: map, filter, map, map in one pass; the third of them raises on the record that it was given."""
+
+    def third(value: int) -> int:
+        if value == 40:
+            raise ValueError("oops")
+        return value
+
+    env = local_environment()
+    env.set_restart_strategy(RestartStrategies.no_restart())
+    stream = env.from_collection([1, 2, 3, 4]).map(lambda v: v * 10).filter(lambda v: v > 20).map(third).name("third")
+    with pytest.raises(UserFunctionError, match=r"operator 'third'.*\nrecord: 40\n"):
+        collect(stream.map(lambda v: v + 1))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.fused import FILTER, MAP, FusedError, run_pass
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
-
-_NOT_YET: Any = object()
 
 
 def method(function: Any, name: str) -> Any:
@@ -29,79 +28,80 @@ class PassOnOperator(StreamOperator):
         self.output.collect(batch)
 
 
-class MapOperator(FunctionOperator):
-    """One record in, one record out.
+class RecordOperator(FunctionOperator):
+    """A map or a filter: calls its function with each record, and with nothing else.
 
-    When a filter alone takes what a map gives, both are done in one pass over a batch: what the filter drops goes into
-    no list, and a record is in the processor's cache when the filter looks at it.
+    Those that are behind one another are done in one pass over a batch, by the first of them (`fused`).
     """
 
-    #: the filter whose work is done here
-    _filter: FilterOperator | None = None
+    kind: ClassVar[str]
+    #: the operator whose work is done here
+    _behind: RecordOperator | None = None
+    #: this operator and those behind it
+    _run: tuple[RecordOperator, ...] = ()
 
     def open(self) -> None:
         """Open the function."""
         super().open()
-        self._map = method(self.function, "map")
+        self.call: Callable[[Any], Any] = method(self.function, self.kind)
 
     def fuse(self, behind: StreamOperator) -> None:
-        """Do the work of a filter."""
-        if type(behind) is FilterOperator:
-            self._filter = behind
+        """Do the work of a map or a filter."""
+        if isinstance(behind, RecordOperator):
+            self._behind = behind
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function with every record."""
+        if self._behind is None:
+            self.process_alone(batch)
+        else:
+            self._process_fused(batch)
+
+    def process_alone(self, batch: Batch) -> None:
+        """Call the function with every record, and emit what becomes of them."""
+        raise NotImplementedError
+
+    def _process_fused(self, batch: Batch) -> None:
+        if not self._run:
+            run: list[RecordOperator] = [self]
+            while (behind := run[-1]._behind) is not None:
+                run.append(behind)
+            self._run = tuple(run)
+            self._kinds = tuple(operator.kind for operator in run)
+            self._calls = tuple(operator.call for operator in run)
+        try:
+            results, times = run_pass(self._kinds, self._calls, batch.values, batch.timestamps)
+        except FusedError as error:
+            raise self._run[error.place].failed(error.record) from error.__cause__
+        if results:
+            self._run[-1].output.collect(Batch(results, times))
+
+
+class MapOperator(RecordOperator):
+    """One record in, one record out."""
+
+    kind = MAP
+
+    def process_alone(self, batch: Batch) -> None:
         """Map every record."""
-        if self._filter is not None:
-            self._map_and_filter(batch, self._filter)
-            return
         results: list[Any] = []
         try:
-            call_all(self._map, batch.values, results)
+            call_all(self.call, batch.values, results)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
         self.output.collect(Batch(results, batch.timestamps))
 
-    def _map_and_filter(self, batch: Batch, behind: FilterOperator) -> None:
-        map_one, keep = self._map, behind.keep
-        results: list[Any] = []
-        times: list[int] | None = None
-        append = results.append
-        value: Any = None
-        mapped: Any = _NOT_YET
-        try:
-            if batch.timestamps is None:
-                for value in batch.values:
-                    mapped = map_one(value)
-                    if keep(mapped):
-                        append(mapped)
-                    mapped = _NOT_YET
-            else:
-                times = []
-                for value, timestamp in zip(batch.values, batch.timestamps, strict=True):
-                    mapped = map_one(value)
-                    if keep(mapped):
-                        append(mapped)
-                        times.append(timestamp)
-                    mapped = _NOT_YET
-        except Exception as error:
-            raise (self.failed(value) if mapped is _NOT_YET else behind.failed(mapped)) from error
-        if results:
-            behind.output.collect(Batch(results, times))
 
-
-class FilterOperator(FunctionOperator):
+class FilterOperator(RecordOperator):
     """Keeps the records for which the function is true."""
 
-    def open(self) -> None:
-        """Open the function."""
-        super().open()
-        self.keep: Callable[[Any], Any] = method(self.function, "filter")
+    kind = FILTER
 
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+    def process_alone(self, batch: Batch) -> None:
         """Test every record."""
         keep: list[Any] = []
         try:
-            call_all(self.keep, batch.values, keep)
+            call_all(self.call, batch.values, keep)
         except Exception as error:
             raise self.failed(batch.values[len(keep)]) from error
         values = list(compress(batch.values, keep))

@@ -1,0 +1,78 @@
+"""Maps and filters behind one another as one pass over a batch.
+
+Each of them alone would make a list of what it gives, which lives until the last one is done. In one pass a record goes
+through all of them before the next one is looked at, so it is still in the processor's cache, what a filter drops is in
+no list, and the pass is the loop that one would write by hand: a function of Python, made of as many lines as there are
+operators, for each sequence of kinds once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import CodeType
+from typing import Any, Final
+
+MAP: Final = "map"
+FILTER: Final = "filter"
+#: The line of the first operator in a pass's code.
+_FIRST_LINE: Final = 3
+
+
+class FusedError(Exception):
+    """A function raised: which one of the pass, by its place, and on which record; the cause is what it raised."""
+
+    def __init__(self, place: int, record: Any) -> None:
+        super().__init__(place, record)
+        self.place = place
+        self.record = record
+
+
+def run_pass(
+    kinds: tuple[str, ...], functions: tuple[Callable[[Any], Any], ...], values: list[Any], times: list[int] | None
+) -> tuple[list[Any], list[int] | None]:
+    """What comes out of the operators, with the timestamps of the records that it was made of.
+
+    Raises:
+        FusedError: if a function raises.
+    """
+    results: list[Any] = []
+    kept: list[int] | None = None
+    made = _make(kinds, times is not None)
+    try:
+        if times is None:
+            made(values, results.append, *functions)
+        else:
+            kept = []
+            made(values, times, results.append, kept.append, *functions)
+    except Exception as error:
+        raise _told(error, made.__code__) from error
+    return results, kept
+
+
+@cache
+def _make(kinds: tuple[str, ...], is_timed: bool) -> Callable[..., None]:
+    """The pass for a sequence of kinds: a line for each function, so that the line tells which of them has raised."""
+    names = [f"f{place}" for place in range(len(kinds))]
+    extra, times = ("times, ", "add_time, ") if is_timed else ("", "")
+    lines = [f"def run(values, {extra}add, {times}{', '.join(names)}):"]
+    lines.append("    for v, t in zip(values, times):" if is_timed else "    for v in values:")
+    for place, kind in enumerate(kinds):
+        lines.append(f"        v = f{place}(v)" if kind == MAP else f"        if not f{place}(v): continue")
+    lines.append("        add(v)")
+    if is_timed:
+        lines.append("        add_time(t)")
+    scope: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<{' + '.join(kinds)}>", "exec"), scope)
+    made: Callable[..., None] = scope["run"]
+    return made
+
+
+def _told(error: BaseException, code: CodeType) -> BaseException:
+    """Where the pass was when a function raised, from the traceback: nothing is kept for it while all goes well."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            return FusedError(trace.tb_lineno - _FIRST_LINE, trace.tb_frame.f_locals["v"])
+        trace = trace.tb_next
+    return error
