@@ -1,4 +1,4 @@
-"""`python -m benchmarks.startup`: from `python job.py` to the first record out, beside a program that only starts Spark.
+"""`python -m benchmarks.startup`: seconds from `python job.py` to its first record, beside those of Spark alone.
 
 Both are fresh processes, in turns, with the same session: the bare one runs a single task of `mapInArrow` that yields
 one row. What a job takes beyond that is Penstock's own start: imports, the job master, the workers, the deployment.

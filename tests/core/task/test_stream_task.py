@@ -521,7 +521,7 @@ def test_source_goes_on_where_its_snapshot_stood() -> None:
     (ack,) = rig.outbox.of(AcknowledgeCheckpoint)
     assert rig.outbox.elements() == [Batch([1, 2]), CheckpointBarrier(1, 0)]
     again = Rig(source_chain([1, 2, 3, 4, 5]), 0, partitioner=ForwardPartitioner(), restored=ack.operators)
-    assert [b.values for b in again.outbox.elements()] == [[3, 4], [5]]
+    assert [value for batch in again.outbox.elements() for value in batch.values] == [3, 4, 5]
 
 
 class Quiet(SourceReader):
