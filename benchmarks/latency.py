@@ -2,13 +2,19 @@
 
 A record carries the time at which the source was due to emit it, not that at which it did, so a source that is held up
 makes the figures worse instead of better. All processes share the machine's monotonic clock.
+
+Beside each run a bare process waits for 1 ms over and over and notes how late it is woken: what the machine adds by
+itself, to everybody, once for each time that a record waits for a process.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import tempfile
+import time
 from array import array
 from pathlib import Path
 from typing import Any
@@ -23,6 +29,18 @@ from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
+
+#: Waits until its input is closed; prints by how many µs it was woken late, one a line.
+PROBE = """
+import select, sys, time
+late = []
+while True:
+    begun = time.monotonic_ns()
+    if select.select([sys.stdin], [], [], 0.001)[0]:
+        break
+    late.append((time.monotonic_ns() - begun) // 1000 - 1000)
+print(*late, sep="\\n")
+"""
 
 
 def make_event(index: int, due_ns: int) -> Event:
@@ -41,15 +59,41 @@ def run(target: str, parallelism: int, rate: float, seconds: float, warm_up: flo
         source = PacedSource(place, make_event, rate, seconds + warm_up)
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "events")
         stream.key_by(key_of).reduce(add).sink_to(MeetingSink(place, time_of))
-        env.execute(f"latency at {rate:,.0f} events/s")
+        job = env.execute_async(f"latency at {rate:,.0f} events/s")
+        while not place.heard("begun"):
+            time.sleep(0.05)
+        with subprocess.Popen(
+            [sys.executable, "-c", PROBE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as probe:
+            job.get_job_execution_result().result()
+            late, _ = probe.communicate("")
         times = array("q")
         for path in Path(folder).glob("latencies-*.bin"):
             times.frombytes(path.read_bytes())
         first_us = min(begun for begun, _ in place.heard("begun")) // 1_000 + int(warm_up * 1e6)
     latencies = sorted(late for due, late in zip(times[::2], times[1::2], strict=True) if due >= first_us)
-    last = len(latencies) - 1
-    figures = {name: latencies[int(last * share)] / 1_000 for name, share in SHARES.items()}
-    return {"rate": rate, "records": len(latencies), **figures, "max": latencies[last] / 1_000}
+    return {
+        "rate": rate,
+        "records": len(latencies),
+        **percentiles(latencies),
+        "machine": percentiles(sorted(int(line) for line in late.split())),
+    }
+
+
+def percentiles(sorted_us: list[int]) -> dict[str, float]:
+    """In ms, of values in µs."""
+    last = len(sorted_us) - 1
+    figures = {name: sorted_us[int(last * share)] / 1_000 for name, share in SHARES.items()}
+    return {**figures, "max": sorted_us[last] / 1_000}
+
+
+def cells(found: list[dict[str, Any]]) -> list[str]:
+    """Median, lowest and highest of the runs, for each column."""
+    shown = []
+    for name in (*SHARES, "max"):
+        values = sorted(figure[name] for figure in found)
+        shown.append(f"{values[len(values) // 2]:.2f} ({values[0]:.2f} to {values[-1]:.2f})")
+    return shown
 
 
 @click.command()
@@ -82,11 +126,8 @@ def main(
     for column in ("events/s", *SHARES, "max"):
         table.add_column(column, justify="right")
     for rate, found in figures.items():
-        cells = []
-        for name in (*SHARES, "max"):
-            values = sorted(figure[name] for figure in found)
-            cells.append(f"{values[len(values) // 2]:.2f} ({values[0]:.2f} to {values[-1]:.2f})")
-        table.add_row(f"{rate:,.0f}", *cells)
+        table.add_row(f"{rate:,.0f}", *cells(found))
+        table.add_row("a bare process", *cells([figure["machine"] for figure in found]))
     Console(width=140).print(table)
     if json_path is not None:
         json_path.write_text(json.dumps([figure for found in figures.values() for figure in found], indent=1))

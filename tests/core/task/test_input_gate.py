@@ -166,7 +166,8 @@ def test_a_flush_without_credit_leaves_the_buffer_open() -> None:
         subpartition.add_batch(Batch([number]))
         subpartition.flush()
         assert not subpartition.has_open_data, "asking for another flush would change nothing"
-    assert not subpartition.is_blocked and not subpartition.is_empty
+    assert not subpartition.is_blocked
+    assert not subpartition.is_empty
     subpartition.grant(1)
     assert wire.sent == [[Batch([0, 1, 2])]]
     assert subpartition.is_empty
