@@ -62,14 +62,16 @@ def run(seconds: float, parallelism: int, retry_ms: int, checkpoint_ms: int) -> 
 @click.command()
 @click.option("--seconds", default=20.0, show_default=True, help="How long to watch.")
 @click.option("--parallelism", default=2, show_default=True)
-@click.option("--retry", "retry_ms", default=10, show_default=True, help="How often the source looks for data, ms.")
+@click.option(
+    "--retry", "retry_ms", default=0, show_default=True, help="How often the source looks, ms; 0: by default."
+)
 @click.option("--interval", "checkpoint_ms", default=0, show_default=True, help="Checkpoint interval, ms; 0: off.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
 def main(seconds: float, parallelism: int, retry_ms: int, checkpoint_ms: int, json_path: Path | None) -> None:
     """Print the share of a core that each process takes."""
     logging.basicConfig(level=logging.WARNING)
     figures = run(seconds, parallelism, retry_ms, checkpoint_ms)
-    table = Table(title=f"an idle job over {seconds:g} s, a source that looks every {retry_ms} ms")
+    table = Table(title=f"an idle job over {seconds:g} s")
     table.add_column("process")
     table.add_column("of a core", justify="right")
     for name, share in figures.items():

@@ -175,7 +175,7 @@ class _PacedReader(PositionedReader[int]):
 
 
 class SilentSource(_Splits):
-    """Never has a record, and never ends."""
+    """Never has a record, and never ends; asked every `retry_ms`, or, with 0, as often as readers are by default."""
 
     boundedness = Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -200,7 +200,7 @@ class _SilentReader(PositionedReader[int]):
         return InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
-        return self._retry_ms
+        return self._retry_ms or super().retry_after_ms()
 
 
 class MeetingSink(Sink[Any]):

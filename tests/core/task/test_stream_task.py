@@ -568,6 +568,23 @@ def test_source_becomes_idle_and_says_so() -> None:
     assert rig.outbox.elements()[2:] == [WatermarkStatus(True)]
 
 
+def test_a_silent_source_is_asked_less_often() -> None:
+    """A reader that does not know better is asked every 10 ms, after a second of silence every 50 ms, and after its
+    next record as often as at first."""
+    rig = quiet_rig()
+    reader = rig.task._source.reader
+    rig.advance(50)
+    assert reader.retry_after_ms() == 10
+    rig.advance(1_200)
+    assert reader.retry_after_ms() == 50
+    in_vain = reader.polls_in_vain
+    rig.advance(1_000)
+    assert reader.polls_in_vain <= in_vain + 20
+    reader.left.append("another")
+    rig.advance(60)
+    assert reader.retry_after_ms() == 10
+
+
 def test_idle_source_that_ends_is_heard() -> None:
     """C2, F3: an idle source that ends becomes active before MAX_WATERMARK: idle channels' watermarks do not count."""
     rig = quiet_rig()
