@@ -572,7 +572,9 @@ def test_a_silent_source_is_asked_less_often() -> None:
     """A reader that does not know better is asked every 10 ms, after a second of silence every 50 ms, and after its
     next record as often as at first."""
     rig = quiet_rig()
-    reader = rig.task._source.reader
+    source = rig.task._source
+    assert source is not None
+    reader: Any = source.reader
     rig.advance(50)
     assert reader.retry_after_ms() == 10
     rig.advance(1_200)
