@@ -119,7 +119,7 @@ MUTANTS_OF_JOBS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     leave_key_groups_with_the_old_subtask: (("output", "lost"), 58),
     give_lists_to_every_subtask: (("output",), 13),
     leave_union_state_with_the_old_subtask: (("output",), 13),
-    lose_prepared_output_when_scaling_down: (("output", "lost"), 229),
+    lose_prepared_output_when_scaling_down: (("output", "lost"), 440),
     lose_timers_on_the_way_to_rocksdb: (("output", "lost"), 600),
     delete_what_is_not_claimed: (("storage",), 13),
     build_on_files_of_another_job: (("missing-file",), 117),

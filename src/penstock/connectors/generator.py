@@ -115,7 +115,7 @@ class _GeneratorReader(PositionedReader[GeneratorSplit]):
         return min(max_records, self._limit.allowance(self._context.now_ms()))
 
     def retry_after_ms(self) -> int:
-        return 10 if self._limit is None else self._limit.retry_after_ms()
+        return super().retry_after_ms() if self._limit is None else self._limit.retry_after_ms()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         if self._limit is not None:

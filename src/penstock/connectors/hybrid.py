@@ -281,7 +281,10 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
             self._present.pause_or_resume_splits(splits_to_pause, splits_to_resume)
 
     def retry_after_ms(self) -> int:
-        return super().retry_after_ms() if self._present is None else self._present.retry_after_ms()
+        if self._present is None:
+            return super().retry_after_ms()
+        self._present.polls_in_vain = self.polls_in_vain
+        return self._present.retry_after_ms()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         if self._present is not None:

@@ -113,7 +113,9 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         return InputStatus.END_OF_INPUT if self._has_ended else InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
-        return 10 if self._retry_at_ms is None else max(1, self._retry_at_ms - self._context.now_ms())
+        if self._retry_at_ms is None:
+            return super().retry_after_ms()
+        return max(1, self._retry_at_ms - self._context.now_ms())
 
     def _connect(self) -> bool:
         """Begin to connect, or see how it went; whether there is a connection now."""

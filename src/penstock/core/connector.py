@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common.column_data import ColumnData
 from penstock.core.records import Batch
@@ -23,6 +23,12 @@ T = TypeVar("T")
 SplitT = TypeVar("SplitT")
 SplitT_contra = TypeVar("SplitT_contra", contravariant=True)
 CommT = TypeVar("CommT")
+
+
+#: How long (ms) readers that do not know better wait for records: at first, and after so many polls in vain.
+RETRY_MS: Final = 10
+SILENT_RETRY_MS: Final = 50
+POLLS_IN_VAIN_MAX: Final = 100
 
 
 class Boundedness(enum.Enum):
@@ -88,6 +94,9 @@ class SplitBatch(Batch):
 class SourceReader(ABC, Generic[T, SplitT]):
     """Reads splits in one subtask. Called by one thread only; may do IO, but should return within tens of ms."""
 
+    #: How often in a row `poll_next` has answered NOTHING_AVAILABLE; counted by the task that polls.
+    polls_in_vain: int = 0
+
     def start(self) -> None:
         """Called once, after restored splits were added. Without splits, ask for one here or in `poll_next`."""
 
@@ -108,8 +117,12 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """The splits not fully read, with positions just behind the last record that `poll_next` handed out."""
 
     def retry_after_ms(self) -> int:
-        """How long (ms) to wait after NOTHING_AVAILABLE before polling again, when nothing else happens."""
-        return 10
+        """How long (ms) to wait after NOTHING_AVAILABLE before polling again, when nothing else happens.
+
+        A reader that knows when it will have a record says so here. By default it is asked again after 10 ms, and
+        after 50 ms once 100 polls in a row were in vain, so that silence costs little.
+        """
+        return RETRY_MS if self.polls_in_vain < POLLS_IN_VAIN_MAX else SILENT_RETRY_MS
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         """Watermark alignment: read nothing of some open splits for now, and go on with others."""

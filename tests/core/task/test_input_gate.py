@@ -15,7 +15,12 @@ from penstock.core.task.partitioners import (
     HashPartitioner,
     RebalancePartitioner,
 )
-from penstock.core.task.result_partition import QUEUED_BUFFERS_MAX, ResultPartition, Subpartition
+from penstock.core.task.result_partition import (
+    ELEMENTS_PER_BUFFER_MAX,
+    QUEUED_BUFFERS_MAX,
+    ResultPartition,
+    Subpartition,
+)
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
 
@@ -152,6 +157,63 @@ def test_buffers_are_sent_by_size() -> None:
     subpartition.flush()
     assert wire.sent[3:] == [[Batch([8, 9], [8, 9])]]
     assert subpartition.is_empty
+
+
+def test_a_flush_without_credit_leaves_the_buffer_open() -> None:
+    """B3: what is flushed goes with the next credit, with all that has been added meanwhile; little blocks nobody."""
+    subpartition, wire = make_subpartition()
+    for number in range(3):
+        subpartition.add_batch(Batch([number]))
+        subpartition.flush()
+        assert not subpartition.has_open_data, "asking for another flush would change nothing"
+    assert not subpartition.is_blocked
+    assert not subpartition.is_empty
+    subpartition.grant(1)
+    assert wire.sent == [[Batch([0, 1, 2])]]
+    assert subpartition.is_empty
+    subpartition.add_batch(Batch([3]))
+    subpartition.grant(1)
+    assert wire.sent == [[Batch([0, 1, 2])]], "nobody has asked for a flush of this one"
+
+
+def test_what_came_behind_a_full_buffer_waits_for_its_own_flush() -> None:
+    """B3: a flush that waits for credit is about what was there; the full buffer goes, what follows it stays open."""
+    subpartition, wire = make_subpartition()
+    subpartition.add_batch(Batch([1]))
+    subpartition.flush()
+    subpartition.add_batch(Batch([2, 3, 4]))
+    subpartition.add_batch(Batch([5]))
+    subpartition.grant(2)
+    assert wire.sent == [[Batch([1, 2, 3, 4])]]
+    assert subpartition.has_open_data
+
+
+def test_neighbouring_batches_travel_as_one() -> None:
+    """B3: batches side by side become one, unless only one of them has timestamps; the batches handed in stay as they
+    were, for others may hold them too."""
+    subpartition, wire = make_subpartition(100)
+    subpartition.grant(1)
+    shared = [Batch([1], [10]), Batch([2], [20]), Batch([3]), Batch([4]), Batch([5])]
+    for batch in shared[:4]:
+        subpartition.add_batch(batch)
+    subpartition.add_event(Watermark(5))
+    subpartition.add_batch(shared[4])
+    subpartition.flush()
+    assert wire.sent == [[Batch([1, 2], [10, 20]), Batch([3, 4]), Watermark(5), Batch([5])]]
+    assert shared == [Batch([1], [10]), Batch([2], [20]), Batch([3]), Batch([4]), Batch([5])]
+
+
+def test_control_elements_fill_a_buffer_too() -> None:
+    """B3: what waits for credit is bounded even when nothing but control elements come."""
+    subpartition, wire = make_subpartition()
+    for number in range(QUEUED_BUFFERS_MAX * ELEMENTS_PER_BUFFER_MAX):
+        assert not subpartition.is_blocked
+        subpartition.add_event(Watermark(number))
+    assert subpartition.is_blocked
+    subpartition.grant(100)
+    assert [e.timestamp for buffer in wire.sent for e in buffer] == list(
+        range(QUEUED_BUFFERS_MAX * ELEMENTS_PER_BUFFER_MAX)
+    )
 
 
 def test_nothing_is_sent_without_credit() -> None:

@@ -521,7 +521,7 @@ def test_source_goes_on_where_its_snapshot_stood() -> None:
     (ack,) = rig.outbox.of(AcknowledgeCheckpoint)
     assert rig.outbox.elements() == [Batch([1, 2]), CheckpointBarrier(1, 0)]
     again = Rig(source_chain([1, 2, 3, 4, 5]), 0, partitioner=ForwardPartitioner(), restored=ack.operators)
-    assert [b.values for b in again.outbox.elements()] == [[3, 4], [5]]
+    assert [value for batch in again.outbox.elements() for value in batch.values] == [3, 4, 5]
 
 
 class Quiet(SourceReader):
@@ -566,6 +566,25 @@ def test_source_becomes_idle_and_says_so() -> None:
     assert rig.outbox.elements() == [Batch(["only"], [10]), Watermark(9)]
     rig.advance(200)
     assert rig.outbox.elements()[2:] == [WatermarkStatus(True)]
+
+
+def test_a_silent_source_is_asked_less_often() -> None:
+    """A reader that does not know better is asked every 10 ms, after a second of silence every 50 ms, and after its
+    next record as often as at first."""
+    rig = quiet_rig()
+    source = rig.task._source
+    assert source is not None
+    reader: Any = source.reader
+    rig.advance(50)
+    assert reader.retry_after_ms() == 10
+    rig.advance(1_200)
+    assert reader.retry_after_ms() == 50
+    in_vain = reader.polls_in_vain
+    rig.advance(1_000)
+    assert reader.polls_in_vain <= in_vain + 20
+    reader.left.append("another")
+    rig.advance(60)
+    assert reader.retry_after_ms() == 10
 
 
 def test_idle_source_that_ends_is_heard() -> None:

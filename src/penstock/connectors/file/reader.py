@@ -86,7 +86,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
 
     def retry_after_ms(self) -> int:
         """Nothing to wait for when only the steps of one call were used up."""
-        return 0 if self._more_at_once else 10
+        return 0 if self._more_at_once else super().retry_after_ms()
 
     def add_splits(self, splits: Sequence[FileSplit]) -> None:
         """Splits to read from now on, after those at hand, in the order in which an enumerator hands them out.

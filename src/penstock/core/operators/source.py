@@ -120,11 +120,13 @@ class SourceOperator(StreamOperator):
             return Emitted.NOTHING
         result = self.reader.poll_next(records_max)
         if result is InputStatus.NOTHING_AVAILABLE:
+            self.reader.polls_in_vain += 1
             self._note_silence()
             return Emitted.NOTHING
         if result is InputStatus.END_OF_INPUT:
             return Emitted.END
         assert isinstance(result, Batch)
+        self.reader.polls_in_vain = 0
         self._retry_at_ms = None
         if len(result):
             self.emit(result)

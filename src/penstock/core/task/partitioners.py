@@ -147,6 +147,22 @@ class ShufflePartitioner(SelectingPartitioner):
         return result
 
 
+class _Routes(dict[Any, int]):
+    """Which channel a key goes to, worked out when it is asked for the first time: a known key costs no Python call."""
+
+    def __init__(self, max_parallelism: int, channels: int) -> None:
+        super().__init__()
+        self._max_parallelism = max_parallelism
+        self._channels = channels
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= ROUTES_MAX:
+            self.clear()
+        group = key_group_of(key, self._max_parallelism)
+        channel = self[key] = subtask_of_key_group(group, self._max_parallelism, self._channels)
+        return channel
+
+
 class HashPartitioner(SelectingPartitioner):
     """By key group of the record's key (D4)."""
 
@@ -159,38 +175,22 @@ class HashPartitioner(SelectingPartitioner):
         """Learn how key groups map to channels."""
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._consumer = consumer
-        self._max_parallelism = max_parallelism
-        self._routes: dict[Any, int] = {}
+        self._routes = _Routes(max_parallelism, channels)
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
         """Keys that are columns are hashed once a distinct key."""
         if not isinstance(self.key_selector, ColumnKey):
             return super().channels_of_columns(batch)
         try:
-            return ColumnRoutes(self.key_selector, self._route).channels_of(batch.columns)
+            return ColumnRoutes(self.key_selector, self._routes.__getitem__).channels_of(batch.columns)
         except TypeError as error:
             raise UserCodeError(self._consumer, None, "the key selector") from error
 
     def channels_of(self, values: list[Any]) -> list[int]:
         """The subtask that owns the key group of each record's key."""
-        routes = self._routes
-        result = []
         keys: list[Any] = []
         try:
             call_all(self.key_selector, values, keys)
         except Exception as error:
             raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
-        for key in keys:
-            channel = routes.get(key)
-            result.append(self._route(key) if channel is None else channel)
-        return result
-
-    def _route(self, key: Any) -> int:
-        routes = self._routes
-        channel = routes.get(key)
-        if channel is None:
-            if len(routes) >= ROUTES_MAX:
-                routes.clear()
-            group = key_group_of(key, self._max_parallelism)
-            channel = routes[key] = subtask_of_key_group(group, self._max_parallelism, self.channels)
-        return channel
+        return list(map(self._routes.__getitem__, keys))

@@ -3,12 +3,17 @@
 Records and control elements of one channel leave in the order in which they were added (G1). What cannot be sent for
 want of credit waits here; the task stops taking input while too much waits (`is_available`), so what waits is bounded
 by what one step of the task emits.
+
+Buffers are as large as the traffic makes them. A flush sends what there is, however little. Without credit it closes
+nothing: the buffer stays open and goes on growing until credit comes or it is full, so a consumer that is behind gets
+few large buffers, and many small ones never block a task. Batches that lie side by side in a buffer travel as one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from penstock.core.columns.batch import ColumnBatch
@@ -18,6 +23,8 @@ from penstock.core.task.partitioners import Partitioner
 
 #: Full buffers that may wait for credit in one channel before the task is blocked.
 QUEUED_BUFFERS_MAX: Final = 2
+#: Elements with which a buffer is full, however few records they have.
+ELEMENTS_PER_BUFFER_MAX: Final = 256
 
 SendBuffer = Callable[[str, ChannelId, Buffer], None]
 
@@ -25,7 +32,17 @@ SendBuffer = Callable[[str, ChannelId, Buffer], None]
 class Subpartition:
     """One channel out of a task."""
 
-    __slots__ = ("_open", "_open_records", "_queue", "_send", "_target_records", "channel", "credit", "worker_id")
+    __slots__ = (
+        "_open",
+        "_open_records",
+        "_queue",
+        "_send",
+        "_target_records",
+        "_wants_flush",
+        "channel",
+        "credit",
+        "worker_id",
+    )
 
     def __init__(self, channel: ChannelId, worker_id: str, send: SendBuffer, buffer_records: int) -> None:
         self.channel = channel
@@ -36,6 +53,8 @@ class Subpartition:
         self._open: Buffer = []
         self._open_records = 0
         self._queue: deque[Buffer] = deque()
+        #: whether the open buffer goes with the next credit, full or not
+        self._wants_flush = False
 
     def add_batch(self, batch: Batch) -> None:
         """Append records; batches larger than a buffer are cut, but columns, which are small and quick as a whole."""
@@ -46,12 +65,16 @@ class Subpartition:
             return
         self._open.append(batch)
         self._open_records += size
-        if self._open_records >= self._target_records:
-            self.flush()
+        if self._open_records >= self._target_records or len(self._open) >= ELEMENTS_PER_BUFFER_MAX:
+            self._close_buffer()
+            self._drain()
 
     def add_event(self, event: Event) -> None:
         """Append a control element; it leaves with the next flush."""
         self._open.append(event)
+        if len(self._open) >= ELEMENTS_PER_BUFFER_MAX:
+            self._close_buffer()
+            self._drain()
 
     def overtake(self, barrier: CheckpointBarrier) -> Buffer:
         """Send a barrier ahead of all that waits here, without credit; returns what it overtook, which stays."""
@@ -64,27 +87,33 @@ class Subpartition:
         self._queue.appendleft(elements)
 
     def flush(self) -> None:
-        """Close the open buffer and send what credit allows."""
-        if self._open:
-            self._queue.append(self._open)
-            self._open, self._open_records = [], 0
-        if self._queue and self.credit > 0:
-            self._drain()
+        """Send what there is, as credit allows; what is left goes as soon as there is credit."""
+        self._wants_flush = bool(self._open)
+        self._drain()
 
     def grant(self, credit: int) -> None:
         """The consumer can take so many more buffers."""
         self.credit += credit
         self._drain()
 
+    def _close_buffer(self) -> None:
+        self._queue.append(_joined(self._open) if len(self._open) > 1 else self._open)
+        self._open, self._open_records, self._wants_flush = [], 0, False
+
     def _drain(self) -> None:
         queue = self._queue
-        while queue and self.credit > 0:
+        while self.credit > 0:
+            if not queue:
+                if not self._wants_flush:
+                    return
+                self._close_buffer()
             self.credit -= 1
             self._send(self.worker_id, self.channel, queue.popleft())
 
     @property
     def has_open_data(self) -> bool:
-        return bool(self._open)
+        """Whether anything waits that no flush has asked for yet."""
+        return bool(self._open) and not self._wants_flush
 
     @property
     def is_blocked(self) -> bool:
@@ -94,6 +123,35 @@ class Subpartition:
     def is_empty(self) -> bool:
         """Whether all that was added has been sent."""
         return not self._open and not self._queue
+
+
+def _joined(buffer: Buffer) -> Buffer:
+    """The same elements, with neighbouring batches made into one; the batches themselves may be shared, and stay."""
+    joined: Buffer = []
+    run: list[Batch] = []
+    for element in buffer:
+        if type(element) is Batch:
+            if run and (run[0].timestamps is None) != (element.timestamps is None):
+                joined.append(_one_of(run))
+                run = []
+            run.append(element)
+            continue
+        if run:
+            joined.append(_one_of(run))
+            run = []
+        joined.append(element)
+    if run:
+        joined.append(_one_of(run))
+    return joined
+
+
+def _one_of(run: list[Batch]) -> Batch:
+    if len(run) == 1:
+        return run[0]
+    values = list(chain.from_iterable(batch.values for batch in run))
+    if run[0].timestamps is None:
+        return Batch(values)
+    return Batch(values, [time for batch in run for time in batch.timestamps or ()])
 
 
 class ResultPartition:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 #: Messages of each kind that one `receive` dispatches at most.
 MESSAGES_PER_RECEIVE: Final = 64
 REJECTIONS_LOGGED_MAX: Final = 20
+#: How often connections are looked at at most: a turn of a busy worker takes a few tens of µs, a look ten.
+LOSS_CHECK_INTERVAL_S: Final = 0.02
 _NOBLOCK: Final = int(zmq.NOBLOCK)  # a plain int: an enum's operators take longer than receiving
 
 
@@ -123,6 +126,7 @@ class WorkerEndpoint:
         self._poller = zmq.Poller()
         for source in (self._data, self._master, self._waker.fileno()):
             self._poller.register(source, zmq.POLLIN)
+        self._loss_check_due = 0.0
         self._sent = 0  # messages to the master
         self._received = 0  # messages from the master
         self._master_lost: str | None = None
@@ -268,6 +272,10 @@ class WorkerEndpoint:
         return frames
 
     def _report_losses(self, receiver: Receiver) -> bool:
+        now = time.monotonic()
+        if now < self._loss_check_due:
+            return False
+        self._loss_check_due = now + LOSS_CHECK_INTERVAL_S
         lost = self._links.check()
         for peer, reason in lost:
             receiver.on_peer_lost(peer, reason)
