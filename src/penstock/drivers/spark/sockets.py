@@ -109,9 +109,8 @@ class _Monitor:
 
     def take(self) -> tuple[int, int] | None:
         """The next event that has come, if any, and its value: the descriptor of the connection."""
-        if (
-            not int(self._events.getsockopt(zmq.EVENTS)) & _READABLE
-        ):  # asked at every turn: an exception takes far longer
+        # Asked at every turn: an exception takes far longer.
+        if not int(self._events.getsockopt(zmq.EVENTS)) & _READABLE:
             return None
         try:
             message = recv_monitor_message(self._events, zmq.NOBLOCK)
