@@ -111,3 +111,18 @@ class SumOfWindow(ProcessWindowFunction):
 
     def process(self, key: str, context: Any, elements: Any) -> Any:
         yield f"{key} {context.window().start} {sum(row.amount for row in elements)}"
+
+
+class Seen(KeyedProcessFunction):
+    """(key, subtask, [(second field, timestamp)] in the order in which they came) at the end of time."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen"))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.seen.update([*(self.seen.value() or ()), (value[1], ctx.timestamp())])
+        ctx.timer_service().register_event_time_timer(10**15)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), self.subtask, self.seen.value()

@@ -6,7 +6,7 @@ import pickle
 from dataclasses import dataclass
 from itertools import count
 
-from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange
+from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, Places
 from penstock.core.batch.rows import Rows
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.job.pointwise import consumers_of
@@ -16,11 +16,15 @@ from penstock.core.task.program import OutEdge, VertexProgram
 
 @dataclass(frozen=True)
 class Consumer:
-    """Who reads an edge. `is_keyed`: the head of that vertex wants its records key by key."""
+    """Who reads an edge. `is_keyed`: the head of that vertex wants its records key by key.
+
+    `has_records`: they get there without this task, which says only where each of them goes.
+    """
 
     parallelism: int
     max_parallelism: int
     is_keyed: bool
+    has_records: bool = False
 
 
 def is_keyed(vertex: JobVertex) -> bool:
@@ -59,9 +63,9 @@ def exchange_of(
             rows,
             sequences,
             partitioner,
-            consumer.parallelism,
-            consumer.max_parallelism,
+            Places(consumer.parallelism, consumer.max_parallelism),
             out.consumer_name,
+            not consumer.has_records,
         )
     reached = targets_of(out, consumer, subtask, parallelism)
     partitioner.set_up(subtask, len(reached), consumer.max_parallelism, out.consumer_name)

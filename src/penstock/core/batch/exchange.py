@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from itertools import count, islice, repeat
-from typing import Any
+from typing import Any, Final
 
 import xxhash
 
@@ -16,7 +16,9 @@ from penstock.core.records import Batch
 from penstock.core.task.partitioners import ROUTES_MAX, HashPartitioner, Partitioner
 from penstock.state.key_groups import key_bytes, subtask_of_key_group
 
-_PLACE_MASK = 2**63 - 1
+#: Bits of a place below those that say which subtask it belongs to.
+HASH_BITS: Final = 48
+_HASH_MASK: Final = (1 << HASH_BITS) - 1
 #: Rows of one producer are numbered from its subtask times this on, so that numbers never meet.
 SEQUENCES_PER_SUBTASK = 1 << 40
 
@@ -63,8 +65,33 @@ class BatchExchange(Exchange):
             self._rows.append(self._edge, self._consumers[channel], next(self._sequences), _dumps(part))
 
 
+class Places:
+    """The places of keys (see `rows`), by key group as in streaming; each key's is worked out once."""
+
+    def __init__(self, consumers: int, max_parallelism: int) -> None:
+        self._consumers = consumers
+        self._max_parallelism = max_parallelism
+        self._known: dict[Any, int] = {}
+
+    def of(self, keys: list[Any]) -> list[int]:
+        """The place of each key."""
+        known = self._known
+        return [known.get(key) or self._work_out(key) for key in keys]
+
+    def _work_out(self, key: Any) -> int:
+        if len(self._known) >= ROUTES_MAX:
+            self._known.clear()
+        digest = xxhash.xxh3_64_intdigest(key_bytes(key))
+        target = subtask_of_key_group(digest % self._max_parallelism, self._max_parallelism, self._consumers)
+        place = self._known[key] = target << HASH_BITS | digest & _HASH_MASK
+        return place
+
+
 class KeyedExchange(Exchange):
-    """A row for each record, at the place of its key."""
+    """A row for each record, at the place of its key.
+
+    Without `has_payloads` somebody else takes the records where the rows go; they come in the same order.
+    """
 
     def __init__(
         self,
@@ -72,43 +99,32 @@ class KeyedExchange(Exchange):
         rows: Rows,
         sequences: count[int],
         partitioner: HashPartitioner,
-        consumers: int,
-        max_parallelism: int,
+        places: Places,
         consumer_name: str,
+        has_payloads: bool = True,
     ) -> None:
         super().__init__(edge, rows, sequences, partitioner)
         self._key_selector = partitioner.key_selector
-        self._consumers = consumers
-        self._max_parallelism = max_parallelism
+        self._places = places
         self._consumer_name = consumer_name
-        self._routes: dict[Any, tuple[int, int]] = {}
+        self._has_payloads = has_payloads
 
     def collect(self, batch: Batch) -> None:
-        """Route each record by its key group, as in streaming."""
+        """Add a row for each record, with a payload if asked for."""
         values, rows = batch.values, self._rows
         keys: list[Any] = []
         try:
             call_all(self._key_selector, values, keys)
         except Exception as error:
             raise UserCodeError(self._consumer_name, values[len(keys)], "the key selector") from error
-        get = self._routes.get
-        routes = [get(key) or self._route(key) for key in keys]
+        places = self._places.of(keys)
         size = len(values)
         rows.edges.extend(repeat(self._edge, size))
-        rows.targets.extend([target for target, _ in routes])
-        rows.places.extend([place for _, place in routes])
+        rows.targets.extend([place >> HASH_BITS for place in places])
+        rows.places.extend(places)
         rows.timestamps.extend(repeat(None, size) if batch.timestamps is None else batch.timestamps)
         rows.sequences.extend(islice(self._sequences, size))
-        rows.payloads.extend(dumps_each(values))
-
-    def _route(self, key: Any) -> tuple[int, int]:
-        if len(self._routes) >= ROUTES_MAX:
-            self._routes.clear()
-        digest = xxhash.xxh3_64_intdigest(key_bytes(key))
-        group = digest % self._max_parallelism
-        route = subtask_of_key_group(group, self._max_parallelism, self._consumers), digest & _PLACE_MASK
-        self._routes[key] = route
-        return route
+        rows.payloads.extend(dumps_each(values) if self._has_payloads else repeat(b"", size))
 
 
 def _dumps(batch: Batch) -> bytes:

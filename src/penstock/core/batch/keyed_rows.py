@@ -24,7 +24,7 @@ def process_with_key(
     if begin == end:
         return
     edges = rows.edges[begin:end]
-    values = loads_each(rows.payloads[begin:end])
+    values = _values_of(rows, begin, end)
     timestamps = rows.timestamps[begin:end]
     if edges.count(edges[0]) == len(edges) and timestamps.count(None) in (0, len(edges)):
         process(_batch(values, timestamps), inputs[edges[0]])
@@ -32,6 +32,18 @@ def process_with_key(
     for (edge, _), run in groupby(zip(edges, values, timestamps, strict=True), _batches):
         _, of_run, times = zip(*run, strict=True)
         process(_batch(list(of_run), list(times)), inputs[edge])
+
+
+def _values_of(rows: Rows, begin: int, end: int) -> list[Any]:
+    """The records of rows for a keyed operator."""
+    payloads = rows.payloads[begin:end]
+    if rows.records is None:
+        return loads_each(payloads)
+    records = rows.records[begin:end]
+    if not any(payloads):
+        return records
+    loaded = iter(loads_each([payload for payload in payloads if payload]))
+    return [next(loaded) if payload else record for payload, record in zip(payloads, records, strict=True)]
 
 
 def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:

@@ -1,11 +1,12 @@
 """Rows between the tasks of a batch job, by column.
 
 A row is either one record for a keyed operator, or a batch of records for any other. A consumer gets the rows whose
-`target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is a hash of the
-record's key, the same for equal keys and never negative. What has no key has the place -1, and what is broadcast -2, so
-that it comes ahead of all records; watermarks, of which epochs know, have -4. A row with an empty payload stands for
-nothing, and is passed over. At the place -3 are accumulators of the operators above, where rows of these do not reach
-the client: the consumer passes them on.
+`target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is the subtask with a
+hash of the record's key behind it, the same for equal keys and never negative. What has no key has the place -1, and
+what is broadcast -2, so that it comes ahead of all records; watermarks, of which epochs know, have -4. A row without key
+and payload stands for nothing, and is passed over; one with a key and without payload is a record that comes in
+`records`. At the place -3 are accumulators of the operators above, where rows of these do not reach the client: the
+consumer passes them on.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ IDLE_PLACE: Final = -5
 class Rows:
     """See the module's text; columns are parallel lists."""
 
-    __slots__ = ("edges", "payloads", "places", "sequences", "targets", "timestamps")
+    __slots__ = ("edges", "payloads", "places", "records", "sequences", "targets", "timestamps")
 
     def __init__(self) -> None:
         self.edges: list[int] = []
@@ -39,12 +40,13 @@ class Rows:
         self.timestamps: list[int | None] = []
         self.sequences: list[int] = []
         self.payloads: list[bytes] = []
+        self.records: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.edges)
 
     def columns(self) -> tuple[list[Any], ...]:
-        """All columns, in order."""
+        """All columns that travel, in order."""
         return self.edges, self.targets, self.places, self.timestamps, self.sequences, self.payloads
 
     def take(self) -> Rows:

@@ -64,6 +64,7 @@ class SourceOperator(StreamOperator):
 
     def __init__(self, source: Source[Any, Any], strategy: WatermarkStrategy) -> None:
         self.source = source
+        self.strategy = strategy
         self.watermarks = SourceWatermarks(strategy)
         self.records_out = 0
         self.emitted_watermark: int | None = None

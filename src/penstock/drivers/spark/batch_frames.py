@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -16,9 +17,10 @@ from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
 from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.core.task.partitioners import ForwardPartitioner
-from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings
+from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings, record_column
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema
+from penstock.drivers.spark.route_stage import routed, routed_edge
 
 if TYPE_CHECKING:
     import pyarrow
@@ -68,6 +70,8 @@ class _Frames:
         self._frames: dict[int, DataFrame] = {}
         #: The vertices that read a data frame, which may have fewer partitions than the vertex has subtasks.
         self._readers: set[int] = set()
+        #: The edges whose rows have the records in columns, and what the records are.
+        self._columns: dict[int, RecordShape] = {}
 
     def all(self) -> dict[int, DataFrame]:
         for vertex in self._job_graph.vertices:
@@ -79,6 +83,10 @@ class _Frames:
             elif isinstance(source, DataFrameSource):
                 shape = source.shape
                 self._readers.add(vertex.index)
+                edge = routed_edge(self._vertices[vertex.index])
+                if edge is not None:
+                    self._frames[vertex.index] = self._routed(vertex, source, edge)
+                    continue
                 frame = source.frame.coalesce(parallelism).selectExpr("*", f"spark_partition_id() AS {SUBTASK_COLUMN}")
             else:
                 splits = splits_of(source, parallelism)
@@ -95,13 +103,35 @@ class _Frames:
         is_read = {edge.source for edge in edges} <= self._readers
         if not is_read and is_in_place(edges):
             return parts[0].select(*INPUT_COLUMNS)
+        columns = [record_column(e.index, i) for e in edges for i in range(self._width_of(e.index))]
         if is_read:
             parts.append(self._marks(edges[0].index, vertex.parallelism))
-        frame = functools.reduce(lambda one, other: one.union(other), parts)
+        frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
+        # What is the same in all rows is not sent.
+        same = ["edge"] if len(edges) == 1 and columns else []
+        same += ["payload"] if all(edge.index in self._columns for edge in edges) else []
+        wanted = [name for name in INPUT_COLUMNS if name not in same]
         # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as
         # it did before, for some of it may have been read.
-        return frame.sortWithinPartitions(*ROW_ORDER).select(*INPUT_COLUMNS)
+        order = [name for name in ROW_ORDER if name not in same]
+        return frame.sortWithinPartitions(*order).select(*wanted, *columns)
+
+    def _width_of(self, edge: int) -> int:
+        return len(self._columns[edge].names) if edge in self._columns else 0
+
+    def _routed(self, vertex: JobVertex, source: DataFrameSource, edge: int) -> DataFrame:
+        """The rows of the one edge out of a vertex, whose records are those of a data frame (`route_stage`)."""
+        mine = self._vertices[vertex.index]
+        routing = replace(mine, consumers={edge: replace(mine.consumers[edge], has_records=True)}, has_client=False)
+        (output,) = self._job_graph.outputs_of(vertex.index)
+        target = self._job_graph.vertices[output.target]
+        settings = StageSettings(
+            vertex.index, routing, None, {edge: slots(target.parallelism)}, frozenset(), source.shape
+        )
+        self._columns[edge] = source.shape
+        make = functools.partial(make_stage, "route_stage", is_local=self._is_local)
+        return routed(source.frame.coalesce(vertex.parallelism), edge, settings, make)
 
     def _marks(self, edge: int, parallelism: int) -> DataFrame:
         """A row for each subtask that tells which one it is; other producers than a data frame send such themselves."""
@@ -133,6 +163,7 @@ class _Frames:
             {edge.index: slots(self._job_graph.vertices[edge.target].parallelism) for edge in outputs},
             frozenset(forward),
             shape,
+            {edge: shape for edge, shape in self._columns.items() if edge in self._vertices[vertex.index].inputs},
             None if isinstance(schema, str) else arrow_schema(schema),
         )
         return make_stage("batch_stage", settings, self._is_local)

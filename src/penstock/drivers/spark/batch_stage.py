@@ -6,8 +6,10 @@ import base64
 import pickle
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -38,6 +40,7 @@ SCHEMA = pa.schema(
     ]
 )
 DDL = "edge INT, target INT, place BIGINT, timestamp BIGINT, sequence BIGINT, payload BINARY, slot INT"
+NO_COLUMNS: Final[Mapping[int, RecordShape]] = {}
 #: What a task needs to know of its rows, which are sorted when they come.
 INPUT_COLUMNS = ["edge", "target", "place", "timestamp", "payload"]
 #: Before and after a failure in the text of an exception, which is all that Spark brings back.
@@ -54,7 +57,9 @@ class StageSettings:
     """What a vertex's tasks need to know. `splits` of each subtask for a source; `slots` of each edge's consumers.
 
     `pointwise`: the forward edges, which connect equal subtasks. `frame`: the records of the data frame that the vertex
-    reads, whose last column is the subtask. `schema`: that of the data frame which the vertex makes of its records.
+    reads, whose last column is the subtask; with `is_key` it has their keys alone, see `route_stage`. `columns`: the
+    edges of which records come as columns, and what these make. `schema`: that of the data frame which the vertex makes
+    of its records.
     """
 
     index: int
@@ -63,7 +68,9 @@ class StageSettings:
     slots: dict[int, list[int]]
     pointwise: frozenset[int]
     frame: RecordShape | None = None
+    columns: Mapping[int, RecordShape] = field(default_factory=dict)
     schema: pa.Schema | None = None
+    is_key: bool = False
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,31 +84,42 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
     first = next((batch for batch in rows if batch.num_rows), None)
     if first is None:
         return
-    subtask = 0
-    loop = WaitingEventLoop("penstock-async")
-    try:
+    is_reader = settings.frame is not None
+    of_subtask = first.num_columns - 1 if is_reader else "target" if settings.splits is None else 0
+    subtask = first.column(of_subtask)[0].as_py()
+    with task_of(settings, subtask) as task:
         if settings.frame is not None:
-            subtask = first.column(first.num_columns - 1)[0].as_py()
-            task = _task(settings, subtask, loop)
             shape = settings.frame
             output = task.run_values(Batch(records_of(b.columns[:-1], shape)) for b in chain((first,), rows))
         elif settings.splits is None:
-            subtask = first.column(1)[0].as_py()
-            task = _task(settings, subtask, loop)
-            output = task.run(rows_of(batch) for batch in chain((first,), rows))
+            output = task.run(rows_of(batch, settings.columns) for batch in chain((first,), rows))
         else:
-            subtask = first.column(0)[0].as_py()
             for _ in rows:
                 pass  # Spark expects its input to be read
-            task = _task(settings, subtask, loop)
             output = task.run_source(settings.splits[subtask])
         yield from (
             _records(task, output, settings) if settings.schema is not None else _marked(output, settings, subtask)
         )
-    except Exception as error:
-        raise StageError(failure_text(failure_of(error, settings.vertex.name), settings.index, subtask)) from error
+
+
+@contextmanager
+def task_of(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
+    """The task of a subtask, for as long as it runs."""
+    loop = WaitingEventLoop("penstock-async")
+    try:
+        with failures_told(settings, subtask):
+            yield BatchTask(settings.vertex, subtask, SystemClock(), loop.wait, loop.coroutines)
     finally:
         loop.coroutines.close()
+
+
+@contextmanager
+def failures_told(settings: StageSettings, subtask: int) -> Iterator[None]:
+    """What is raised becomes a `StageError` of that subtask."""
+    try:
+        yield
+    except Exception as error:
+        raise StageError(failure_text(failure_of(error, settings.vertex.name), settings.index, subtask)) from error
 
 
 def _marked(output: Iterator[Rows], settings: StageSettings, subtask: int) -> Iterator[pa.RecordBatch]:
@@ -121,10 +139,6 @@ def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -
             yield columns_of(values, settings.schema, settings.vertex.name)
 
 
-def _task(settings: StageSettings, subtask: int, loop: WaitingEventLoop) -> BatchTask:
-    return BatchTask(settings.vertex, subtask, SystemClock(), loop.wait, loop.coroutines)
-
-
 def _marks(settings: StageSettings, subtask: int) -> Rows:
     """A row for every consumer, so that each of their tasks has one."""
     rows = Rows()
@@ -137,15 +151,39 @@ def _marks(settings: StageSettings, subtask: int) -> Rows:
     return rows
 
 
-def rows_of(batch: pa.RecordBatch) -> Rows:
-    """Rows of the columns that a task needs of them, see `batch_frames`."""
+def record_column(edge: int, index: int) -> str:
+    """The name of a column that holds a field of the records of an edge."""
+    return f"record_{edge}_{index}"
+
+
+def rows_of(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
+    """Rows of the columns that a task needs of them, see `batch_frames`; those that say nothing may be missing."""
     rows = Rows()
-    edge, _, place, timestamp, payload = batch.columns
-    rows.edges = column_values(edge)
+    size, names = batch.num_rows, batch.schema.names
+    place = batch.column("place")
     rows.places = column_values(place)
-    rows.timestamps = column_values(timestamp)
-    rows.payloads = payload.to_numpy(zero_copy_only=False).tolist()
+    rows.timestamps = column_values(batch.column("timestamp"))
+    rows.edges = column_values(batch.column("edge")) if "edge" in names else [next(iter(columns))] * size
+    rows.payloads = [b""] * size
+    if "payload" in names:
+        rows.payloads = batch.column("payload").to_numpy(zero_copy_only=False).tolist()
+    if columns:
+        rows.records = [None] * size
+        is_record, of_edge = place.to_numpy() >= 0, np.array(rows.edges)
+        for edge, shape in columns.items():
+            _fill(rows.records, batch, np.flatnonzero(is_record & (of_edge == edge)), edge, shape)
     return rows
+
+
+def _fill(records: list[Any], batch: pa.RecordBatch, indices: Any, edge: int, shape: RecordShape) -> None:
+    """Put the records of an edge, which come as columns, where they belong."""
+    fields = [batch.column(record_column(edge, i)) for i in range(len(shape.names))]
+    if len(indices) == len(records):
+        records[:] = records_of(fields, shape)
+    elif len(indices):
+        found = records_of([column.take(pa.array(indices)) for column in fields], shape)
+        for index, record in zip(indices.tolist(), found, strict=True):
+            records[index] = record
 
 
 def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:

@@ -1,0 +1,187 @@
+"""Where the records of a data frame go, when a keyed operator is the next to see them.
+
+They need not travel through Python for that: they stay rows of Spark's with the columns that they have, and a function
+of Spark's gives each its place and its time. Python has the records only to ask the key selector and the timestamp
+assigner; the task behind the shuffle makes them of the same columns again (`batch_stage.rows_of`). Where these two are
+names of columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a column of Spark's already, and Python
+has the keys alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.watermark_strategy import ColumnAssigner
+from penstock.core.batch.exchange import HASH_BITS, Places
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.stateless import PassOnOperator, TimestampsAndWatermarksOperator
+from penstock.core.records import Batch
+from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.program import VertexProgram
+from penstock.drivers.spark.batch_stage import (
+    StageSettings,
+    failures_told,
+    record_column,
+    task_of,
+)
+from penstock.drivers.spark.frame_records import ROW, TUPLE, VALUE, RecordShape, records_of
+from penstock.drivers.spark.garbage import rare_collections
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.core.batch.task import BatchVertex
+
+_ROUTE: Final = pa.struct([("place", pa.int64()), ("timestamp", pa.int64())])
+_ROUTE_DDL: Final = "STRUCT<place: BIGINT, timestamp: BIGINT>"
+#: They let records through as they are, and each of them.
+_PASSING: Final = (SourceOperator, TimestampsAndWatermarksOperator, PassOnOperator)
+#: Types of columns whose time Spark takes as a record's would be taken; a moment without a zone would be Spark's zone's.
+_TIMES: Final = {"tinyint", "smallint", "int", "bigint", "timestamp"}
+_NO_TIME: Final = "raise_error('the column of timestamps has no value in a record, which so has no timestamp')"
+
+
+@dataclass(frozen=True)
+class _ByName:
+    """The columns that are the key of a record, and the time in ms as SQL of a column's name; None without a time."""
+
+    keys: tuple[int, ...]
+    time: int | None
+    sql: str
+
+
+def routed_edge(vertex: BatchVertex) -> int | None:
+    """The only edge out of a vertex that reads a data frame, if what its records need is a route; None otherwise."""
+    from pyspark.sql import functions
+
+    program: VertexProgram = pickle.loads(vertex.program)
+    if len(program.out_edges) != 1 or not hasattr(functions, "arrow_udf"):
+        return None
+    (out,) = program.out_edges
+    is_keyed = vertex.consumers[out.edge].is_keyed and isinstance(out.partitioner, HashPartitioner)
+    is_passed_on = all(type(chained.factory()) in _PASSING and not chained.side_tag for chained in program.operators)
+    return out.edge if is_keyed and is_passed_on and out.side_tag is None else None
+
+
+def routed(
+    frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any]
+) -> DataFrame:
+    """The rows of an edge, see `batch_stage.SCHEMA`, with the columns of `frame` in place of payloads.
+
+    `make_stage` makes the function that is `run_stage` here.
+    """
+    from pyspark.sql import functions
+
+    sql: Any = functions
+    names = [record_column(edge, i) for i in range(len(frame.columns))]
+    by_name = _by_name(settings, [kind for _, kind in frame.dtypes])
+    numbered = frame.toDF(*names).selectExpr(
+        "*", "spark_partition_id() AS subtask", "monotonically_increasing_id() AS sequence"
+    )
+    if by_name is None:
+        seen, kind, place, time = names, _ROUTE_DDL, "route.place", "route.timestamp"
+    else:
+        seen, kind, place, time = [names[key] for key in by_name.keys], "BIGINT", "route", "CAST(NULL AS BIGINT)"
+        shape = RecordShape(VALUE if len(seen) == 1 else TUPLE, tuple(seen))
+        settings = replace(settings, frame=shape, is_key=True)
+        if by_name.time is not None:
+            time = by_name.sql.format(names[by_name.time])
+    stage = make_stage(settings)
+    # Spark sees by the types that the function lives as long as its task.
+    stage.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    route = sql.arrow_udf(stage, kind)(*seen, "subtask")
+    target = f"int(shiftright({place}, {HASH_BITS}))"
+    return numbered.select("*", route.alias("route")).selectExpr(
+        f"{edge} AS edge",
+        f"{target} AS target",
+        f"{place} AS place",
+        f"{time} AS timestamp",
+        "sequence",
+        "X'' AS payload",
+        f"array({', '.join(map(str, settings.slots[edge]))})[{target}] AS slot",
+        *names,
+    )
+
+
+def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None:
+    """The columns that are key and time, when the vertex is a source alone and all of them are given by name."""
+    program: VertexProgram = pickle.loads(settings.vertex.program)
+    (out,) = program.out_edges
+    source, shape = program.operators[0].factory(), settings.frame
+    assert isinstance(source, SourceOperator)
+    assert isinstance(out.partitioner, HashPartitioner)
+    assert shape is not None
+    strategy, selector, fields = source.strategy, out.partitioner.key_selector, _fields_of(shape)
+    if len(program.operators) > 1 or not isinstance(selector, ColumnKey) or strategy.kind not in ("none", "bounded"):
+        return None
+    if not fields.keys() >= set(selector.names):
+        return None
+    keys = tuple(fields[name] for name in selector.names)
+    assigner = strategy.timestamp_assigner
+    if assigner is None:
+        return _ByName(keys, None, "")
+    if not isinstance(assigner, ColumnAssigner) or assigner.column not in fields:
+        return None
+    time = fields[assigner.column]
+    millis = "unix_millis({})" if column_types[time] == "timestamp" else "CAST({} AS BIGINT)"
+    if column_types[time] not in _TIMES:
+        return None
+    return _ByName(keys, time, f"coalesce({millis}, {_NO_TIME})")
+
+
+def _fields_of(shape: RecordShape) -> dict[str, int]:
+    """Which columns are the fields of a record, by the names that `field_of` knows them under."""
+    if shape.kind == TUPLE:
+        return {f"f{index}": index for index in range(len(shape.names))}
+    names = shape.names
+    return {name: i for i, name in enumerate(names) if names.count(name) == 1} if shape.kind == ROW else {}
+
+
+def run_stage(payload: bytes, batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    """The routes of records that come as columns, with the subtask as the last one."""
+    settings: StageSettings = pickle.loads(payload)
+    arrived = (columns for columns in batches if len(columns[0]))
+    first = next(arrived, None)
+    if first is None:
+        return
+    subtask, shape = first[-1][0].as_py(), settings.frame
+    assert shape is not None
+    every = chain((first,), arrived)
+    with rare_collections():
+        if settings.is_key:
+            yield from _places_of(settings, subtask, (columns[:-1] for columns in every))
+        else:
+            yield from _routes_of(settings, subtask, (records_of(columns[:-1], shape) for columns in every))
+
+
+def _places_of(settings: StageSettings, subtask: int, keys: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    (consumer,) = settings.vertex.consumers.values()
+    places, shape = Places(consumer.parallelism, consumer.max_parallelism), settings.frame
+    assert shape is not None
+    with failures_told(settings, subtask):
+        for columns in keys:
+            column = columns[0]
+            if len(columns) > 1 or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
+                yield pa.array(places.of(records_of(columns, shape)), pa.int64())
+            else:
+                # Each key once in a batch, and then by its number.
+                encoded = column.dictionary_encode("encode")
+                of_distinct = np.array(places.of(records_of([encoded.dictionary], shape)), np.int64)
+                yield pa.array(of_distinct[encoded.indices.to_numpy()])
+
+
+def _routes_of(settings: StageSettings, subtask: int, records: Iterator[list[Any]]) -> Iterator[pa.Array]:
+    with task_of(settings, subtask) as task:
+        for rows in task.run_values(map(Batch, records)):
+            if len(rows):
+                places = pa.array(np.array(rows.places, np.int64))
+                times = pa.array(rows.timestamps, pa.int64())
+                yield pa.StructArray.from_arrays([places, times], fields=list(_ROUTE))
