@@ -44,7 +44,8 @@ _ROUTE: Final = pa.struct([("place", pa.int64()), ("timestamp", pa.int64())])
 _ROUTE_DDL: Final = "STRUCT<place: BIGINT, timestamp: BIGINT>"
 #: They let records through as they are, and each of them.
 _PASSING: Final = (SourceOperator, TimestampsAndWatermarksOperator, PassOnOperator)
-#: Types of columns whose time Spark takes as a record's would be taken; a moment without a zone would be Spark's zone's.
+#: Types of columns of which Spark takes the time of a record that the record would give; it has its own idea of a
+#: moment without a zone.
 _TIMES: Final = {"tinyint", "smallint", "int", "bigint", "timestamp"}
 _NO_TIME: Final = "raise_error('the column of timestamps has no value in a record, which so has no timestamp')"
 
