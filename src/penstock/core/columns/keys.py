@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.common.fields import field_of
+from penstock.common.row_batches import take_apart
+from penstock.common.types import Row
 from penstock.state.key_columns import distinct_keys
+
+#: What a tuple's fields are called.
+_NUMBERED: Final = re.compile("f[0-9]+")
 
 
 class ColumnKey:
@@ -26,6 +33,36 @@ class ColumnKey:
         if len(self.names) == 1:
             return field_of(record, self.names[0])
         return tuple(field_of(record, name) for name in self.names)
+
+    def extend(self, target: list[Any], records: list[Any]) -> None:
+        """Append the keys of many records, up to the first that has none.
+
+        Raises:
+            TypeError: if a record has no such field; it is the one at the index that `target` has grown to.
+        """
+        fields, getter = self._at_once(records)
+        if getter is None:
+            target.extend(map(self, records))
+            return
+        begin = len(target)
+        try:
+            target.extend(map(getter, fields))
+        except IndexError:
+            self(records[len(target) - begin])
+            raise
+
+    def _at_once(self, records: list[Any]) -> tuple[list[Any], Callable[[Any], Any] | None]:
+        """Lists of fields, and what takes the key of each, where all records are tuples, or rows with the same names."""
+        kinds = set(map(type, records))
+        if kinds == {tuple}:
+            if all(_NUMBERED.fullmatch(name) for name in self.names):
+                return records, itemgetter(*(int(name[1:]) for name in self.names))
+        elif kinds == {Row}:
+            apart = take_apart(records)
+            names = () if apart is None else apart[0] or ()
+            if apart is not None and all(names.count(name) == 1 for name in self.names):
+                return apart[1], itemgetter(*(names.index(name) for name in self.names))
+        return records, None
 
     def __repr__(self) -> str:
         return f"ColumnKey({', '.join(self.names)})"

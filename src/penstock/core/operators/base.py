@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from penstock.common.accumulators import Accumulator
 from penstock.common.metrics import MetricRegistry
+from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
@@ -37,7 +38,10 @@ class StopIterationRaised(RuntimeError):
 
 def call_all(function: Callable[[Any], Any], values: list[Any], results: list[Any]) -> None:
     """Append `function(value)` for all values. When it raises, `values[len(results)]` is the one it was called with."""
-    results.extend(map(function, values))
+    if isinstance(function, ColumnKey):
+        function.extend(results, values)
+    else:
+        results.extend(map(function, values))
     if len(results) != len(values):
         raise StopIterationRaised
 

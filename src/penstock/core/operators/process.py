@@ -203,18 +203,17 @@ class KeyedProcessOperator(FunctionOperator):
         times: list[int] = []
         ctx, keyed = self._ctx, self.context.keyed
         values, timestamps = batch.values, batch.timestamps
+        keys = self.keys_of(values, key_of)
         value: Any = None
         try:
             if timestamps is None:
                 ctx.element_timestamp = None
-                for value in values:
-                    keyed.current_key = key_of(value)
+                for value, keyed.current_key in zip(values, keys, strict=True):
                     yielded = process(value, ctx)
                     if yielded is not None:
                         results.extend(yielded)
             else:
-                for value, timestamp in zip(values, timestamps, strict=True):
-                    keyed.current_key = key_of(value)
+                for value, timestamp, keyed.current_key in zip(values, timestamps, keys, strict=True):
                     ctx.element_timestamp = timestamp
                     yielded = process(value, ctx)
                     if yielded is not None:
