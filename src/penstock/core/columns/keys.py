@@ -52,7 +52,7 @@ class ColumnKey:
             raise
 
     def _at_once(self, records: list[Any]) -> tuple[list[Any], Callable[[Any], Any] | None]:
-        """Lists of fields, and what takes the key of each, where all records are tuples, or rows with the same names."""
+        """Lists of fields, and what takes the key of each: of tuples, and of rows with the same names."""
         kinds = set(map(type, records))
         if kinds == {tuple}:
             if all(_NUMBERED.fullmatch(name) for name in self.names):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from penstock.core.batch.rows import NO_KEY_PLACE
+from penstock.core.batch.exchange import HASH_BITS
+from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
 from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex
@@ -20,7 +21,7 @@ from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings, record_column
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema
-from penstock.drivers.spark.route_stage import routed, routed_edge
+from penstock.drivers.spark.route_stage import needed, routed, routed_edge
 
 if TYPE_CHECKING:
     import pyarrow
@@ -72,6 +73,8 @@ class _Frames:
         self._readers: set[int] = set()
         #: The edges whose rows have the records in columns, and what the records are.
         self._columns: dict[int, RecordShape] = {}
+        #: Of these edges the column that is the time of their rows, see `route_stage.Routed`.
+        self._times: dict[int, str | None] = {}
 
     def all(self) -> dict[int, DataFrame]:
         for vertex in self._job_graph.vertices:
@@ -103,22 +106,40 @@ class _Frames:
         is_read = {edge.source for edge in edges} <= self._readers
         if not is_read and is_in_place(edges):
             return parts[0].select(*INPUT_COLUMNS)
-        columns = [record_column(e.index, i) for e in edges for i in range(self._width_of(e.index))]
+        if all(edge.index in self._columns for edge in edges):
+            return self._routed_input(edges, parts, vertex.parallelism)
+        columns = [name for edge in edges for name in self._columns_of(edge.index)]
         if is_read:
             parts.append(self._marks(edges[0].index, vertex.parallelism))
         frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
-        # What is the same in all rows is not sent.
-        same = ["edge"] if len(edges) == 1 and columns else []
-        same += ["payload"] if all(edge.index in self._columns for edge in edges) else []
-        wanted = [name for name in INPUT_COLUMNS if name not in same]
         # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as
         # it did before, for some of it may have been read.
-        order = [name for name in ROW_ORDER if name not in same]
-        return frame.sortWithinPartitions(*order).select(*wanted, *columns)
+        return frame.sortWithinPartitions(*ROW_ORDER).select(*INPUT_COLUMNS, *columns)
 
-    def _width_of(self, edge: int) -> int:
-        return len(self._columns[edge].names) if edge in self._columns else 0
+    def _routed_input(self, edges: list[JobEdge], parts: list[DataFrame], parallelism: int) -> DataFrame:
+        """The rows of edges whose records are those of data frames; what is known without them is not shuffled.
+
+        That is the target, which the place tells, payloads, the edge when there is one, and a time that is a column.
+        """
+        from pyspark.sql import functions
+
+        columns = [name for edge in edges for name in self._columns_of(edge.index)]
+        marks = self._marks(edges[0].index, parallelism, f"{MARK_PLACE}L - id")
+        frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [*parts, marks])
+        numbers = ", ".join(map(str, slots(parallelism)))
+        target = f"int(if(place >= 0, shiftright(place, {HASH_BITS}), {MARK_PLACE}L - place))"
+        frame = frame.repartition(parallelism, functions.expr(f"array({numbers})[{target}]"))
+        time = self._times[edges[0].index]
+        if len(edges) > 1:
+            return frame.sortWithinPartitions(*ROW_ORDER).select("edge", "place", "timestamp", *columns)
+        if time is None:
+            return frame.sortWithinPartitions("place", "timestamp", "sequence").select("place", "timestamp", *columns)
+        timestamp = f"if(place >= 0, {needed(f'CAST({time} AS BIGINT)')}, NULL) AS timestamp"
+        return frame.sortWithinPartitions("place", time, "sequence").selectExpr("place", timestamp, *columns)
+
+    def _columns_of(self, edge: int) -> list[str]:
+        return [record_column(edge, i) for i in range(len(self._columns[edge].names))] if edge in self._columns else []
 
     def _routed(self, vertex: JobVertex, source: DataFrameSource, edge: int) -> DataFrame:
         """The rows of the one edge out of a vertex, whose records are those of a data frame (`route_stage`)."""
@@ -131,15 +152,17 @@ class _Frames:
         )
         self._columns[edge] = source.shape
         make = functools.partial(make_stage, "route_stage", is_local=self._is_local)
-        return routed(source.frame.coalesce(vertex.parallelism), edge, settings, make)
+        made = routed(source.frame.coalesce(vertex.parallelism), edge, settings, make)
+        self._times[edge] = made.time
+        return made.frame
 
-    def _marks(self, edge: int, parallelism: int) -> DataFrame:
+    def _marks(self, edge: int, parallelism: int, place: str = f"{NO_KEY_PLACE}L") -> DataFrame:
         """A row for each subtask that tells which one it is; other producers than a data frame send such themselves."""
         numbers = ", ".join(map(str, slots(parallelism)))
         return self._session.range(0, parallelism, 1, 1).selectExpr(
             f"{edge} AS edge",
             "int(id) AS target",
-            f"{NO_KEY_PLACE}L AS place",
+            f"{place} AS place",
             "CAST(NULL AS BIGINT) AS timestamp",
             "0L AS sequence",
             "X'' AS payload",

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.column_data import column_values
-from penstock.core.batch.rows import NO_KEY_PLACE, Rows
+from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE, Rows
 from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.operators.hand_over import HandOverOperator
 from penstock.core.protocol import Failure
@@ -84,9 +84,7 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
     first = next((batch for batch in rows if batch.num_rows), None)
     if first is None:
         return
-    is_reader = settings.frame is not None
-    of_subtask = first.num_columns - 1 if is_reader else "target" if settings.splits is None else 0
-    subtask = first.column(of_subtask)[0].as_py()
+    subtask = _subtask_of(first, settings)
     with task_of(settings, subtask) as task:
         if settings.frame is not None:
             shape = settings.frame
@@ -100,6 +98,19 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
         yield from (
             _records(task, output, settings) if settings.schema is not None else _marked(output, settings, subtask)
         )
+
+
+def _subtask_of(first: pa.RecordBatch, settings: StageSettings) -> int:
+    """What the first row tells."""
+    if settings.frame is not None:
+        subtask: int = first.column(first.num_columns - 1)[0].as_py()
+    elif settings.splits is not None:
+        subtask = first.column(0)[0].as_py()
+    elif "target" in first.schema.names:
+        subtask = first.column("target")[0].as_py()
+    else:
+        subtask = MARK_PLACE - first.column("place")[0].as_py()
+    return subtask
 
 
 @contextmanager

@@ -51,12 +51,20 @@ _NO_TIME: Final = "raise_error('the column of timestamps has no value in a recor
 
 
 @dataclass(frozen=True)
+class Routed:
+    """Rows of an edge. `time`: the column of integers that their time is; None when it is none, or there is no time."""
+
+    frame: DataFrame
+    time: str | None
+
+
+@dataclass(frozen=True)
 class _ByName:
-    """The columns that are the key of a record, and the time in ms as SQL of a column's name; None without a time."""
+    """The columns that are the key of a record, and the one that is its time, of a type; None without a time."""
 
     keys: tuple[int, ...]
     time: int | None
-    sql: str
+    type: str = ""
 
 
 def routed_edge(vertex: BatchVertex) -> int | None:
@@ -72,9 +80,7 @@ def routed_edge(vertex: BatchVertex) -> int | None:
     return out.edge if is_keyed and is_passed_on and out.side_tag is None else None
 
 
-def routed(
-    frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any]
-) -> DataFrame:
+def routed(frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any]) -> Routed:
     """The rows of an edge, see `batch_stage.SCHEMA`, with the columns of `frame` in place of payloads.
 
     `make_stage` makes the function that is `run_stage` here.
@@ -87,6 +93,7 @@ def routed(
     numbered = frame.toDF(*names).selectExpr(
         "*", "spark_partition_id() AS subtask", "monotonically_increasing_id() AS sequence"
     )
+    time_column = None
     if by_name is None:
         seen, kind, place, time = names, _ROUTE_DDL, "route.place", "route.timestamp"
     else:
@@ -94,13 +101,16 @@ def routed(
         shape = RecordShape(VALUE if len(seen) == 1 else TUPLE, tuple(seen))
         settings = replace(settings, frame=shape, is_key=True)
         if by_name.time is not None:
-            time = by_name.sql.format(names[by_name.time])
+            column = names[by_name.time]
+            is_moment = by_name.type == "timestamp"
+            time = needed(f"unix_millis({column})" if is_moment else f"CAST({column} AS BIGINT)")
+            time_column = None if is_moment else column
     stage = make_stage(settings)
     # Spark sees by the types that the function lives as long as its task.
     stage.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     route = sql.arrow_udf(stage, kind)(*seen, "subtask")
     target = f"int(shiftright({place}, {HASH_BITS}))"
-    return numbered.select("*", route.alias("route")).selectExpr(
+    rows = numbered.select("*", route.alias("route")).selectExpr(
         f"{edge} AS edge",
         f"{target} AS target",
         f"{place} AS place",
@@ -110,6 +120,12 @@ def routed(
         f"array({', '.join(map(str, settings.slots[edge]))})[{target}] AS slot",
         *names,
     )
+    return Routed(rows, time_column)
+
+
+def needed(time: str) -> str:
+    """SQL of a time, which has to be there."""
+    return f"coalesce({time}, {_NO_TIME})"
 
 
 def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None:
@@ -128,14 +144,11 @@ def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None
     keys = tuple(fields[name] for name in selector.names)
     assigner = strategy.timestamp_assigner
     if assigner is None:
-        return _ByName(keys, None, "")
+        return _ByName(keys, None)
     if not isinstance(assigner, ColumnAssigner) or assigner.column not in fields:
         return None
     time = fields[assigner.column]
-    millis = "unix_millis({})" if column_types[time] == "timestamp" else "CAST({} AS BIGINT)"
-    if column_types[time] not in _TIMES:
-        return None
-    return _ByName(keys, time, f"coalesce({millis}, {_NO_TIME})")
+    return _ByName(keys, time, column_types[time]) if column_types[time] in _TIMES else None
 
 
 def _fields_of(shape: RecordShape) -> dict[str, int]:
