@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,13 @@ def measure_all(console: Console, keys: list[str], spec: EventsSpec, settings: S
             found[key] = peaks(WORKLOADS[key], WORKLOADS[key].spec(spec), settings)
         figures = {}
         for key in keys:
-            figures[key] = measure(
-                WORKLOADS[key], spec, settings, found[key], lambda what, key=key: status.update(f"{key}: {what}")
-            )
+            tell = partial(_tell, status, key)
+            figures[key] = measure(WORKLOADS[key], spec, settings, found[key], tell)
     return figures
+
+
+def _tell(status: Any, key: str, what: str) -> None:
+    status.update(f"{key}: {what}")
 
 
 @click.command()

@@ -264,7 +264,7 @@ def spill(gigabytes: float, parallelism: int) -> str:
         raise AssertionError(f"{count} rows, found {row}")
     jvm: Any = session._jvm
     quantiles = session.sparkContext._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]
-    store = session.sparkContext._jsc.sc().statusStore()  # type: ignore[union-attr]
+    store = session.sparkContext._jsc.sc().statusStore()
     stages = store.stageList(None, False, False, quantiles, jvm.java.util.ArrayList())
     spilled = [stages.apply(i).diskBytesSpilled() for i in range(stages.size())]
     written = [stages.apply(i).shuffleWriteBytes() for i in range(stages.size())]

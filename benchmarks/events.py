@@ -52,6 +52,11 @@ class EventsSpec:
         return list(zip(*(column.tolist() for column in self.columns()), strict=True))
 
 
+def make_events(count: int) -> list[Event]:
+    """So many events."""
+    return EventsSpec(count).make()
+
+
 EVENTS: list[Event] = []
 _made: EventsSpec | None = None
 

@@ -51,7 +51,7 @@ def _record_here(key: str, spec: EventsSpec) -> Path:
         with profiler:
             run(job)
 
-    LocalJob._run = profiled  # type: ignore[method-assign]
+    LocalJob._run = profiled  # type: ignore[assignment, method-assign]
     try:
         run_penstock(WORKLOADS[key], WORKLOADS[key].spec(spec), Settings())
     finally:

@@ -23,8 +23,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.events import KEYS, Event
 from benchmarks.meeting import MeetingPlace, MeetingSink, PacedSource
-from benchmarks.workloads import KEYS, Event, add, key_of, time_of
+from benchmarks.workloads import add, key_of, time_of
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 

@@ -21,4 +21,4 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 #: Those that `make bench-guard` watches.
-GUARDED = [key for key in ("W1", "W2", "W3", "W4", "W5") if key in WORKLOADS]
+GUARDED: list[str] = [key for key in ("W1", "W2", "W3", "W4", "W5") if key in WORKLOADS]

@@ -27,16 +27,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.events import OUT_OF_ORDER_MS, make_events
 from benchmarks.meeting import MeetingPlace, MeetingSink, MemorySource
 from benchmarks.workloads import (
-    OUT_OF_ORDER_MS,
     WINDOW_MS,
     Count,
     CountWithTimer,
     add,
     bare_keyed_reduce,
     key_of,
-    make_events,
     time_of,
 )
 from penstock.common import Configuration, Duration, WatermarkStrategy
@@ -109,7 +108,8 @@ def ceiling(events: list[Any]) -> float:
     os.waitpid(child, 0)
     os.close(reading)
     os.close(writing)
-    return alone / mine + alone / other
+    result: float = alone / mine + alone / other
+    return result
 
 
 def measure(workload: str, count: int, pairs: int, target: str, events: list[Any]) -> dict[str, list[float]]:

@@ -146,7 +146,7 @@ def raw_rates(keys: list[int]) -> dict[str, tuple[float, float]]:
 
         def store_get() -> None:
             for key in keys:
-                pickle.loads(store[b"i%d" % key])
+                pickle.loads(store[b"i%d" % key])  # type: ignore[arg-type]
 
         found = {"value: update": (timed(put), timed(store_put)), "value: get": (timed(get), timed(store_get))}
         store.close()
