@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 import pytest
@@ -107,8 +109,24 @@ def apply(subtask: Subtask, model: Tables, operation: Any) -> None:
         wanted[key] = [*wanted[key], rest[1]]
 
 
+#: From how many entries on a snapshot of much that has changed is written whole.
+WHOLE_FROM = st.sampled_from([0, 1024])
+
+
+def whole_from(test: Callable[[list], None]) -> Callable[[list, int], None]:
+    """The test with another number of entries from which snapshots are written whole."""
+
+    def patched(steps: list, least: int) -> None:
+        with patch("penstock.state.table._WHOLE_ENTRIES_MIN", least):
+            test(steps)
+
+    patched.__name__, patched.__qualname__, patched.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    return patched
+
+
 @settings(derandomize=True, deadline=None, max_examples=600)
-@given(st.lists(OPERATION, max_size=40))
+@given(st.lists(OPERATION, max_size=40), WHOLE_FROM)
+@whole_from
 def test_histories_against_a_plain_dictionary(operations: list) -> None:
     """G7: whichever checkpoints complete, never answer or are stored late, and wherever it recovers, at the same
     parallelism or at another, every stored history reads as what the state was when it was captured."""
@@ -312,7 +330,8 @@ TIMER_STEPS = st.lists(
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(TIMER_STEPS)
+@given(TIMER_STEPS, WHOLE_FROM)
+@whole_from
 def test_timers_in_histories(steps: list) -> None:
     """A1, G7: timers set, deleted and fired between incremental snapshots are just those due after a recovery."""
     subtask, due = Subtask(), set[tuple[int, str]]()
@@ -343,3 +362,25 @@ def test_timers_in_histories(steps: list) -> None:
             queue = TimerQueue(subtask.backend.table("timers"))
         assert len(queue) == len(due)
         assert queue.next_timestamp() == min((t for t, _ in due), default=None)
+
+
+def test_when_half_has_changed_the_snapshot_stands_alone() -> None:
+    """G7: one file, which says the same as the history would."""
+    subtask = Subtask()
+    table = subtask.backend.table("count")
+    for key in range(2_000):
+        table.entries(None)[key] = 0
+        table.changed(None).add(key)
+    subtask.snapshot(1)
+    subtask.complete(1)
+    for changed, files in ((900, 2), (1_001, 1)):
+        for key in range(changed):
+            table.entries(None)[key] = changed
+            table.changed(None).add(key)
+        del table.entries(None)[1_999 - (changed == 900)]
+        table.changed(None).add(1_999 - (changed == 900))
+        checkpoint_id = changed
+        state = subtask.snapshot(checkpoint_id)
+        subtask.complete(checkpoint_id)
+        assert len(handle_of(state).files) == files
+        assert subtask.read(state) == subtask.contents

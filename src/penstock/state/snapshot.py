@@ -52,12 +52,13 @@ class KeyedCapture:
     """The changes of one keyed state, frozen: pickled (dropped, [(namespace, keys, values, removed keys)]).
 
     `schema` is the text of `schema.declared`. When it is another one than that of the history before, the changes are
-    the whole state.
+    the whole state; `is_whole` says so too.
     """
 
     name: str
     frozen: bytes
     schema: str = ""
+    is_whole: bool = False
 
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The changes as an Arrow IPC stream; drops first."""

@@ -21,6 +21,11 @@ from penstock.state.snapshot import KeyedCapture
 _MISSING: Any = object()
 #: A snapshot of at least one in so many entries of a namespace is written in the order of the table.
 _ORDERED_SHARE = 8
+#: A snapshot for which one in so many entries has changed is written whole: then it stands alone, and nobody has to
+#: merge it with those before it, which takes longer than to write the rest.
+_WHOLE_SHARE = 2
+#: Below so many entries it is all the same.
+_WHOLE_ENTRIES_MIN = 1024
 
 
 class StateTable:
@@ -104,6 +109,10 @@ class StateTable:
             changed, dropped = self._merged()
         else:
             ((changed, dropped),) = self._unconfirmed.values()
+        total = sum(map(len, self.panes.values()))
+        if total >= _WHOLE_ENTRIES_MIN and sum(map(len, changed.values())) * _WHOLE_SHARE >= total:
+            everything = {namespace: set(entries) for namespace, entries in self.panes.items() if entries}
+            return self._freeze(everything, {}, owner, is_whole=True)
         return self._freeze(changed, dropped, owner)
 
     def confirm(self, checkpoint_id: int) -> None:
@@ -120,7 +129,9 @@ class StateTable:
                 changed.setdefault(namespace, set()).update(keys)
         return changed, dropped
 
-    def _freeze(self, changed: dict[Any, set[Any]], dropped: dict[Any, None], owner: str) -> KeyedCapture:
+    def _freeze(
+        self, changed: dict[Any, set[Any]], dropped: dict[Any, None], owner: str, is_whole: bool = False
+    ) -> KeyedCapture:
         written = []
         for namespace, keys in changed.items():
             entries = self.panes.get(namespace)
@@ -142,4 +153,4 @@ class StateTable:
             frozen = dumps((list(dropped), written))
         except Exception as error:
             raise StateError(f"{owner}: a value in state {self.name!r} cannot be pickled: {error}") from error
-        return KeyedCapture(self.name, frozen)
+        return KeyedCapture(self.name, frozen, is_whole=is_whole)

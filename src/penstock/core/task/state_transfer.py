@@ -137,8 +137,8 @@ class SnapshotWriter:
         self, operator_id: str, name: str, handle: KeyedStateHandle | None, capture: KeyedCapture | None
     ) -> KeyedStateHandle:
         """A history with what has changed since; a savepoint's is one file, and its own."""
-        if handle is not None and capture is not None and capture.schema != handle.schema:
-            handle = None  # the state has become another one since, and the changes are all of it
+        if handle is not None and capture is not None and (capture.is_whole or capture.schema != handle.schema):
+            handle = None  # the changes are all of the state, which may have become another one since
         schema = capture.schema if capture is not None else handle.schema if handle is not None else ""
         history = handle.files if handle is not None else ()
         changes = [] if capture is None else [capture.to_bytes(self._max_parallelism)]
