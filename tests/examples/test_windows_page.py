@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from tests.examples.test_readme import LOCAL, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "windows.md"
@@ -51,9 +50,3 @@ EXPECTED = [
 def test_the_blocks_are_one_program(tmp_path: Path) -> None:
     """C1: what the page says of windows holds."""
     assert run(LOCAL + "".join(BLOCKS), tmp_path) == sorted(EXPECTED)
-
-
-@pytest.mark.spark
-def test_on_spark_it_prints_the_same(tmp_path: Path) -> None:
-    """C1, E8: every kind of window on Spark."""
-    assert run("".join(BLOCKS), tmp_path) == sorted(EXPECTED)
