@@ -12,6 +12,8 @@ import pytest
 from tests.examples.test_readme import LOCAL
 
 DOCS = Path(__file__).parents[2] / "docs"
+#: What docs/checkpoints.md prints until its job is cancelled.
+COUNTS = re.compile(r"\(\d, \d+\)")
 QUICKSTART = """[('ann', 2), ('bob', 1), ('ann', 1)]
 Penstock Streaming Job: 2 vertices, 1 slots
 [0] parallelism 1
@@ -83,7 +85,7 @@ def test_what_is_called_missing_is_missing() -> None:
 def test_in_one_process(page: str, tmp_path: Path) -> None:
     """A2: what the page says holds."""
     printed = run(page, LOCAL, tmp_path)
-    assert printed == sorted(PAGES[page])
+    assert [line for line in printed if page != "checkpoints.md" or not COUNTS.match(line)] == sorted(PAGES[page])
 
 
 @pytest.mark.spark
