@@ -22,6 +22,7 @@ SALE = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 Key = str | list[str] | Callable[..., Any]
 #: A key and a time that Spark takes itself, and the same so that records are asked.
 NAMED: tuple[Key, WatermarkStrategy] = ("f0", WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("f2"))
+NAMED_AT = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("at")
 ASKED: tuple[Key, WatermarkStrategy] = (
     lambda sale: sale[0],
     WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda sale, _: sale[2]),
@@ -54,7 +55,7 @@ def collect(stream: Any) -> list[Any]:
 def test_a_keys_records_come_in_order_of_time_and_then_of_the_frame(
     session: Any, parallelism: int, names: tuple[Key, WatermarkStrategy]
 ) -> None:
-    """I2: in one subtask each, that of streaming, with their timestamps; None is a key too."""
+    """I2: in one subtask each, with their timestamps; None is a key too. Asked, the subtask is that of streaming."""
     key, strategy = names
     sales = session.createDataFrame(SALES, DDL).coalesce(1)
     stream = batch(parallelism).from_dataframe(sales, SALE, strategy).key_by(key).process(Seen())
@@ -65,7 +66,31 @@ def test_a_keys_records_come_in_order_of_time_and_then_of_the_frame(
         ("tea", [(3, 10), (4, 10), (1, 60)]),
         (None, [(1, 40)]),
     ]
-    assert found == collect(from_list.key_by(key).process(Seen()))
+    if names != NAMED:
+        assert found == collect(from_list.key_by(key).process(Seen()))
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "BOOLEAN", "BINARY", "DATE", "DOUBLE", "DECIMAL(9, 2)"])
+def test_keys_of_any_type_are_kept_apart_and_together(session: Any, kind: str) -> None:
+    """I2, A1: by Spark's hash or by Python's; every key is in one subtask, and more than one has keys."""
+    of = {"DATE": "date_add('2026-01-01', {})", "BINARY": "encode({}, 'UTF-8')"}
+    cast = of.get(kind, f"CAST({{}} AS {kind})").format("CAST(id % 7 AS INT)")
+    frame = session.range(70).selectExpr(f"IF(id % 7 = 3, NULL, {cast}) AS name", "id AS amount", "id AS at")
+    found = collect(batch(3).from_dataframe(frame, None, NAMED_AT).key_by("name").process(Seen()))
+    keys = 3 if kind == "BOOLEAN" else 7
+    assert len(found) == len({key for key, _, _ in found}) == keys
+    assert sorted(number for _, _, seen in found for number, _ in seen) == list(range(70))
+    assert kind == "BOOLEAN" or len({subtask for _, subtask, _ in found}) > 1
+
+
+def test_keys_of_two_frames_meet_though_their_columns_are_of_different_types(session: Any) -> None:
+    """I2, A1: an INT and a BIGINT are one key, and Spark's hash does not know."""
+    left = session.range(20).selectExpr("CAST(id AS INT) AS name", "1L AS at")
+    right = session.range(20).selectExpr("id AS name", "0L AS at", "id + 1 AS amount")
+    env = batch(3)
+    keyed = [env.from_dataframe(frame, None, NAMED_AT).key_by("name") for frame in (left, right)]
+    found = collect(keyed[0].connect(keyed[1]).process(Prices()))
+    assert found == sorted(((key, 1, key + 1) for key in range(20)), key=str)
 
 
 def test_frames_of_different_columns_and_other_records_meet_in_order_of_time(session: Any) -> None:
@@ -130,14 +155,14 @@ def test_a_time_by_name_is_milliseconds_whatever_the_column(session: Any, kind: 
 
 @pytest.mark.parametrize("type_info", [None, SALE], ids=["rows", "tuples"])
 def test_a_key_of_several_columns_is_the_tuple_of_their_values(session: Any, type_info: Any) -> None:
-    """I2, A1: with the same subtask as in streaming."""
+    """I2, A1: whoever takes it."""
     sales = session.createDataFrame([("tea", 1, 3), ("tea", 2, 4), ("tea", 1, 2)], DDL)
     names = ["name", "amount"] if type_info is None else ["f0", "f1"]
     stream = batch(3).from_dataframe(sales, type_info).key_by(names)
     found = collect(stream.process(Seen()))
     asked = batch(3).from_dataframe(sales, type_info).key_by(lambda sale: (sale[0], sale[1]))
     assert [(key, seen) for key, _, seen in found] == [(("tea", 1), [(1, None), (1, None)]), (("tea", 2), [(2, None)])]
-    assert found == collect(asked.process(Seen()))
+    assert [(key, seen) for key, _, seen in found] == [(key, seen) for key, _, seen in collect(asked.process(Seen()))]
 
 
 def test_a_name_that_a_record_does_not_have_is_told_with_the_record(session: Any) -> None:

@@ -18,7 +18,7 @@ from penstock.state.key_groups import key_bytes, subtask_of_key_group
 
 #: Bits of a place below those that say which subtask it belongs to.
 HASH_BITS: Final = 48
-_HASH_MASK: Final = (1 << HASH_BITS) - 1
+HASH_MASK: Final = (1 << HASH_BITS) - 1
 #: Rows of one producer are numbered from its subtask times this on, so that numbers never meet.
 SEQUENCES_PER_SUBTASK = 1 << 40
 
@@ -83,7 +83,7 @@ class Places:
             self._known.clear()
         digest = xxhash.xxh3_64_intdigest(key_bytes(key))
         target = subtask_of_key_group(digest % self._max_parallelism, self._max_parallelism, self._consumers)
-        place = self._known[key] = target << HASH_BITS | digest & _HASH_MASK
+        place = self._known[key] = target << HASH_BITS | digest & HASH_MASK
         return place
 
 

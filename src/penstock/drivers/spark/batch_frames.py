@@ -152,7 +152,8 @@ class _Frames:
         )
         self._columns[edge] = source.shape
         make = functools.partial(make_stage, "route_stage", is_local=self._is_local)
-        made = routed(source.frame.coalesce(vertex.parallelism), edge, settings, make)
+        is_only = len(self._job_graph.inputs_of(target.index)) == 1
+        made = routed(source.frame.coalesce(vertex.parallelism), edge, settings, make, is_only=is_only)
         self._times[edge] = made.time
         return made.frame
 

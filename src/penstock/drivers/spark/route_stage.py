@@ -4,7 +4,8 @@ They need not travel through Python for that: they stay rows of Spark's with the
 of Spark's gives each its place and its time. Python has the records only to ask the key selector and the timestamp
 assigner; the task behind the shuffle makes them of the same columns again (`batch_stage.rows_of`). Where these two are
 names of columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a column of Spark's already, and Python
-has the keys alone.
+has the keys alone; and not even these where the edge is the consumer's only one and Spark's own hash keeps apart and
+together what Python does. Subtasks then have other keys than in streaming.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.watermark_strategy import ColumnAssigner
-from penstock.core.batch.exchange import HASH_BITS, Places
+from penstock.core.batch.exchange import HASH_BITS, HASH_MASK, Places
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import PassOnOperator, TimestampsAndWatermarksOperator
@@ -47,6 +48,8 @@ _PASSING: Final = (SourceOperator, TimestampsAndWatermarksOperator, PassOnOperat
 #: Types of columns of which Spark takes the time of a record that the record would give; it has its own idea of a
 #: moment without a zone.
 _TIMES: Final = {"tinyint", "smallint", "int", "bigint", "timestamp"}
+#: Types of columns whose values are equal in Python when they are for Spark's hash.
+_HASHED: Final = {"tinyint", "smallint", "int", "bigint", "boolean", "string", "binary", "date"}
 _NO_TIME: Final = "raise_error('the column of timestamps has no value in a record, which so has no timestamp')"
 
 
@@ -60,11 +63,15 @@ class Routed:
 
 @dataclass(frozen=True)
 class _ByName:
-    """The columns that are the key of a record, and the one that is its time, of a type; None without a time."""
+    """The columns that are the key of a record, and the one that is its time, of a type; None without a time.
+
+    `is_hashed`: whether Spark's hash of the key will do.
+    """
 
     keys: tuple[int, ...]
     time: int | None
-    type: str = ""
+    type: str
+    is_hashed: bool
 
 
 def routed_edge(vertex: BatchVertex) -> int | None:
@@ -80,14 +87,13 @@ def routed_edge(vertex: BatchVertex) -> int | None:
     return out.edge if is_keyed and is_passed_on and out.side_tag is None else None
 
 
-def routed(frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any]) -> Routed:
+def routed(
+    frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any], *, is_only: bool
+) -> Routed:
     """The rows of an edge, see `batch_stage.SCHEMA`, with the columns of `frame` in place of payloads.
 
-    `make_stage` makes the function that is `run_stage` here.
+    `make_stage` makes the function that is `run_stage` here; `is_only`: the consumer has no other edge.
     """
-    from pyspark.sql import functions
-
-    sql: Any = functions
     names = [record_column(edge, i) for i in range(len(frame.columns))]
     by_name = _by_name(settings, [kind for _, kind in frame.dtypes])
     numbered = frame.toDF(*names).selectExpr(
@@ -95,22 +101,24 @@ def routed(frame: DataFrame, edge: int, settings: StageSettings, make_stage: Cal
     )
     time_column = None
     if by_name is None:
-        seen, kind, place, time = names, _ROUTE_DDL, "route.place", "route.timestamp"
+        placed = numbered.select("*", _asked(make_stage(settings), _ROUTE_DDL, names))
+        place, time = "route.place", "route.timestamp"
     else:
-        seen, kind, place, time = [names[key] for key in by_name.keys], "BIGINT", "route", "CAST(NULL AS BIGINT)"
-        shape = RecordShape(VALUE if len(seen) == 1 else TUPLE, tuple(seen))
-        settings = replace(settings, frame=shape, is_key=True)
+        keys = [names[key] for key in by_name.keys]
+        time = "CAST(NULL AS BIGINT)"
         if by_name.time is not None:
             column = names[by_name.time]
             is_moment = by_name.type == "timestamp"
             time = needed(f"unix_millis({column})" if is_moment else f"CAST({column} AS BIGINT)")
             time_column = None if is_moment else column
-    stage = make_stage(settings)
-    # Spark sees by the types that the function lives as long as its task.
-    stage.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
-    route = sql.arrow_udf(stage, kind)(*seen, "subtask")
+        if is_only and by_name.is_hashed:
+            placed, place = numbered, _hashed_place(keys, len(settings.slots[edge]))
+        else:
+            shape = RecordShape(VALUE if len(keys) == 1 else TUPLE, tuple(keys))
+            stage = make_stage(replace(settings, frame=shape, is_key=True))
+            placed, place = numbered.select("*", _asked(stage, "BIGINT", keys)), "route"
     target = f"int(shiftright({place}, {HASH_BITS}))"
-    rows = numbered.select("*", route.alias("route")).selectExpr(
+    rows = placed.selectExpr(
         f"{edge} AS edge",
         f"{target} AS target",
         f"{place} AS place",
@@ -121,6 +129,22 @@ def routed(frame: DataFrame, edge: int, settings: StageSettings, make_stage: Cal
         *names,
     )
     return Routed(rows, time_column)
+
+
+def _asked(stage: Any, kind: str, columns: list[str]) -> Any:
+    """The column `route`, which a function in Python gives."""
+    from pyspark.sql import functions
+
+    # Spark sees by the types that the function lives as long as its task.
+    stage.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    sql: Any = functions
+    return sql.arrow_udf(stage, kind)(*columns, "subtask").alias("route")
+
+
+def _hashed_place(keys: list[str], consumers: int) -> str:
+    """SQL of a place that Spark finds by itself."""
+    digest = f"xxhash64({', '.join(keys)})"
+    return f"shiftleft(pmod({digest}, {consumers}L), {HASH_BITS}) | ({digest} & {HASH_MASK}L)"
 
 
 def needed(time: str) -> str:
@@ -142,13 +166,14 @@ def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None
     if not fields.keys() >= set(selector.names):
         return None
     keys = tuple(fields[name] for name in selector.names)
+    is_hashed = {column_types[key] for key in keys} <= _HASHED
     assigner = strategy.timestamp_assigner
     if assigner is None:
-        return _ByName(keys, None)
+        return _ByName(keys, None, "", is_hashed)
     if not isinstance(assigner, ColumnAssigner) or assigner.column not in fields:
         return None
     time = fields[assigner.column]
-    return _ByName(keys, time, column_types[time]) if column_types[time] in _TIMES else None
+    return _ByName(keys, time, column_types[time], is_hashed) if column_types[time] in _TIMES else None
 
 
 def _fields_of(shape: RecordShape) -> dict[str, int]:
