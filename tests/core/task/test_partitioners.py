@@ -1,5 +1,7 @@
 """Partitioners that choose among channels: rescale, shuffle, custom; and which neighbours a pointwise edge connects."""
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.core.task.custom_partitioner import CustomPartitioner
 from penstock.core.task.partitioners import HashPartitioner, RescalePartitioner, ShufflePartitioner
+from penstock.state.key_groups import key_group_of
 
 
 def split(partitioner, values, channels, subtask=0, batch=10):
@@ -62,6 +65,33 @@ def test_shuffle_is_even_and_the_same_in_every_run():
     assert all(1_850 < len(part) < 2_150 for part in dealt)
     assert dealt == split(ShufflePartitioner(), values, 4, batch=1_000)
     assert dealt != split(ShufflePartitioner(), values, 4, subtask=1)
+
+
+@pytest.mark.parametrize("channels", [2, 3, 8, 9, 20])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[3, 1, 2, 1, 3], [70, 5, 3], [9]],
+        [[1, 2], [1 << 17, 1, 2], [1 << 40, 7]],
+        [[4, 5], [-1, 4], [5, 4]],
+        [[1, 2], [1.0, 2.5, True], ["a", 1], [None, 2]],
+        [["a", "b", "a"], [("a", 1), ("b", 2)]],
+        [[1, Decimal("NaN")], [Decimal("7"), 7]],
+    ],
+    ids=["small", "growing", "negative", "mixed", "no integers", "incomparable"],
+)
+def test_a_key_of_any_kind_goes_to_the_owner_of_its_key_group(batches, channels):
+    """D4: whatever else has come before it; values and timestamps stay together and in order."""
+    partitioner = HashPartitioner(lambda value: value[0])
+    partitioner.set_up(0, channels, 128, "Consumer")
+    for keys in batches:
+        values = [(key, index) for index, key in enumerate(keys)]
+        expected = [[] for _ in range(channels)]
+        for value in values:
+            expected[key_group_of(value[0], 128) * channels // 128].append(value)
+        timed = partitioner.split(Batch(values, list(range(len(values)))))
+        assert partitioner.split(Batch(values)) == [(i, Batch(part)) for i, part in enumerate(expected) if part]
+        assert timed == [(i, Batch(part, [at for _, at in part])) for i, part in enumerate(expected) if part]
 
 
 def test_custom_goes_where_the_function_says():

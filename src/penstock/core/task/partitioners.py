@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from penstock.state.key_groups import key_group_of, subtask_of_key_group
 #: Routes remembered by the hash partitioner; past it they are forgotten and worked out anew.
 ROUTES_MAX = 1 << 18
 _MASK = (1 << 64) - 1
+#: With more channels one pass over the records is quicker than one pass for each channel.
+MASKED_CHANNELS_MAX: Final = 8
+#: For each channel which bytes become 1, and which 0.
+_MASKS: Final = [bytes(int(byte == channel) for byte in range(256)) for channel in range(MASKED_CHANNELS_MAX)]
 
 
 class Partitioner:
@@ -104,26 +110,44 @@ class SelectingPartitioner(Partitioner):
                 (channel, batch.take(positions))
                 for channel, positions in zip(found.tolist(), np.split(order, begins[1:]), strict=True)
             ]
-        values: list[list[Any]] = [[] for _ in range(self.channels)]
-        if batch.timestamps is None:
-            for channel, value in zip(self.channels_of(batch.values), batch.values, strict=True):
-                values[channel].append(value)
-            return [(i, Batch(part)) for i, part in enumerate(values) if part]
-        times: list[list[int]] = [[] for _ in range(self.channels)]
-        for channel, value, timestamp in zip(
-            self.channels_of(batch.values), batch.values, batch.timestamps, strict=True
-        ):
-            values[channel].append(value)
-            times[channel].append(timestamp)
-        return [(i, Batch(part, times[i])) for i, part in enumerate(values) if part]
+        chosen = self.channels_of(batch.values)
+        if self.channels <= MASKED_CHANNELS_MAX:
+            return _split_by_masks(batch, bytes(chosen), self.channels)
+        return _split_by_loop(batch, chosen, self.channels)
 
-    def channels_of(self, values: list[Any]) -> list[int]:
+    def channels_of(self, values: list[Any]) -> Sequence[int]:
         """The channel of each record."""
         raise NotImplementedError
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
         """The channel of each record of a batch of columns, as a numpy array."""
         return np.asarray(self.channels_of(batch.values))
+
+
+def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[int, Batch]]:
+    """A byte a record tells its channel; for each channel the others are passed over at the speed of C."""
+    values, timestamps = batch.values, batch.timestamps
+    parts = []
+    for channel in range(channels):
+        if channel in chosen:
+            mask = chosen.translate(_MASKS[channel])
+            times = None if timestamps is None else list(compress(timestamps, mask))
+            parts.append((channel, Batch(list(compress(values, mask)), times)))
+    return parts
+
+
+def _split_by_loop(batch: Batch, chosen: Sequence[int], channels: int) -> list[tuple[int, Batch]]:
+    """One pass, however many channels there are."""
+    values: list[list[Any]] = [[] for _ in range(channels)]
+    if batch.timestamps is None:
+        for channel, value in zip(chosen, batch.values, strict=True):
+            values[channel].append(value)
+        return [(i, Batch(part)) for i, part in enumerate(values) if part]
+    times: list[list[int]] = [[] for _ in range(channels)]
+    for channel, value, timestamp in zip(chosen, batch.values, batch.timestamps, strict=True):
+        values[channel].append(value)
+        times[channel].append(timestamp)
+    return [(i, Batch(part, times[i])) for i, part in enumerate(values) if part]
 
 
 class ShufflePartitioner(SelectingPartitioner):
@@ -136,7 +160,7 @@ class ShufflePartitioner(SelectingPartitioner):
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._state = (subtask_index + 1) * 0x9E3779B97F4A7C15 & _MASK
 
-    def channels_of(self, values: list[Any]) -> list[int]:
+    def channels_of(self, values: list[Any]) -> Sequence[int]:
         """Numbers of a linear congruential generator (Knuth's MMIX), of which the upper bits are good."""
         state, channels = self._state, self.channels
         result = []
@@ -148,12 +172,17 @@ class ShufflePartitioner(SelectingPartitioner):
 
 
 class _Routes(dict[Any, int]):
-    """Which channel a key goes to, worked out when it is asked for the first time: a known key costs no Python call."""
+    """Which channel a key goes to, worked out when it is asked for the first time: a known key costs no Python call.
+
+    Small integers have a table besides, which is a tenth of the dictionary, and stays in the processor's cache.
+    """
 
     def __init__(self, max_parallelism: int, channels: int) -> None:
         super().__init__()
         self._max_parallelism = max_parallelism
         self._channels = channels
+        #: By key; None where nobody has asked yet. There is no table once a key was not for it.
+        self._table: list[int | None] | None = []
 
     def __missing__(self, key: Any) -> int:
         if len(self) >= ROUTES_MAX:
@@ -161,6 +190,38 @@ class _Routes(dict[Any, int]):
         group = key_group_of(key, self._max_parallelism)
         channel = self[key] = subtask_of_key_group(group, self._max_parallelism, self._channels)
         return channel
+
+    def of(self, keys: list[Any]) -> Sequence[int]:
+        """The channel of each key."""
+        if self._table is not None and len(keys) > 1:
+            try:
+                return self._in_table(self._table, keys)
+            except Exception:  # noqa: BLE001 - keys of users' types may raise anything when they are compared
+                self._table = None
+        return list(map(self.__getitem__, keys))
+
+    def _in_table(self, table: list[int | None], keys: list[Any]) -> Sequence[int]:
+        """The channel of each key; raises for keys that are no integers, or that a table cannot have."""
+        if min(keys) < 0:
+            raise IndexError
+        take: Any = itemgetter(*keys)
+        try:
+            found = take(table)
+        except IndexError:
+            self._extend(table, max(keys) + 1)
+            found = take(table)
+        if None in found:
+            for key in set(keys):
+                if table[key] is None:
+                    table[key] = self[key]
+            found = take(table)
+        channels: Sequence[int] = found
+        return channels
+
+    def _extend(self, table: list[int | None], size: int) -> None:
+        if size > ROUTES_MAX:
+            raise IndexError
+        table.extend([None] * (max(size, min(2 * len(table), ROUTES_MAX)) - len(table)))
 
 
 class HashPartitioner(SelectingPartitioner):
@@ -186,11 +247,11 @@ class HashPartitioner(SelectingPartitioner):
         except TypeError as error:
             raise UserCodeError(self._consumer, None, "the key selector") from error
 
-    def channels_of(self, values: list[Any]) -> list[int]:
+    def channels_of(self, values: list[Any]) -> Sequence[int]:
         """The subtask that owns the key group of each record's key."""
         keys: list[Any] = []
         try:
             call_all(self.key_selector, values, keys)
         except Exception as error:
             raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
-        return list(map(self._routes.__getitem__, keys))
+        return self._routes.of(keys)
