@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.common.column_data import column_values
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import key_groups_of
 
 #: In the place of a declared schema, says that the files of a keyed state are columns.
 COLUMNS_SCHEMA: Final = "columns"
@@ -53,7 +53,7 @@ class ColumnsCapture:
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The table as an Arrow IPC stream, with the key group of each row ahead."""
         codes, keys = distinct_keys([self.table.column(name) for name in self.key_names])
-        groups = np.fromiter((key_group_of(key, max_parallelism) for key in keys), np.int32, len(keys))[codes]
+        groups = np.array(key_groups_of(keys, max_parallelism), np.int32)[codes]
         table = self.table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
         table = table.replace_schema_metadata({_ABOUT: self.about})
         sink = pa.BufferOutputStream()

@@ -13,6 +13,7 @@ import decimal
 import enum
 import struct
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import xxhash
@@ -120,6 +121,16 @@ def _plain(moment: datetime.datetime) -> datetime.datetime:
 def key_group_of(key: Any, max_parallelism: int) -> int:
     """The key group of a key, from 0 to `max_parallelism` - 1."""
     return xxhash.xxh3_64_intdigest(key_bytes(key)) % max_parallelism
+
+
+def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> list[int]:
+    """The key groups of many keys; those of integers and of text come without a call each."""
+    digest, kinds = xxhash.xxh3_64_intdigest, set(map(type, keys))
+    if kinds == {int}:
+        return [digest(b"i%d" % key) % max_parallelism for key in keys]
+    if kinds == {str}:
+        return [digest(b"s" + key.encode("utf-8", "surrogatepass")) % max_parallelism for key in keys]
+    return [key_group_of(key, max_parallelism) for key in keys]
 
 
 def key_group_of_bytes(data: bytes, max_parallelism: int) -> int:

@@ -7,6 +7,8 @@ another one there. Such values are pickled with their classes instead.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import cloudpickle
@@ -19,3 +21,11 @@ def dumps(value: Any) -> bytes:
     except Exception:  # noqa: BLE001 - pickling calls user code, which may raise anything
         data: bytes = cloudpickle.dumps(value, protocol=5)
         return data
+
+
+def dumps_all(values: Sequence[Any]) -> list[bytes]:
+    """Pickle each value; raises as `dumps` does."""
+    try:
+        return list(map(pickle.dumps, values, repeat(5)))
+    except Exception:  # noqa: BLE001 - as above
+        return list(map(dumps, values))

@@ -6,8 +6,8 @@ puts only is a full snapshot. An operator state is a table of rows (value). Keys
 bytes. Under the key `penstock.classes` the Arrow schema's metadata of keyed state holds, as JSON, the classes that the
 pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`).
 
-Capturing pickles at once, in a single call: what user code changes afterwards cannot reach the snapshot (G7). Working
-out key groups, building the Arrow bytes and writing them happens in the background.
+What is captured is safe from what user code changes afterwards (G7, see `state.frozen`). Working out key groups,
+building the Arrow bytes and writing them happens in the background.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from penstock.state.errors import StateError
+from penstock.state.frozen import Frozen, thaw
 from penstock.state.key_columns import ColumnsCapture
-from penstock.state.key_groups import key_group_of
-from penstock.state.pickling import dumps
-from penstock.state.shapes import Shapes, loads_with_shapes, merged, shapes_from_json
+from penstock.state.key_groups import key_group_of, key_groups_of
+from penstock.state.pickling import dumps, dumps_all
+from penstock.state.shapes import Shapes, merged, shapes_from_json
 
 if TYPE_CHECKING:
     from penstock.state.loading import StateLoader
@@ -49,20 +50,20 @@ Entries = dict[Any, dict[Any, Any]]
 
 @dataclass
 class KeyedCapture:
-    """The changes of one keyed state, frozen: pickled (dropped, [(namespace, keys, values, removed keys)]).
+    """The changes of one keyed state, frozen.
 
     `schema` is the text of `schema.declared`. When it is another one than that of the history before, the changes are
     the whole state; `is_whole` says so too.
     """
 
     name: str
-    frozen: bytes
+    frozen: Frozen
     schema: str = ""
     is_whole: bool = False
 
     def to_bytes(self, max_parallelism: int) -> bytes:
         """The changes as an Arrow IPC stream; drops first."""
-        (dropped, written), shapes = loads_with_shapes(self.frozen)
+        (dropped, written), shapes = thaw(self.frozen)
         rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
@@ -70,8 +71,8 @@ class KeyedCapture:
             namespace_bytes = dumps(namespace)
             for key in removed:
                 rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
-            groups = [key_group_of(key, max_parallelism) for key in kept]
-            rows.extend(groups, PUT, list(map(dumps, kept)), [namespace_bytes] * len(kept), list(map(dumps, values)))
+            groups = key_groups_of(kept, max_parallelism)
+            rows.extend(groups, PUT, dumps_all(kept), [namespace_bytes] * len(kept), dumps_all(values))
         return rows.to_bytes(shapes)
 
 

@@ -15,7 +15,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
+from penstock.state.frozen import Changes, Contents, Frozen, freeze
 from penstock.state.snapshot import KeyedCapture
 
 _MISSING: Any = object()
@@ -93,7 +93,7 @@ class StateTable:
             self.changed(namespace).update(entries)
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
-        """What has changed since the last confirmed checkpoint, pickled at once; None when nothing has."""
+        """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""
         self._has_base = True
         changed = {namespace: set(keys) for namespace, keys in self._changed.items() if keys}
         dropped = self._dropped
@@ -111,9 +111,8 @@ class StateTable:
             ((changed, dropped),) = self._unconfirmed.values()
         total = sum(map(len, self.panes.values()))
         if total >= _WHOLE_ENTRIES_MIN and sum(map(len, changed.values())) * _WHOLE_SHARE >= total:
-            everything = {namespace: set(entries) for namespace, entries in self.panes.items() if entries}
-            return self._freeze(everything, {}, owner, is_whole=True)
-        return self._freeze(changed, dropped, owner)
+            return KeyedCapture(self.name, self._frozen(([], self._everything()), owner), is_whole=True)
+        return KeyedCapture(self.name, self._frozen((list(dropped), self._contents(changed)), owner))
 
     def confirm(self, checkpoint_id: int) -> None:
         """The checkpoint completed: what its snapshot wrote need not be written again."""
@@ -129,9 +128,11 @@ class StateTable:
                 changed.setdefault(namespace, set()).update(keys)
         return changed, dropped
 
-    def _freeze(
-        self, changed: dict[Any, set[Any]], dropped: dict[Any, None], owner: str, is_whole: bool = False
-    ) -> KeyedCapture:
+    def _everything(self) -> list[Contents]:
+        return [(n, list(entries), list(entries.values()), []) for n, entries in self.panes.items() if entries]
+
+    def _contents(self, changed: dict[Any, set[Any]]) -> list[Contents]:
+        """What the changed entries are now."""
         written = []
         for namespace, keys in changed.items():
             entries = self.panes.get(namespace)
@@ -149,8 +150,10 @@ class StateTable:
                 removed = [key for key, is_present in zip(kept, present, strict=True) if not is_present]
                 kept, values = list(compress(kept, present)), list(compress(values, present))
             written.append((namespace, kept, values, removed))
+        return written
+
+    def _frozen(self, changes: Changes, owner: str) -> Frozen:
         try:
-            frozen = dumps((list(dropped), written))
+            return freeze(changes)
         except Exception as error:
             raise StateError(f"{owner}: a value in state {self.name!r} cannot be pickled: {error}") from error
-        return KeyedCapture(self.name, frozen, is_whole=is_whole)

@@ -1,0 +1,48 @@
+"""What has changed in a keyed state, kept as it was when a snapshot was taken (G7).
+
+User code goes on meanwhile, and may change the very objects; so they are pickled at once, in a single call. Numbers,
+text, bytes and tuples of these cannot change: they are kept as they are, and pickled in the background.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from penstock.state.pickling import dumps
+from penstock.state.shapes import Shapes, loads_with_shapes
+
+#: A namespace, keys of it with their values, and keys that were removed.
+Contents: TypeAlias = tuple[Any, list[Any], list[Any], list[Any]]
+#: Dropped namespaces, and what was put and removed.
+Changes: TypeAlias = tuple[list[Any], list[Contents]]
+Frozen: TypeAlias = bytes | Changes
+
+_PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
+_PLAIN_OR_TUPLE: Final = _PLAIN | {tuple}
+
+
+def freeze(changes: Changes) -> Frozen:
+    """The changes, safe from what becomes of their objects; the lists become its own. Raises what pickling raises."""
+    dropped, written = changes
+    namespaces = [*dropped, *(namespace for namespace, _, _, _ in written)]
+    lists = chain.from_iterable((keys, values, removed) for _, keys, values, removed in written)
+    return changes if _are_plain(namespaces) and all(map(_are_plain, lists)) else dumps(changes)
+
+
+def thaw(frozen: Frozen) -> tuple[Changes, Shapes]:
+    """The changes, and the shapes of the classes that they are made of."""
+    if isinstance(frozen, tuple):
+        return frozen, {}
+    return loads_with_shapes(frozen)
+
+
+def _are_plain(values: list[Any]) -> bool:
+    """Whether each value is plain, or a tuple of what is plain."""
+    kinds = set(map(type, values))
+    if not kinds <= _PLAIN_OR_TUPLE:
+        return False
+    if tuple not in kinds:
+        return True
+    tuples = values if kinds == {tuple} else [value for value in values if type(value) is tuple]
+    return set(map(type, chain.from_iterable(tuples))) <= _PLAIN
