@@ -171,7 +171,8 @@ def recorded_handshake(job: LiveJob, port: str) -> list[bytes]:
         else:
             stream = StreamSender(random.getrandbits(60), "recorded", "b")
             client.send(stream.hello())
-            client.send(stream.credit((9, 9, 9, 9), 5))
+            stream.grant((9, 9, 9, 9), 5)
+            client.send(stream.credit() or b"")
         wait_until(lambda: len(job.strays) > strays, "the genuine message")
     finally:
         context.destroy(linger=0)

@@ -96,7 +96,7 @@ def test_huge_frame_from_a_worker(job: LiveJob, port: str) -> None:
             client.send(CODEC.encode(Heartbeat("huge"), 0))
         else:
             client.send(b"\x01" + msgspec.msgpack.encode((0, 55, "huge", "b")))
-            client.send(b"\x01" + msgspec.msgpack.encode((2, 55, 0, (9, 9, 9, 9), 5)))
+            client.send(b"\x01" + msgspec.msgpack.encode((2, 55, 0, (((9, 9, 9, 9), 5),))))
         wait_until(lambda: bool(job.strays), "the worker's genuine message")
         before = attacks.resident_bytes()
         relay.inject(b"\x02" + HUGE + bytes(1 << 16))

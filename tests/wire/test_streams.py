@@ -36,6 +36,13 @@ def messages(sender: StreamSender, buffer: Buffer) -> list[list[Frame]]:
     return [sender.buffer(CHANNEL, part) for part in new_codec().encode(buffer)]
 
 
+def credit(sender: StreamSender, channel: Any, credit: int) -> bytes:
+    sender.grant(channel, credit)
+    frame = sender.credit()
+    assert frame is not None
+    return frame
+
+
 def raw(*header: Any) -> bytes:
     return b"\x01" + msgspec.msgpack.encode(header)
 
@@ -50,15 +57,29 @@ def test_buffers_and_credits_arrive_in_order() -> None:
     large: Buffer = [Batch(list(range(5_000))), Watermark(1)]
     arrivals = [
         *map(receiver.receive, messages(sender, [Watermark(0)])),
-        receiver.receive([sender.credit(OTHER, 3)]),
+        receiver.receive([credit(sender, OTHER, 3)]),
         *map(receiver.receive, messages(sender, large)),
     ]
     assert len(arrivals) > 4
     assert [arrival for arrival in arrivals if arrival] == [
         BufferArrived(CHANNEL, [Watermark(0)]),
-        CreditArrived(OTHER, 3),
+        CreditArrived(((OTHER, 3),)),
         BufferArrived(CHANNEL, large),
     ]
+
+
+def test_credit_goes_with_the_next_buffer() -> None:
+    """Of all channels at once, added up, with the last part of a buffer; and what went along is not sent again."""
+    sender, receiver = opened()
+    for channel, of_channel in ((CHANNEL, 1), (OTHER, 2), (CHANNEL, 3)):
+        sender.grant(channel, of_channel)
+    large: Buffer = [Batch(list(range(5_000)))]
+    *parts, last = map(receiver.receive, messages(sender, large))
+    assert len(parts) > 1
+    assert set(parts) == {None}
+    assert last == BufferArrived(CHANNEL, large, ((CHANNEL, 4), (OTHER, 2)))
+    assert sender.credit() is None
+    assert receiver.receive(messages(sender, [Watermark(1)])[0]) == BufferArrived(CHANNEL, [Watermark(1)])
 
 
 @pytest.mark.parametrize("lost", range(4))
@@ -92,10 +113,10 @@ def test_streams_are_independent() -> None:
     """A broken stream does not touch the one that its sender opens next."""
     sender, receiver = opened()
     messages(sender, [Watermark(1)])  # lost
-    assert isinstance(receiver.receive([sender.credit(CHANNEL, 1)]), StreamBroken)
+    assert isinstance(receiver.receive([credit(sender, CHANNEL, 1)]), StreamBroken)
     again = StreamSender(2, "a", "b")
     receiver.receive([again.hello()])
-    assert receiver.receive([again.credit(CHANNEL, 1)]) == CreditArrived(CHANNEL, 1)
+    assert receiver.receive([credit(again, CHANNEL, 1)]) == CreditArrived(((CHANNEL, 1),))
 
 
 @pytest.mark.parametrize(
@@ -109,10 +130,10 @@ def test_streams_are_independent() -> None:
         ([raw(0, 1, "a", "b")], "opened twice"),
         ([raw(0, -1, "a", "b")], "does not decode"),
         ([raw(0, 9, "a" * 10_000, "b")], "does not decode"),
-        ([raw(2, 77, 0, CHANNEL, 1)], "never opened"),
-        ([raw(2, 1, 0, CHANNEL, 0)], "does not decode"),
-        ([raw(2, 1, 0, (1, 2, 3), 1)], "does not decode"),
-        ([raw(2, 1, 0, CHANNEL, 1), b"payload"], "credit came with a payload"),
+        ([raw(2, 77, 0, ((CHANNEL, 1),))], "never opened"),
+        ([raw(2, 1, 0, ((CHANNEL, 0),))], "does not decode"),
+        ([raw(2, 1, 0, (((1, 2, 3), 1),))], "does not decode"),
+        ([raw(2, 1, 0, ((CHANNEL, 1),)), b"payload"], "credit came with a payload"),
         ([raw(3, 1, 0)], "does not decode"),
         ([b"\x01" + b"\xdd\xff\xff\xff\xff\x01"], "does not decode"),
         ([b"\x01\x96\x01\x01\x00\x94\x01\x02\x03\x04\xc2" + b"\x91" * 50_000 + b"\x01"], "recursion"),
@@ -162,8 +183,8 @@ def test_records_that_cannot_be_unpickled() -> None:
     sender, receiver = opened()
     with pytest.raises(RecordSerializationError, match="cannot be unpickled here: ModuleNotFoundError"):
         receiver.receive([raw(1, 1, 0, CHANNEL, False, outline(1)), b"cno_such_module\nthing\n."])
-    sender.credit(CHANNEL, 1)
-    assert receiver.receive([sender.credit(CHANNEL, 1)]) is None
+    credit(sender, CHANNEL, 1)  # lost
+    assert receiver.receive([credit(sender, CHANNEL, 1)]) is None
 
 
 def test_nothing_is_unpickled_before_its_place_is_known(tmp_path: Path) -> None:

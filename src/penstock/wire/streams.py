@@ -4,6 +4,9 @@ A stream is what one connection carries: first a `Hello` that names both ends, t
 receiver delivers a message only when it is the next one. A transport that reconnects by itself loses what was in
 flight: the next message then has the wrong number, and from there on the stream is broken: nothing of it is delivered
 any more, and the receiver is told once. So a channel is complete up to any buffer that was delivered.
+
+Credit travels with the next buffer to the same worker, or, when there is none to send, the credit of all channels in
+one message.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ T = TypeVar("T")
 Channel: TypeAlias = tuple[int, int, int, int]
 _Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Channel: TypeAlias = tuple[_Natural, _Natural, _Natural, _Natural]
+#: A channel whose producer may send so many more buffers.
+_Credits: TypeAlias = tuple[tuple[_Channel, Annotated[int, msgspec.Meta(ge=1)]], ...]
 _WorkerId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=WORKER_ID_CHARS_MAX)]
 
 
@@ -42,36 +47,39 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class BufferHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """A buffer, or a part of one when `more` is set; its payload is in the frames that follow."""
+    """A buffer, or a part of one when `more` is set; its payload is in the frames that follow.
+
+    `credits` are those that go along.
+    """
 
     stream: _Natural
     sequence: _Natural
     channel: _Channel
     more: bool
     outline: msgspec.Raw
+    credits: _Credits = ()
 
 
 class CreditHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
-    """Allows the producer of a channel to send so many more buffers."""
+    """Credit alone."""
 
     stream: _Natural
     sequence: _Natural
-    channel: _Channel
-    credit: Annotated[int, msgspec.Meta(ge=1)]
+    credits: _Credits
 
 
 class BufferArrived(NamedTuple):
-    """A whole buffer came on a channel."""
+    """A whole buffer came on a channel, and credit for others with it."""
 
     channel: Channel
     buffer: list[Any]
+    credits: tuple[tuple[Channel, int], ...] = ()
 
 
 class CreditArrived(NamedTuple):
-    """Credit came for a channel."""
+    """Credit came for channels."""
 
-    channel: Channel
-    credit: int
+    credits: tuple[tuple[Channel, int], ...]
 
 
 class StreamBroken(NamedTuple):
@@ -97,22 +105,36 @@ class StreamSender:
         self._stream = stream
         self._hello = Hello(stream, sender, receiver)
         self._sequence = 0
+        #: What no message has taken along yet.
+        self._credits: dict[Channel, int] = {}
 
     def hello(self) -> bytes:
         """The first frame of the stream."""
         return _VERSION_BYTE + _encoder.encode(self._hello)
 
     def buffer(self, channel: Channel, part: Part) -> list[Frame]:
-        """The frames of one message of a buffer."""
-        header = BufferHeader(self._stream, self._sequence, channel, part.more, msgspec.Raw(part.outline))
+        """The frames of one message of a buffer; the last one takes the credit along."""
+        credits = () if part.more or not self._credits else self._take_credits()
+        header = BufferHeader(self._stream, self._sequence, channel, part.more, msgspec.Raw(part.outline), credits)
         self._sequence += 1
         return [_VERSION_BYTE + _encoder.encode(header), *part.payload]
 
-    def credit(self, channel: Channel, credit: int) -> bytes:
-        """The frame that sends credit."""
-        header = CreditHeader(self._stream, self._sequence, channel, credit)
+    def grant(self, channel: Channel, credit: int) -> None:
+        """Let the producer of a channel send so many more buffers, with the next message."""
+        self._credits[channel] = self._credits.get(channel, 0) + credit
+
+    def credit(self) -> bytes | None:
+        """The frame that sends what no buffer has taken along; None when there is nothing."""
+        if not self._credits:
+            return None
+        header = CreditHeader(self._stream, self._sequence, self._take_credits())
         self._sequence += 1
         return _VERSION_BYTE + _encoder.encode(header)
+
+    def _take_credits(self) -> tuple[tuple[Channel, int], ...]:
+        taken = tuple(self._credits.items())
+        self._credits.clear()
+        return taken
 
 
 class _Stream:
@@ -159,7 +181,7 @@ class StreamReceiver(Generic[T]):
         if isinstance(header, CreditHeader):
             if len(frames) != 1:
                 raise ProtocolError("a credit came with a payload")
-            return CreditArrived(header.channel, header.credit)
+            return CreditArrived(header.credits)
         try:
             return self._receive_part(stream, header, frames[1:])
         except ProtocolError as error:
@@ -178,7 +200,7 @@ class StreamReceiver(Generic[T]):
             if stream.parts >= PARTS_MAX:
                 raise ProtocolError(f"a buffer came in more than {PARTS_MAX} parts")
             return None
-        arrived = BufferArrived(header.channel, stream.unfinished)
+        arrived = BufferArrived(header.channel, stream.unfinished, header.credits)
         stream.unfinished = []
         stream.parts = 0
         return arrived

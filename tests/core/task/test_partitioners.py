@@ -86,7 +86,7 @@ def test_a_key_of_any_kind_goes_to_the_owner_of_its_key_group(batches, channels)
     partitioner.set_up(0, channels, 128, "Consumer")
     for keys in batches:
         values = [(key, index) for index, key in enumerate(keys)]
-        expected = [[] for _ in range(channels)]
+        expected: list = [[] for _ in range(channels)]
         for value in values:
             expected[key_group_of(value[0], 128) * channels // 128].append(value)
         timed = partitioner.split(Batch(values, list(range(len(values)))))

@@ -21,7 +21,7 @@ from penstock.core.protocol import ChannelId, ToMaster, ToWorker
 from penstock.core.records import Batch, Buffer, Element, Event
 from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.control_frames import CONTROL_ROLE, identity
-from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLinks
+from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLink, DataLinks
 from penstock.drivers.spark.heartbeats import HeartbeatSender
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.sockets import (
@@ -115,6 +115,8 @@ class WorkerEndpoint:
             self._context.destroy(linger=0)
             raise
         self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id)
+        #: Links with credit that no buffer may have taken along.
+        self._owing: dict[DataLink, None] = {}
 
         self._master = self._context.socket(zmq.DEALER)
         self._master.setsockopt(zmq.ROUTING_ID, own_identity)
@@ -153,6 +155,8 @@ class WorkerEndpoint:
         Raises:
             RecordSerializationError: if a buffer's records cannot be unpickled here. Its stream is broken then.
         """
+        if self._owing:
+            self._send_owed_credit()
         ready = {source for source, _ in self._poller.poll(timeout_ms)}
         dispatched = False
         if self._waker.fileno() in ready:
@@ -163,6 +167,13 @@ class WorkerEndpoint:
             dispatched |= self._receive_data(receiver)
         dispatched |= self._report_losses(receiver)
         return dispatched
+
+    def _send_owed_credit(self) -> None:
+        for link in self._owing:
+            frame = link.stream.credit()
+            if frame is not None:
+                link.send([frame])
+        self._owing.clear()
 
     def connect(self, peers: Mapping[str, str]) -> None:
         self._links.connect(peers)
@@ -175,9 +186,11 @@ class WorkerEndpoint:
                 link.send(link.stream.buffer(_plain(channel), part))
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+        """Leaves with the next buffer to that worker, or when `receive` is called, whichever comes first."""
         link = self._links.to(worker_id)
         if link is not None:
-            link.send([link.stream.credit(_plain(channel), credit)])
+            link.stream.grant(_plain(channel), credit)
+            self._owing[link] = None
 
     def send(self, message: ToMaster) -> None:
         frame = self._to_master.encode(message, self._sent)
@@ -249,10 +262,11 @@ class WorkerEndpoint:
                 self._reject(error)
                 continue
             match arrival:
-                case BufferArrived(channel, buffer):
+                case BufferArrived(channel, buffer, credits):
+                    _tell_credits(receiver, credits)
                     receiver.on_buffer(ChannelId(*channel), buffer)
-                case CreditArrived(channel, credit):
-                    receiver.on_credit(ChannelId(*channel), credit)
+                case CreditArrived(credits):
+                    _tell_credits(receiver, credits)
                 case StreamBroken(sender, reason):
                     self._reject(ProtocolError(f"the stream from worker {sender!r} is broken: {reason}"))
                     receiver.on_peer_lost(sender, reason)
@@ -291,6 +305,11 @@ class WorkerEndpoint:
         self.rejected_messages += 1
         if self.rejected_messages <= REJECTIONS_LOGGED_MAX:
             logger.warning("rejected a message (the first %d are logged): %s", REJECTIONS_LOGGED_MAX, error)
+
+
+def _tell_credits(receiver: Receiver, credits: tuple[tuple[Channel, int], ...]) -> None:
+    for channel, credit in credits:
+        receiver.on_credit(ChannelId(*channel), credit)
 
 
 def _plain(channel: ChannelId) -> Channel:
