@@ -79,6 +79,7 @@ KEY = st.sampled_from(KEYS)
 OPERATION = st.one_of(
     st.tuples(st.just("put"), TABLE, NAMESPACE, KEY, st.integers(0, 3)),
     st.tuples(st.just("append"), TABLE, NAMESPACE, KEY, st.integers(0, 3)),
+    st.tuples(st.just("batch"), TABLE, NAMESPACE, KEY, st.lists(KEY, max_size=4)),
     st.tuples(st.just("remove"), TABLE, NAMESPACE, KEY),
     st.tuples(st.just("drop"), TABLE, st.sampled_from([(0, 10), (10, 20)])),
     st.tuples(st.just("capture"), st.booleans()),
@@ -97,6 +98,13 @@ def apply(subtask: Subtask, model: Tables, operation: Any) -> None:
         return
     key = rest[0]
     entries, wanted = table.entries(namespace), entries_of.setdefault(namespace, {})
+    if verb == "batch":
+        keys = [key, *rest[1]]
+        for of_batch in keys:
+            entries[of_batch] = [len(keys)]
+            wanted[of_batch] = [len(keys)]
+        table.mark(namespace, keys)
+        return
     table.changed(namespace).add(key)
     if verb == "remove":
         entries.pop(key, None)
@@ -171,8 +179,10 @@ def test_histories_against_a_plain_dictionary(operations: list) -> None:
             assert subtask.read(state) == compact(model), "a snapshot right after the recovery says the same"
             subtask.complete(checkpoint_id)
             completed = (state, deepcopy(compact(model)))
-        elif verb in ("put", "append", "remove", "drop") and (
-            subtask.groups == GROUPS or verb == "drop" or operation[3] in IN_LOWER_HALF
+        elif verb in ("put", "append", "batch", "remove", "drop") and (
+            subtask.groups == GROUPS
+            or verb == "drop"
+            or (operation[3] in IN_LOWER_HALF and (verb != "batch" or set(operation[4]) <= set(IN_LOWER_HALF)))
         ):
             apply(subtask, model, operation)
             assert subtask.contents == compact(model)
@@ -252,6 +262,40 @@ def test_bytes_written_follow_the_change(size: int) -> None:
     subtask.complete(2)
     third = handle_of(subtask.snapshot(3))
     assert third == second, "nothing has changed, so nothing is written"
+
+
+def test_a_table_that_has_mostly_changed_is_written_whole_until_that_is_confirmed() -> None:
+    """G7: keys are not marked any more then, and an entry that goes away after a failed snapshot is not left behind."""
+    subtask = Subtask()
+    table = subtask.backend.table("count")
+    entries = table.entries(None)
+    entries.update(dict.fromkeys(range(2_000), 1))
+    table.mark(None, range(2_000))
+    subtask.snapshot(1)
+    subtask.complete(1)
+    for key in range(1_000):
+        entries[key] = 2
+    table.mark(None, range(1_000))
+    entries[1_999] = 3
+    table.mark(None, [1_999])
+    assert 1_999 not in table.changed(None)
+    whole = subtask.snapshot(2)
+    assert subtask.read(whole) == {"count": {None: entries}}
+    assert len(handle_of(whole).files) == 1
+    del entries[5]
+    table.changed(None).add(5)
+    entries.update(dict.fromkeys(range(2_000, 9_000), 4))
+    table.changed(None).update(range(2_000, 3_000))
+    for key in range(3_000, 9_000):
+        del entries[key]
+    again = subtask.snapshot(3)
+    assert subtask.read(again) == {"count": {None: entries}}
+    subtask.complete(3)
+    entries[7] = 5
+    table.mark(None, [7])
+    state = subtask.snapshot(4)
+    assert len(handle_of(state).files) == 2
+    assert subtask.read(state) == {"count": {None: entries}}
 
 
 def test_what_was_not_confirmed_is_written_again() -> None:

@@ -5,7 +5,8 @@ as one), and `table.changed(namespace)` the set of keys that its user marks. Bot
 namespace is dropped, so loops may hold on to them.
 
 **Marks.** Whoever assigns an entry, removes it, or changes the value that it holds in place, adds its key to
-`changed(namespace)`, before or after, but before the next settling point. What is not marked may be lost.
+`changed(namespace)`, before or after, but before the next settling point. What is not marked may be lost. Operators
+that work by the batch call `mark` after it: a table of which most has changed is written whole, and needs no marks.
 
 **Settling points.** A backend may put entries out of memory, to load them again when they are asked for, and writes
 those that are marked first. It does so only in `settle()`, in `capture()` and between two items of a dropped
@@ -66,6 +67,9 @@ class KeyedTable(Protocol):
 
     def changed(self, namespace: Any) -> set[Any]:
         """The keys under a namespace whose entries have changed."""
+
+    def mark(self, namespace: Any, keys: Iterable[Any]) -> None:
+        """Mark the keys of a whole batch, whose entries are set."""
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:
         """Remove a namespace with all its entries, and return these."""

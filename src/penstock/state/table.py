@@ -10,7 +10,7 @@ completed (yet, or ever) are kept and written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import compress, repeat
 from typing import Any
 
@@ -31,7 +31,7 @@ _WHOLE_ENTRIES_MIN = 1024
 class StateTable:
     """See the module's text."""
 
-    __slots__ = ("_changed", "_dropped", "_has_base", "_unconfirmed", "name", "panes", "settle")
+    __slots__ = ("_changed", "_dropped", "_has_base", "_is_next_whole", "_unconfirmed", "name", "panes", "settle")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,8 +42,10 @@ class StateTable:
         self._dropped: dict[Any, None] = {}
         #: whether there may be a snapshot to build on; without one nothing need be said of what was dropped
         self._has_base = False
-        #: checkpoint id -> the changes that were new to its snapshot
-        self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]]] = {}
+        #: whether so much has changed that the next snapshot is whole; what changes then need not be marked
+        self._is_next_whole = False
+        #: checkpoint id -> the changes that were new to its snapshot; None for any of all entries
+        self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]] | None] = {}
 
     def entries(self, namespace: Any) -> dict[Any, Any]:
         """The entries under a namespace; made when there are none."""
@@ -58,6 +60,16 @@ class StateTable:
         if keys is None:
             keys = self._changed[namespace] = set()
         return keys
+
+    def mark(self, namespace: Any, keys: Iterable[Any]) -> None:
+        """Mark the keys of a whole batch, whose entries are set; costs nothing once the next snapshot will be whole."""
+        if not self._is_next_whole:
+            self.changed(namespace).update(keys)
+            self._is_next_whole = self._is_mostly_changed(self._changed)
+
+    def _is_mostly_changed(self, changed: dict[Any, set[Any]]) -> bool:
+        total = sum(map(len, self.panes.values()))
+        return total >= _WHOLE_ENTRIES_MIN and sum(map(len, changed.values())) * _WHOLE_SHARE >= total
 
     def drop(self, namespace: Any) -> dict[Any, Any]:
         """Remove a namespace with all its entries, and return these."""
@@ -78,6 +90,7 @@ class StateTable:
             keys.clear()
         self._changed = {None: self._changed[None]} if None in self._changed else {}
         self._dropped.clear()
+        self._is_next_whole = False
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
         """Put back one entry of a snapshot, which need not be written again."""
@@ -101,30 +114,33 @@ class StateTable:
             keys.clear()
         self._changed = {namespace: keys for namespace, keys in self._changed.items() if namespace in self.panes}
         self._dropped = {}
-        if changed or dropped:
+        if self._is_next_whole:
+            self._unconfirmed[checkpoint_id], self._is_next_whole = None, False
+        elif changed or dropped:
             self._unconfirmed[checkpoint_id] = (changed, dropped)
         if not self._unconfirmed:
             return None
-        if len(self._unconfirmed) > 1:
-            changed, dropped = self._merged()
-        else:
-            ((changed, dropped),) = self._unconfirmed.values()
-        total = sum(map(len, self.panes.values()))
-        if total >= _WHOLE_ENTRIES_MIN and sum(map(len, changed.values())) * _WHOLE_SHARE >= total:
+        merged = self._merged()
+        if merged is None or self._is_mostly_changed(merged[0]):
             return KeyedCapture(self.name, self._frozen(([], self._everything()), owner), is_whole=True)
-        return KeyedCapture(self.name, self._frozen((list(dropped), self._contents(changed)), owner))
+        return KeyedCapture(self.name, self._frozen((list(merged[1]), self._contents(merged[0])), owner))
 
     def confirm(self, checkpoint_id: int) -> None:
         """The checkpoint completed: what its snapshot wrote need not be written again."""
         for older in [i for i in self._unconfirmed if i <= checkpoint_id]:
             del self._unconfirmed[older]
 
-    def _merged(self) -> tuple[dict[Any, set[Any]], dict[Any, None]]:
+    def _merged(self) -> tuple[dict[Any, set[Any]], dict[Any, None]] | None:
+        """All that is not confirmed; None for any of all entries."""
         changed: dict[Any, set[Any]] = {}
         dropped: dict[Any, None] = {}
-        for one_changed, one_dropped in self._unconfirmed.values():
-            dropped.update(one_dropped)
-            for namespace, keys in one_changed.items():
+        for one in self._unconfirmed.values():
+            if one is None:
+                return None
+            if len(self._unconfirmed) == 1:
+                return one
+            dropped.update(one[1])
+            for namespace, keys in one[0].items():
                 changed.setdefault(namespace, set()).update(keys)
         return changed, dropped
 

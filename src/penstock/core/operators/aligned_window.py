@@ -94,7 +94,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             else:
                 keys = self.keys_of(values, self._key_selector)
                 self._add_to_pane(self._pane(window, keys), keys, values)
-                self._open_table.changed(window).update(keys)
+                self._open_table.mark(window, keys)
 
     def _add_to_pane(self, pane: dict[Any, Any], keys: list[Any], values: list[Any]) -> None:
         contents, get = self._contents, pane.get

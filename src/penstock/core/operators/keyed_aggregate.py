@@ -68,7 +68,7 @@ class KeyedAggregateOperator(KeyedReduceOperator):
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
         if not self.context.is_batch:
-            self._changed.update(keys)
+            self._mark(None, keys)
             self.output.collect(Batch(results, batch.timestamps))
 
 

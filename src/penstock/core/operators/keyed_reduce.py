@@ -27,7 +27,7 @@ class KeyedReduceOperator(FunctionOperator):
         super().open()
         self._reduce: Any = method(self.function, "reduce")
         table = self.context.keyed.table("_penstock_reduce")
-        self._entries, self._changed = table.entries(None), table.changed(None)
+        self._entries, self._mark = table.entries(None), table.mark
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Fold every record in."""
@@ -47,7 +47,7 @@ class KeyedReduceOperator(FunctionOperator):
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
         if not self.context.is_batch:
-            self._changed.update(keys)
+            self._mark(None, keys)
             self.output.collect(Batch(results, batch.timestamps))
 
     def end_keys(self) -> None:

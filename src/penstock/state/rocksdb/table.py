@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -48,6 +48,10 @@ class RocksTable:
         """The keys under a namespace whose entries have changed: add to it what you set or change in place."""
         pane: NamespacePane | None = _get(self._panes, namespace)
         return self.entries(namespace).changed if pane is None else pane.changed
+
+    def mark(self, namespace: Any, keys: Iterable[Any]) -> None:
+        """Mark the keys of a whole batch."""
+        self.changed(namespace).update(keys)
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:
         """Remove a namespace with all its entries, and return these, which are loaded as they are gone through."""
