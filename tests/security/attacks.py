@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import zmq
 from tests.security.live_job import LiveJob, wait_until
-from tests.security.relay import Relay
+from tests.security.relay import Relay, connection_to
 
 from penstock.core.protocol import ChannelId, Heartbeat
 from penstock.drivers.spark.keys import JobKeys
@@ -22,7 +22,11 @@ from penstock.wire.streams import StreamSender
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 SOCKETS_AT_ONCE = 50
 #: What the client that is recorded delivers, as its receiver sees it.
-GENUINE = {"control": ("recorded", Heartbeat("recorded")), "data": (ChannelId(9, 9, 9, 9), 5)}
+GENUINE = {
+    "control": ("recorded", Heartbeat("recorded")),
+    "data": (ChannelId(9, 9, 9, 9), 5),
+    "local": (ChannelId(9, 9, 9, 9), 5),
+}
 
 
 class CanaryPickle:
@@ -46,7 +50,7 @@ def forged_messages(canary: Path) -> list[list[bytes]]:
 
 
 def raw_connection(job: LiveJob, port: str) -> socket.socket:
-    connection = socket.create_connection(job.address(port))
+    connection = connection_to(job.address(port))
     connection.settimeout(20)
     return connection
 
@@ -86,7 +90,8 @@ def connect_client(
     if port == "control":
         client.setsockopt(zmq.ROUTING_ID, b"Cb")
     setup(client)
-    client.connect(address or "tcp://{}:{}".format(*job.address(port)))
+    target = job.address(port)
+    client.connect(address or (f"ipc://{target}" if isinstance(target, str) else "tcp://{}:{}".format(*target)))
     return client
 
 

@@ -24,6 +24,7 @@ HOST = "127.0.0.1"
 FRAME_BYTES = 1 << 20
 CHANNEL = ChannelId(0, 0, 0, 0)
 DEADLINE_S = 10.0
+PORTS = ("control", "data", "local")
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
@@ -71,8 +72,8 @@ class LiveJob:
         self.keys = JobKeys.generate()
         self.rounds = 0
         self.strays: list[object] = []
-        self.refused = {"control": 0, "data": 0}
-        self.rejected = {"control": 0, "data": 0}
+        self.refused = dict.fromkeys(PORTS, 0)
+        self.rejected = dict.fromkeys(PORTS, 0)
         self.error: BaseException | None = None
         self._ready = threading.Event()
         self._stop = False
@@ -87,9 +88,12 @@ class LiveJob:
         self._stop = True
         self._thread.join()
 
-    def address(self, port: str) -> tuple[str, int]:
-        endpoint = self.master.address if port == "control" else self.b.data_address
-        host, _, number = endpoint.removeprefix("tcp://").rpartition(":")
+    def address(self, port: str) -> tuple[str, int] | str:
+        """Of the master's port ("control"), or of worker b's by tcp ("data") or by its Unix socket ("local")."""
+        tcp, _, local = self.b.data_address.partition(" ")
+        if port == "local":
+            return local.split(":", 2)[2]
+        host, _, number = (self.master.address if port == "control" else tcp).removeprefix("tcp://").rpartition(":")
         return host, int(number)
 
     def check_progress(self, rounds: int = 20) -> None:
@@ -157,8 +161,9 @@ class LiveJob:
             self.rounds += 1
 
     def _count(self) -> None:
-        self.refused = {"control": self.master.refused_connections, "data": self.b.refused_connections}
-        self.rejected = {"control": self.master.rejected_messages, "data": self.b.rejected_messages}
+        refused, rejected = self.b.refused_connections, self.b.rejected_messages
+        self.refused = {"control": self.master.refused_connections, "data": refused, "local": refused}
+        self.rejected = {"control": self.master.rejected_messages, "data": rejected, "local": rejected}
 
 
 @contextmanager

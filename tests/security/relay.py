@@ -1,20 +1,44 @@
-"""A TCP relay between a client and a server: records what the client says, adds to it, or cuts the line."""
+"""A relay between a client and a server: records what the client says, adds to it, or cuts the line."""
 
 import contextlib
 import selectors
 import socket
 import threading
+from typing import TypeAlias
 
 from tests.security.live_job import HOST, wait_until
 
+#: A server: host and port, or the path of a Unix socket.
+Target: TypeAlias = tuple[str, int] | str
+
+
+def connection_to(target: Target) -> socket.socket:
+    """A connection, by whatever leads there."""
+    if not isinstance(target, str):
+        return socket.create_connection(target)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(target)
+    return connection
+
 
 class Relay:
-    """Passes on the bytes of the first connection to its address, both ways, on a thread of its own."""
+    """Passes on the bytes of the first connection to its address, both ways, on a thread of its own.
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    Args:
+        target: the server.
+        path: where to listen as a Unix socket; without it, a tcp port is chosen.
+    """
+
+    def __init__(self, target: Target, path: str | None = None) -> None:
         self.recorded: list[bytes] = []  # what the client sent, piece by piece
-        self._listener = socket.create_server((HOST, 0))
-        self.address = f"tcp://{HOST}:{self._listener.getsockname()[1]}"
+        if path is None:
+            self._listener = socket.create_server((HOST, 0))
+            self.address = f"tcp://{HOST}:{self._listener.getsockname()[1]}"
+        else:
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(path)
+            self._listener.listen()
+            self.address = f"ipc://{path}"
         self._target = target
         self._server: socket.socket | None = None
         self._ended = threading.Event()
@@ -48,7 +72,7 @@ class Relay:
         except OSError:
             return
         self._listener.close()  # so that the client cannot come back
-        with client, socket.create_connection(self._target) as self._server:
+        with client, connection_to(self._target) as self._server:
             self._pass_on(client, self._server)
         self._ended.set()
 

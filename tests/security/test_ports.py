@@ -1,4 +1,4 @@
-"""Hostile peers at both ports of a job that is at work: none is heard, and the work goes on."""
+"""Hostile peers at the ports of a job that is at work: none is heard, and the work goes on."""
 
 import logging
 import pickle
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import zmq
 from tests.security import attacks
-from tests.security.live_job import FRAME_BYTES, HOST, LiveJob, live_job, wait_until
+from tests.security.live_job import FRAME_BYTES, HOST, PORTS, LiveJob, live_job, wait_until
 from tests.security.relay import Relay
 
 from penstock.core.protocol import EndOfDataReached, ExecutionId, Heartbeat, RegisterWorker, WorkerLost
@@ -23,7 +23,7 @@ GROWTH_BYTES_MAX = 16 << 20
 HUGE = struct.pack(">Q", 4 << 30)
 CODEC: MessageCodec = MessageCodec(Heartbeat, FRAME_BYTES)
 
-both_ports = pytest.mark.parametrize("port", ["control", "data"])
+all_ports = pytest.mark.parametrize("port", PORTS)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def job() -> Iterator[LiveJob]:
         yield job
 
 
-@both_ports
+@all_ports
 @pytest.mark.parametrize(
     ("attack", "count"),
     [  # 1,000 connections to each port
@@ -68,7 +68,7 @@ def test_canary_is_worth_its_name(tmp_path: Path) -> None:
     assert canary.exists()
 
 
-@both_ports
+@all_ports
 @pytest.mark.parametrize("flags", [b"\x06", b"\x02", b"\x03"], ids=["command", "message", "more"])
 def test_huge_frame_before_the_handshake(job: LiveJob, port: str, flags: bytes) -> None:
     """Strangers whose frames claim 4 GiB are cut off, and no memory is taken for them."""
@@ -83,7 +83,7 @@ def test_huge_frame_before_the_handshake(job: LiveJob, port: str, flags: bytes) 
     job.check_progress()
 
 
-@both_ports
+@all_ports
 def test_huge_frame_from_a_worker(job: LiveJob, port: str) -> None:
     """A worker of the job whose frame claims 4 GiB is cut off too, before memory is taken."""
     relay = Relay(job.address(port))
@@ -95,8 +95,9 @@ def test_huge_frame_from_a_worker(job: LiveJob, port: str) -> None:
         if port == "control":
             client.send(CODEC.encode(Heartbeat("huge"), 0))
         else:
-            client.send(b"\x01" + msgspec.msgpack.encode((0, 55, "huge", "b")))
-            client.send(b"\x01" + msgspec.msgpack.encode((2, 55, 0, (((9, 9, 9, 9), 5),))))
+            stream = 55 + PORTS.index(port)  # two of the ports are doors to the same worker
+            client.send(b"\x01" + msgspec.msgpack.encode((0, stream, "huge", "b")))
+            client.send(b"\x01" + msgspec.msgpack.encode((2, stream, 0, (((9, 9, 9, 9), 5),))))
         wait_until(lambda: bool(job.strays), "the worker's genuine message")
         before = attacks.resident_bytes()
         relay.inject(b"\x02" + HUGE + bytes(1 << 16))
@@ -108,7 +109,7 @@ def test_huge_frame_from_a_worker(job: LiveJob, port: str) -> None:
         relay.close()
 
 
-@both_ports
+@all_ports
 def test_large_frame_from_a_worker(job: LiveJob, port: str) -> None:
     """A whole frame of twice the allowed size from a worker of the job is not delivered: its connection is cut."""
     relay = Relay(job.address(port))
@@ -202,14 +203,15 @@ def test_slow_strangers_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that stay silent, or stop amid the handshake, are closed by a deadline."""
     monkeypatch.setattr(sockets, "HANDSHAKE_TIMEOUT_MS", 300)
     with live_job() as job:
-        for port in ("control", "data"):
+        for port in PORTS:
+            refused = job.refused[port]
             connections = [attacks.raw_connection(job, port) for _ in range(50)]
             for number, connection in enumerate(connections):
                 attacks.send_bytes(connection, attacks.GREETING[: number * 2])
             for connection in connections:
                 with connection:
                     attacks.read_to_end(connection)
-            job.wait_refused(port, 50)
+            job.wait_refused(port, refused + 50)
         job.check_progress()
 
 
@@ -227,7 +229,9 @@ def test_nobody_is_admitted_without_the_gatekeeper() -> None:
 def test_ports_listen_where_they_are_told(job: LiveJob) -> None:
     """A port bound to loopback is not reachable by the machine's other addresses."""
     for port in ("control", "data"):
-        host, number = job.address(port)
+        address = job.address(port)
+        assert not isinstance(address, str)
+        host, number = address
         assert host == HOST
         with socket.socket() as probe, pytest.raises(OSError, match="refused"):
             probe.connect(("127.0.0.2", number))
@@ -237,7 +241,7 @@ def test_secrets_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     """No secret key is in the text of the keys, nor in any log line of a job under attack, down to DEBUG."""
     caplog.set_level(logging.DEBUG)
     with live_job() as job:
-        for port in ("control", "data"):
+        for port in PORTS:
             attacks.wrong_client_key(job, port, 5, Path("/nonexistent/canary"))
             attacks.garbage(job, port, 10, Path("/nonexistent/canary"))
         keys = job.keys

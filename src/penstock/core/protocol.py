@@ -182,7 +182,7 @@ class ShutDownWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
-    """A worker is up, with one slot (E2). `data_address` is where its peers reach it."""
+    """A worker is up, with one slot (E2). `data_address` is where its peers reach it; only they read it."""
 
     worker_id: str
     data_address: str

@@ -1,9 +1,14 @@
-"""The endpoints of master and workers, over real sockets on loopback."""
+"""The endpoints of master and workers, over real sockets: on loopback, and between workers Unix sockets as well."""
 
+import logging
 import os
+import socket
+import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import zmq
@@ -22,7 +27,8 @@ from penstock.core.protocol import (
     ShutDownWorker,
 )
 from penstock.core.records import Batch, Buffer, EndOfPartition, Watermark
-from penstock.drivers.spark import data_links
+from penstock.drivers.spark import data_links, worker_endpoint
+from penstock.drivers.spark.data_address import host_identity
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.master_endpoint import MasterEndpoint
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
@@ -32,10 +38,18 @@ CHANNEL = ChannelId(1, 2, 3, 4)
 EXECUTION = ExecutionId(0, 0, 0)
 
 
-class Cluster:
-    """A master and workers with their inboxes, all run by the test's own thread."""
+#: Nobody listens there.
+NOWHERE = f"tcp://{HOST}:1"
 
-    def __init__(self) -> None:
+#: Once with workers that know of each other's tcp ports alone, once with no way between them but Unix sockets.
+over_both = pytest.mark.parametrize("cluster", ["tcp", "ipc"], indirect=True)
+
+
+class Cluster:
+    """A master and workers with their inboxes, all run by the test's own thread; workers talk by `transport`."""
+
+    def __init__(self, transport: str = "ipc") -> None:
+        self.transport = transport
         self.keys = JobKeys.generate()
         self.master = MasterEndpoint(self.keys, HOST, HOST, FRAME_BYTES)
         self.from_workers: list[tuple[str, FromWorker]] = []
@@ -51,14 +65,28 @@ class Cluster:
 
     def pair(self) -> tuple[WorkerEndpoint, WorkerEndpoint]:
         a, b = self.worker("a"), self.worker("b")
-        a.connect({"b": b.data_address})
-        b.connect({"a": a.data_address})
+        a.connect({"b": self.address(b)})
+        b.connect({"a": self.address(a)})
         return a, b
+
+    def address(self, worker: WorkerEndpoint) -> str:
+        tcp, _ = parts(worker)
+        return tcp if self.transport == "tcp" else worker.data_address.replace(tcp, NOWHERE)
 
     def relay(self, address: str) -> Relay:
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         self.relays.append(Relay((host, int(port))))
         return self.relays[-1]
+
+    def relay_to(self, worker: WorkerEndpoint, folder: Path) -> tuple[Relay, str]:
+        """A relay to a worker's data port, and the address by which its peers go through it."""
+        tcp, path = parts(worker)
+        if self.transport == "tcp":
+            relay = self.relay(tcp)
+            return relay, relay.address
+        via = str(folder / "relay")
+        self.relays.append(Relay(path, via))
+        return self.relays[-1], self.address(worker).replace(path, via)
 
     def run_until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + DEADLINE_S
@@ -76,9 +104,15 @@ class Cluster:
             relay.close()
 
 
+def parts(worker: WorkerEndpoint) -> tuple[str, str]:
+    """A worker's tcp address and the path of its Unix socket."""
+    tcp, _, local = worker.data_address.partition(" ")
+    return tcp, local.split(":", 2)[2]
+
+
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    cluster = Cluster()
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    cluster = Cluster(getattr(request, "param", "ipc"))
     yield cluster
     cluster.close()
 
@@ -99,6 +133,7 @@ def test_messages_both_ways_in_order(cluster: Cluster) -> None:
     assert cluster.inboxes["w"].messages == hears
 
 
+@over_both
 def test_buffers_and_credits_between_workers(cluster: Cluster) -> None:
     """Buffers of batches and events, larger than a frame too, and credits arrive as sent and in order."""
     a, b = cluster.pair()
@@ -113,10 +148,11 @@ def test_buffers_and_credits_between_workers(cluster: Cluster) -> None:
     assert cluster.inboxes["a"].credits == [(CHANNEL, 2)]
 
 
+@over_both
 def test_worker_sends_to_itself(cluster: Cluster) -> None:
     """A worker that is among its own peers reaches itself as any other."""
     a = cluster.worker("a")
-    a.connect({"a": a.data_address})
+    a.connect({"a": cluster.address(a)})
     a.send_buffer("a", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["a"].buffers, "its own buffer")
     assert cluster.inboxes["a"].buffers == [(CHANNEL, [Watermark(1)])]
@@ -142,13 +178,14 @@ def test_unknown_addressees(cluster: Cluster) -> None:
     a.send_credit("nobody", CHANNEL, 1)
 
 
+@over_both
 def test_peers_come_and_go(cluster: Cluster) -> None:
     """A peer with another address is reached there from then on; one that is no longer named, no more."""
     a, _ = cluster.pair()
     other = cluster.worker("c")
     a.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the buffer at the first address")
-    a.connect({"c": other.data_address})
+    a.connect({"c": cluster.address(other)})
     a.send_buffer("b", CHANNEL, [Watermark(2)])
     a.send_buffer("c", CHANNEL, [Watermark(3)])
     cluster.run_until(lambda: cluster.inboxes["c"].buffers, "the buffer at c")
@@ -157,10 +194,11 @@ def test_peers_come_and_go(cluster: Cluster) -> None:
     assert not cluster.inboxes["a"].peers_lost
 
 
+@over_both
 def test_stream_for_another_worker_is_not_delivered(cluster: Cluster) -> None:
     """When an address has passed to another worker, that one takes nothing that was not meant for it."""
     a, b = cluster.worker("a"), cluster.worker("b")
-    a.connect({"gone": b.data_address})
+    a.connect({"gone": cluster.address(b)})
     a.send_buffer("gone", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: b.rejected_messages == 2, "rejected messages")
     assert not cluster.inboxes["b"].buffers
@@ -172,11 +210,12 @@ def test_address_that_is_no_network_address(cluster: Cluster) -> None:
         cluster.worker("a").connect({"b": "ipc:///tmp/x"})
 
 
-def test_broken_data_connection_is_told(cluster: Cluster) -> None:
+@over_both
+def test_broken_data_connection_is_told(cluster: Cluster, tmp_path: Path) -> None:
     """When the connection to a peer breaks, the sender is told once, and does not silently go on over a new one."""
     a, b = cluster.worker("a"), cluster.worker("b")
-    relay = cluster.relay(b.data_address)
-    a.connect({"b": relay.address})
+    relay, address = cluster.relay_to(b, tmp_path)
+    a.connect({"b": address})
     a.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the first buffer")
     relay.close()
@@ -184,18 +223,132 @@ def test_broken_data_connection_is_told(cluster: Cluster) -> None:
     a.send_buffer("b", CHANNEL, [Watermark(2)])
     cluster.run_until(lambda: not a.receive(10, cluster.inboxes["a"]), "silence")
     assert cluster.inboxes["a"].peers_lost == [("b", "the connection broke")]
-    a.connect({"b": b.data_address})  # the address changed, so this is a new link
+    a.connect({"b": cluster.address(b)})  # the address changed, so this is a new link
     a.send_buffer("b", CHANNEL, [Watermark(3)])
     cluster.run_until(lambda: len(cluster.inboxes["b"].buffers) == 2, "the buffer on the new link")
     assert cluster.inboxes["b"].buffers[1] == (CHANNEL, [Watermark(3)])
 
 
-def test_peer_that_cannot_be_reached_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@over_both
+def test_death_of_a_peer_is_told(cluster: Cluster) -> None:
+    """A peer that ends is reported to each worker that has a link to it, once."""
+    a, b = cluster.pair()
+    a.send_buffer("b", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the first buffer")
+    del cluster.workers["b"]
+    b.close()
+    cluster.run_until(lambda: cluster.inboxes["a"].peers_lost, "the loss")
+    cluster.run_until(lambda: not a.receive(10, cluster.inboxes["a"]), "silence")
+    assert cluster.inboxes["a"].peers_lost == [("b", "the connection broke")]
+
+
+@over_both
+def test_worker_of_another_job_is_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who lacks the job's keys is refused and counted, delivers nothing, and is told that it has no connection."""
+    monkeypatch.setattr(data_links, "CONNECT_TIMEOUT_S", 0.05)
+    b = cluster.worker("b")
+    own_keys, cluster.keys = cluster.keys, JobKeys.generate()
+    stranger = cluster.worker("stranger")
+    cluster.keys = own_keys
+    stranger.connect({"b": cluster.address(b)})
+    stranger.send_buffer("b", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["stranger"].peers_lost and b.refused_connections, "the refusal")
+    assert cluster.inboxes["stranger"].peers_lost == [("b", "no connection could be made")]
+    assert not cluster.inboxes["b"].buffers
+    assert not b.rejected_messages
+
+
+@over_both
+def test_peer_that_cannot_be_reached_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A peer to which no connection comes about is reported after a deadline."""
     monkeypatch.setattr(data_links, "CONNECT_TIMEOUT_S", 0.05)
-    cluster.worker("a").connect({"b": f"tcp://{HOST}:1"})
+    path = str(tmp_path / "deaf")
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(path)  # and never listens
+    a = cluster.worker("a")
+    a.connect({"b": NOWHERE if cluster.transport == "tcp" else f"{NOWHERE} ipc:{host_identity()}:{path}"})
     cluster.run_until(lambda: cluster.inboxes["a"].peers_lost, "the loss")
     assert cluster.inboxes["a"].peers_lost == [("b", "no connection could be made")]
+
+
+@pytest.mark.parametrize("why", ["no such path", "another host"])
+def test_peer_elsewhere_is_reached_by_tcp(cluster: Cluster, why: str) -> None:
+    """Where the peer's Unix socket is not to be found, or its path means another host's, tcp leads to it."""
+    a, b = cluster.worker("a"), cluster.worker("b")
+    tcp, path = parts(b)
+    local = f"{host_identity()}:{path}.gone" if why == "no such path" else f"another-host:{path}"
+    a.connect({"b": f"{tcp} ipc:{local}"})
+    a.send_buffer("b", CHANNEL, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the buffer")
+    assert cluster.inboxes["b"].buffers == [(CHANNEL, [Watermark(1)])]
+
+
+def test_unix_socket_is_its_users_alone(cluster: Cluster) -> None:
+    """A worker's Unix socket lies in a directory of its own that only its user may enter, and goes with the worker."""
+    a, b = cluster.worker("a"), cluster.worker("b")
+    (_, path), (_, other) = parts(a), parts(b)
+    folder = Path(path).parent
+    assert folder != Path(other).parent
+    assert [file.name for file in folder.iterdir()] == [Path(path).name]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+    a.close()
+    assert not folder.exists()
+    assert Path(other).exists()
+
+
+def test_unix_socket_lies_with_sparks_files(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark removes its folder at its end, even if the worker was killed; where that has no room, /tmp or the like."""
+    for name, fits in (("spark", True), ("spark" * 20, False)):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{folder},/nonexistent")
+        _, path = parts(cluster.worker(name))
+        assert Path(path).parents[1] == (folder if fits else Path(tempfile.gettempdir()))
+        assert len(list(folder.iterdir())) == fits
+
+
+def test_no_unix_socket_where_none_can_be(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where its path would be too long, or nothing can be written, a worker has its tcp port alone, and logs why."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    for number, (folder, reason) in enumerate([(long, "longer than 107 bytes"), (tmp_path / "gone", "No such file")]):
+        caplog.clear()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+        with caplog.at_level(logging.INFO, "penstock.drivers.spark"):
+            worker = cluster.worker(f"w{number}")
+        assert worker.data_address.startswith("tcp://")
+        assert " " not in worker.data_address
+        (line,) = (record.getMessage() for record in caplog.records if "Unix socket" in record.getMessage())
+        assert reason in line
+    assert not list(long.iterdir())
+
+
+def test_no_unix_socket_without_a_hosts_identity(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a system that does not tell who it is, a worker has its tcp port alone."""
+    monkeypatch.setattr(worker_endpoint, "host_identity", lambda: None)
+    assert " " not in cluster.worker("w").data_address
+
+
+@pytest.mark.parametrize("failing", ["Waker", "data_address"])
+def test_endpoint_that_cannot_be_made_leaves_nothing(
+    cluster: Cluster, failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever its construction fails, no directory and no thread is left behind."""
+
+    def fail(*of: object) -> None:
+        raise OSError("too many open files")
+
+    threads = set(threading.enumerate())
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(worker_endpoint, failing, fail)
+    with pytest.raises(OSError, match="too many open files"):
+        cluster.worker("w")
+    assert not list(tmp_path.iterdir())
+    assert not set(threading.enumerate()) - threads
 
 
 def test_broken_connection_to_the_master_is_told(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import zmq
 
-from penstock.common.errors import ProtocolError
+from penstock.drivers.spark.data_address import endpoint_of, is_socket
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.sockets import Context, LinkMonitor, connect_client
 from penstock.wire.payload import Frame
@@ -26,17 +26,24 @@ class DataLink:
     """One connection to one peer, until it breaks: then what is sent goes nowhere."""
 
     def __init__(
-        self, context: Context, keys: WorkerKeys, max_frame_bytes: int, worker_id: str, peer: str, address: str
+        self,
+        context: Context,
+        keys: WorkerKeys,
+        max_frame_bytes: int,
+        worker_id: str,
+        peer: str,
+        address: str,
+        host: str | None,
     ) -> None:
-        if not address.startswith("tcp://"):
-            raise ProtocolError(f"the data address of worker {peer!r} is no tcp address: {address!r}")
+        endpoint = endpoint_of(peer, address, host, is_socket)
         self.peer = peer
         self.address = address
         self.stream = StreamSender(int.from_bytes(os.urandom(8), "big") >> 1, worker_id, peer)
         self._socket = context.socket(zmq.PUSH)
         self._monitor = LinkMonitor(context, self._socket, CONNECT_TIMEOUT_S)
         self._closed = False
-        connect_client(self._socket, keys, keys.worker_public, address, max_frame_bytes)
+        connect_client(self._socket, keys, keys.worker_public, endpoint, max_frame_bytes)
+        logger.debug("worker %r reaches worker %r at %s", worker_id, peer, endpoint)
         self.send([self.stream.hello()])
 
     def send(self, frames: Sequence[Frame]) -> None:
@@ -64,17 +71,24 @@ class DataLink:
 
 
 class DataLinks:
-    """A worker's links by the id of the peer."""
+    """A worker's links by the id of the peer. `host` is the identity of the worker's host, if it has one."""
 
-    def __init__(self, context: Context, keys: WorkerKeys, max_frame_bytes: int, worker_id: str) -> None:
+    def __init__(
+        self, context: Context, keys: WorkerKeys, max_frame_bytes: int, worker_id: str, host: str | None
+    ) -> None:
         self._context = context
         self._keys = keys
         self._max_frame_bytes = max_frame_bytes
         self._worker_id = worker_id
+        self._host = host
         self._links: dict[str, DataLink] = {}
 
     def connect(self, peers: Mapping[str, str]) -> None:
-        """Have a link to each of these peers (id to address), and to no other."""
+        """Have a link to each of these peers (id to address), and to no other.
+
+        Raises:
+            ProtocolError: if an address is malformed.
+        """
         for peer, link in list(self._links.items()):
             if peers.get(peer) != link.address:
                 del self._links[peer]
@@ -82,7 +96,7 @@ class DataLinks:
         for peer, address in peers.items():
             if peer not in self._links:
                 self._links[peer] = DataLink(
-                    self._context, self._keys, self._max_frame_bytes, self._worker_id, peer, address
+                    self._context, self._keys, self._max_frame_bytes, self._worker_id, peer, address, self._host
                 )
 
     def to(self, worker_id: str) -> DataLink | None:

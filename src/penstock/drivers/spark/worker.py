@@ -14,6 +14,7 @@ import os
 import pickle
 import socket
 import traceback
+from contextlib import closing
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -66,12 +67,15 @@ def _is_retried() -> bool:
 def _run(settings: WorkerSettings) -> tuple[str, str]:
     clock = SystemClock()
     host = LOOPBACK if settings.is_local else host_towards(settings.master_address)
-    endpoint = WorkerEndpoint(
-        settings.worker_id, settings.keys, settings.master_address, host, host, settings.frame_bytes_max
-    )
-    background = ThreadBackground("penstock-background", BACKGROUND_THREADS, endpoint.wake)
-    coroutines = EventLoopThread("penstock-async", endpoint.wake)
-    try:
+    with (
+        closing(
+            WorkerEndpoint(
+                settings.worker_id, settings.keys, settings.master_address, host, host, settings.frame_bytes_max
+            )
+        ) as endpoint,
+        closing(ThreadBackground("penstock-background", BACKGROUND_THREADS, endpoint.wake)) as background,
+        closing(EventLoopThread("penstock-async", endpoint.wake)) as coroutines,
+    ):
         gateway = FailingGateway(endpoint)
         services = WorkerServices(settings.worker_id, clock, endpoint, gateway, background, coroutines)
         executor = settings.make_executor(services)
@@ -84,11 +88,7 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
             return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms).run()
         finally:
             executor.close()
-    finally:
-        coroutines.close()
-        background.close()
-        endpoint.close()
-        gc.unfreeze()
+            gc.unfreeze()
 
 
 def _spare_garbage_collection() -> None:

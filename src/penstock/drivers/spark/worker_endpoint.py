@@ -21,9 +21,11 @@ from penstock.core.protocol import ChannelId, ToMaster, ToWorker
 from penstock.core.records import Batch, Buffer, Element, Event
 from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.control_frames import CONTROL_ROLE, identity
+from penstock.drivers.spark.data_address import data_address, host_identity
 from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLink, DataLinks
 from penstock.drivers.spark.heartbeats import HeartbeatSender
 from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.local_port import LocalPort
 from penstock.drivers.spark.sockets import (
     LAST_WORDS_LINGER_MS,
     LinkMonitor,
@@ -74,7 +76,7 @@ class Receiver(Protocol):
 class WorkerEndpoint:
     """Implements the ports `Network` and `MasterGateway` over ZeroMQ.
 
-    All methods but `wake` belong to one thread, the owner's.
+    All methods but `wake` belong to one thread, the owner's. `data_address` is what its peers `connect` to.
 
     Args:
         worker_id: this worker's id; no other process of the job may ever have had it.
@@ -96,35 +98,22 @@ class WorkerEndpoint:
         advertise_host: str,
         max_frame_bytes: int,
     ) -> None:
-        own_identity = identity(CONTROL_ROLE, worker_id)
         self._to_master: MessageCodec[ToMaster] = MessageCodec(ToMaster, max_frame_bytes)
         self._from_master: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes)
         self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, make_batch, max_frame_bytes)
         self._streams = StreamReceiver(worker_id, self._buffers)
         self._context = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
-
-        self._data = self._context.socket(zmq.PULL)
-        self._refusals = RefusalMonitor(self._context, self._data)
+        self._local_port: LocalPort | None = None
         try:
-            self.data_address = bind_server(
-                self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
-            )
-        except OSError:
+            self._open(worker_id, keys, master_address, bind_host, advertise_host, max_frame_bytes)
+        except BaseException:
             self._authenticator.close()
             self._context.destroy(linger=0)
+            self._remove_local_port()
             raise
-        self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id)
         #: Links with credit that no buffer may have taken along.
         self._owing: dict[DataLink, None] = {}
-
-        self._master = self._context.socket(zmq.DEALER)
-        self._master.setsockopt(zmq.ROUTING_ID, own_identity)
-        self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
-        connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
-        self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
-
-        self._waker = Waker()
         self._poller = zmq.Poller()
         for source in (self._data, self._master, self._waker.fileno()):
             self._poller.register(source, zmq.POLLIN)
@@ -135,6 +124,36 @@ class WorkerEndpoint:
         self._master_lost_told = False
         self._closed = False
         self.rejected_messages = 0
+
+    def _open(
+        self,
+        worker_id: str,
+        keys: WorkerKeys,
+        master_address: str,
+        bind_host: str,
+        advertise_host: str,
+        max_frame_bytes: int,
+    ) -> None:
+        self._data = self._context.socket(zmq.PULL)
+        self._refusals = RefusalMonitor(self._context, self._data)
+        tcp = bind_server(
+            self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
+        )
+        host = host_identity()
+        self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
+
+        self._master = self._context.socket(zmq.DEALER)
+        self._master.setsockopt(zmq.ROUTING_ID, identity(CONTROL_ROLE, worker_id))
+        self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
+        connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
+        self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
+        self._waker = Waker()
+
+        path = None
+        if host is not None:
+            self._local_port = LocalPort(self._data)
+            path = self._local_port.path
+        self.data_address = data_address(tcp, host, path)
 
     @property
     def refused_connections(self) -> int:
@@ -212,15 +231,22 @@ class WorkerEndpoint:
         if self._closed:
             return
         self._closed = True
-        self._heartbeats.close()
-        self._links.close()
-        self._refusals.close()
-        self._master_monitor.close()
-        self._data.close(linger=0)
-        self._master.close(linger=LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
-        self._authenticator.close()
-        self._waker.close()
-        self._context.term()
+        try:
+            self._heartbeats.close()
+            self._links.close()
+            self._refusals.close()
+            self._master_monitor.close()
+            self._data.close(linger=0)
+            self._master.close(linger=LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
+            self._authenticator.close()
+            self._waker.close()
+            self._context.term()
+        finally:
+            self._remove_local_port()
+
+    def _remove_local_port(self) -> None:
+        if self._local_port is not None:
+            self._local_port.close()
 
     def _receive_messages(self, receiver: Receiver) -> bool:
         for taken in range(MESSAGES_PER_RECEIVE):

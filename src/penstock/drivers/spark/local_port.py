@@ -1,0 +1,65 @@
+"""A server socket's second way in, for processes of its own user on its own host: a Unix socket in the file system."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import tempfile
+
+import zmq
+
+from penstock.drivers.spark.data_address import LOCAL_PATH_BYTES_MAX
+from penstock.drivers.spark.sockets import Socket
+
+logger = logging.getLogger(__name__)
+
+# Short, for a path has little room.
+_PREFIX = "pstk-"
+_NAME = "data"
+
+
+class LocalPort:
+    """A Unix socket in a new directory that only this user may enter; none, and a line in the log, where that fails.
+
+    Args:
+        server: has been made a server by `bind_server`, whose authentication holds for the Unix socket too.
+    """
+
+    path: str | None
+
+    def __init__(self, server: Socket) -> None:
+        assert server.curve_server, "a local port would admit everybody"
+        self.path = None
+        self._directory: str | None = None
+        reasons = []
+        for folder in _folders():
+            try:
+                self._directory = os.path.abspath(tempfile.mkdtemp(prefix=_PREFIX, dir=folder))  # mode 0700
+                self.path = _listen(server, os.path.join(self._directory, _NAME))
+                return
+            except (OSError, zmq.ZMQError, UnicodeError) as error:
+                reasons.append(str(error))
+                self.close()
+        logger.info("workers on this host reach this one over tcp, for it has no Unix socket: %s", "; ".join(reasons))
+
+    def close(self) -> None:
+        """Remove the directory. Close the server, and wait for it, first; a second time nothing happens."""
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+
+def _folders() -> list[str | None]:
+    """Where to try, the best place first: Spark's own, which it removes at its end even if a worker was killed."""
+    of_spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return [of_spark, None] if of_spark else [None]
+
+
+def _listen(server: Socket, path: str) -> str:
+    if len(os.fsencode(path)) > LOCAL_PATH_BYTES_MAX:
+        raise OSError(errno.ENAMETOOLONG, f"longer than {LOCAL_PATH_BYTES_MAX} bytes", path)
+    server.bind(f"ipc://{path}")
+    os.chmod(path, 0o600)  # nobody else can come as far as here, but the file need not promise more
+    return path
