@@ -20,6 +20,7 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import KeyedCapture, merge_keyed, read_keyed
+from penstock.state.table import StateTable
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState
 
@@ -296,6 +297,17 @@ def test_a_table_that_has_mostly_changed_is_written_whole_until_that_is_confirme
     state = subtask.snapshot(4)
     assert len(handle_of(state).files) == 2
     assert subtask.read(state) == {"count": {None: entries}}
+
+
+def test_marking_one_of_many_namespaces_does_not_look_through_all_of_them() -> None:
+    """G7: a record is in thousands of sliding windows, each a namespace."""
+    table = Subtask().backend.table("windows")
+    with patch.object(StateTable, "_is_mostly_changed", return_value=False) as look:
+        for _ in range(5):
+            for window in range(2_000):
+                table.entries(window)["key"] = 1
+                table.mark(window, ["key"])
+    assert 0 < look.call_count < 20
 
 
 def test_what_was_not_confirmed_is_written_again() -> None:

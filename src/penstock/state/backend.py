@@ -22,7 +22,7 @@ marked, so that the next snapshot is whole, and under the new schema.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -68,7 +68,7 @@ class KeyedTable(Protocol):
     def changed(self, namespace: Any) -> set[Any]:
         """The keys under a namespace whose entries have changed."""
 
-    def mark(self, namespace: Any, keys: Iterable[Any]) -> None:
+    def mark(self, namespace: Any, keys: Collection[Any]) -> None:
         """Mark the keys of a whole batch, whose entries are set."""
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:

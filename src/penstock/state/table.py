@@ -10,7 +10,7 @@ completed (yet, or ever) are kept and written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from itertools import compress, repeat
 from typing import Any
 
@@ -31,7 +31,17 @@ _WHOLE_ENTRIES_MIN = 1024
 class StateTable:
     """See the module's text."""
 
-    __slots__ = ("_changed", "_dropped", "_has_base", "_is_next_whole", "_unconfirmed", "name", "panes", "settle")
+    __slots__ = (
+        "_changed",
+        "_dropped",
+        "_has_base",
+        "_is_next_whole",
+        "_marked",
+        "_unconfirmed",
+        "name",
+        "panes",
+        "settle",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,6 +54,8 @@ class StateTable:
         self._has_base = False
         #: whether so much has changed that the next snapshot is whole; what changes then need not be marked
         self._is_next_whole = False
+        #: keys marked by the batch since that was looked at
+        self._marked = 0
         #: checkpoint id -> the changes that were new to its snapshot; None for any of all entries
         self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]] | None] = {}
 
@@ -61,10 +73,15 @@ class StateTable:
             keys = self._changed[namespace] = set()
         return keys
 
-    def mark(self, namespace: Any, keys: Iterable[Any]) -> None:
+    def mark(self, namespace: Any, keys: Collection[Any]) -> None:
         """Mark the keys of a whole batch, whose entries are set; costs nothing once the next snapshot will be whole."""
-        if not self._is_next_whole:
-            self.changed(namespace).update(keys)
+        if self._is_next_whole:
+            return
+        self.changed(namespace).update(keys)
+        self._marked += len(keys)
+        # A look goes through all namespaces, of which sliding windows have thousands: no more of them than keys.
+        if self._marked >= len(self.panes) + len(self._changed):
+            self._marked = 0
             self._is_next_whole = self._is_mostly_changed(self._changed)
 
     def _is_mostly_changed(self, changed: dict[Any, set[Any]]) -> bool:
@@ -108,7 +125,7 @@ class StateTable:
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
         """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""
         self._has_base = True
-        changed = {namespace: set(keys) for namespace, keys in self._changed.items() if keys}
+        changed = {} if self._is_next_whole else {n: set(keys) for n, keys in self._changed.items() if keys}
         dropped = self._dropped
         for keys in self._changed.values():
             keys.clear()

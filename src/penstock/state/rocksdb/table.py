@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -49,7 +49,7 @@ class RocksTable:
         pane: NamespacePane | None = _get(self._panes, namespace)
         return self.entries(namespace).changed if pane is None else pane.changed
 
-    def mark(self, namespace: Any, keys: Iterable[Any]) -> None:
+    def mark(self, namespace: Any, keys: Collection[Any]) -> None:
         """Mark the keys of a whole batch."""
         self.changed(namespace).update(keys)
 
