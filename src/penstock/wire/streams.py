@@ -114,7 +114,7 @@ class StreamSender:
 
     def buffer(self, channel: Channel, part: Part) -> list[Frame]:
         """The frames of one message of a buffer; the last one takes the credit along."""
-        credits = () if part.more or not self._credits else self._take_credits()
+        credits = () if part.more else self._take_credits()
         header = BufferHeader(self._stream, self._sequence, channel, part.more, msgspec.Raw(part.outline), credits)
         self._sequence += 1
         return [_VERSION_BYTE + _encoder.encode(header), *part.payload]

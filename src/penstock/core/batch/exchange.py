@@ -13,7 +13,7 @@ from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.columns.batch import ColumnBatch, make_batch
 from penstock.core.operators.base import UserCodeError, call_all
 from penstock.core.records import Batch
-from penstock.core.task.partitioners import ROUTES_MAX, HashPartitioner, Partitioner
+from penstock.core.task.partitioners import HashPartitioner, KeyMemory, Partitioner
 from penstock.state.key_groups import key_bytes, subtask_of_key_group
 
 #: Bits of a place below those that say which subtask it belongs to.
@@ -65,26 +65,19 @@ class BatchExchange(Exchange):
             self._rows.append(self._edge, self._consumers[channel], next(self._sequences), _dumps(part))
 
 
-class Places:
-    """The places of keys (see `rows`), by key group as in streaming; each key's is worked out once."""
+class Places(KeyMemory):
+    """The places of keys (see `rows`), by key group as in streaming."""
 
     def __init__(self, consumers: int, max_parallelism: int) -> None:
+        super().__init__()
         self._consumers = consumers
         self._max_parallelism = max_parallelism
-        self._known: dict[Any, int] = {}
 
-    def of(self, keys: list[Any]) -> list[int]:
-        """The place of each key."""
-        known = self._known
-        return [known.get(key) or self._work_out(key) for key in keys]
-
-    def _work_out(self, key: Any) -> int:
-        if len(self._known) >= ROUTES_MAX:
-            self._known.clear()
+    def work_out(self, key: Any) -> int:
+        """Its subtask, and a hash of it behind that."""
         digest = xxhash.xxh3_64_intdigest(key_bytes(key))
         target = subtask_of_key_group(digest % self._max_parallelism, self._max_parallelism, self._consumers)
-        place = self._known[key] = target << HASH_BITS | digest & HASH_MASK
-        return place
+        return target << HASH_BITS | digest & HASH_MASK
 
 
 class KeyedExchange(Exchange):

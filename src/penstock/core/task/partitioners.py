@@ -15,7 +15,7 @@ from penstock.core.operators.base import OperatorContext, UserCodeError, call_al
 from penstock.core.records import Batch
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
-#: Routes remembered by the hash partitioner; past it they are forgotten and worked out anew.
+#: Keys whose routes are remembered; past it they are forgotten and worked out anew.
 ROUTES_MAX = 1 << 18
 _MASK = (1 << 64) - 1
 #: With more channels one pass over the records is quicker than one pass for each channel.
@@ -171,8 +171,26 @@ class ShufflePartitioner(SelectingPartitioner):
         return result
 
 
-class _Routes(dict[Any, int]):
-    """Which channel a key goes to, worked out when it is asked for the first time: a known key costs no Python call.
+class KeyMemory(dict[Any, int]):
+    """A number of each key, worked out when it is asked for the first time: a known key costs no Python call."""
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= ROUTES_MAX:
+            self.clear()
+        number = self[key] = self.work_out(key)
+        return number
+
+    def work_out(self, key: Any) -> int:
+        """The number of a key that is not known."""
+        raise NotImplementedError
+
+    def of(self, keys: list[Any]) -> Sequence[int]:
+        """The number of each key."""
+        return list(map(self.__getitem__, keys))
+
+
+class _Routes(KeyMemory):
+    """Which channel a key goes to.
 
     Small integers have a table besides, which is a tenth of the dictionary, and stays in the processor's cache.
     """
@@ -184,12 +202,9 @@ class _Routes(dict[Any, int]):
         #: By key; None where nobody has asked yet. There is no table once a key was not for it.
         self._table: list[int | None] | None = []
 
-    def __missing__(self, key: Any) -> int:
-        if len(self) >= ROUTES_MAX:
-            self.clear()
-        group = key_group_of(key, self._max_parallelism)
-        channel = self[key] = subtask_of_key_group(group, self._max_parallelism, self._channels)
-        return channel
+    def work_out(self, key: Any) -> int:
+        """Its owner, by key group."""
+        return subtask_of_key_group(key_group_of(key, self._max_parallelism), self._max_parallelism, self._channels)
 
     def of(self, keys: list[Any]) -> Sequence[int]:
         """The channel of each key."""
@@ -198,7 +213,7 @@ class _Routes(dict[Any, int]):
                 return self._in_table(self._table, keys)
             except Exception:  # noqa: BLE001 - keys of users' types may raise anything when they are compared
                 self._table = None
-        return list(map(self.__getitem__, keys))
+        return super().of(keys)
 
     def _in_table(self, table: list[int | None], keys: list[Any]) -> Sequence[int]:
         """The channel of each key; raises for keys that are no integers, or that a table cannot have."""

@@ -106,7 +106,26 @@ class WorkerEndpoint:
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._local_port: LocalPort | None = None
         try:
-            self._open(worker_id, keys, master_address, bind_host, advertise_host, max_frame_bytes)
+            self._data = self._context.socket(zmq.PULL)
+            self._refusals = RefusalMonitor(self._context, self._data)
+            tcp = bind_server(
+                self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
+            )
+            host = host_identity()
+            self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
+
+            self._master = self._context.socket(zmq.DEALER)
+            self._master.setsockopt(zmq.ROUTING_ID, identity(CONTROL_ROLE, worker_id))
+            self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
+            connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
+            self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
+            self._waker = Waker()
+
+            path = None
+            if host is not None:
+                self._local_port = LocalPort(self._data)
+                path = self._local_port.path
+            self.data_address = data_address(tcp, host, path)
         except BaseException:
             self._authenticator.close()
             self._context.destroy(linger=0)
@@ -124,36 +143,6 @@ class WorkerEndpoint:
         self._master_lost_told = False
         self._closed = False
         self.rejected_messages = 0
-
-    def _open(
-        self,
-        worker_id: str,
-        keys: WorkerKeys,
-        master_address: str,
-        bind_host: str,
-        advertise_host: str,
-        max_frame_bytes: int,
-    ) -> None:
-        self._data = self._context.socket(zmq.PULL)
-        self._refusals = RefusalMonitor(self._context, self._data)
-        tcp = bind_server(
-            self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
-        )
-        host = host_identity()
-        self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
-
-        self._master = self._context.socket(zmq.DEALER)
-        self._master.setsockopt(zmq.ROUTING_ID, identity(CONTROL_ROLE, worker_id))
-        self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
-        connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
-        self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
-        self._waker = Waker()
-
-        path = None
-        if host is not None:
-            self._local_port = LocalPort(self._data)
-            path = self._local_port.path
-        self.data_address = data_address(tcp, host, path)
 
     @property
     def refused_connections(self) -> int:
