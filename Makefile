@@ -5,6 +5,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help env java check format test demo bench bench-guard sim reference lock clean
 
 PYTEST_ARGS ?=
+# Much of a test on Spark is waiting, so two processes are worth having on two cores.
+PYTEST_PROCESSES ?= 2
 BENCH_ARGS ?=
 SEEDS ?= 100
 RUN := scripts/run
@@ -38,7 +40,7 @@ format: env ## write what the linter and the formatter can mend
 	@$(RUN) ruff format
 
 test: check java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
-	@$(RUN) pytest $(PYTEST_ARGS)
+	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right
 	@$(RUN) penstock demo

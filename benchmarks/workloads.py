@@ -105,7 +105,7 @@ def bare_map_filter(events: list[Event], emit: Emit) -> None:
             emit(event)
 
 
-def bare_keyed_reduce(events: list[Event], emit: Emit) -> None:
+def bare_keyed_reduce(events: Iterable[Event], emit: Emit) -> None:
     state: dict[int, Event] = {}
     for event in events:
         key = key_of(event)
@@ -116,7 +116,7 @@ def bare_keyed_reduce(events: list[Event], emit: Emit) -> None:
         emit(event)
 
 
-def bare_tumbling_count(events: list[Event], emit: Emit) -> None:
+def bare_tumbling_count(events: Iterable[Event], emit: Emit, out_of_order_ms: int = OUT_OF_ORDER_MS) -> None:
     count = Count()
     windows: dict[int, dict[int, int]] = {}
     watermark = highest = START
@@ -133,7 +133,7 @@ def bare_tumbling_count(events: list[Event], emit: Emit) -> None:
         window[key] = count.add(event, count.create_accumulator() if accumulator is None else accumulator)
         if timestamp > highest:
             highest = timestamp
-            watermark = timestamp - OUT_OF_ORDER_MS - 1
+            watermark = timestamp - out_of_order_ms - 1
             for due in [s for s in windows if s + WINDOW_MS - 1 <= watermark]:
                 for result in windows.pop(due).values():
                     emit(count.get_result(result))
@@ -142,7 +142,7 @@ def bare_tumbling_count(events: list[Event], emit: Emit) -> None:
             emit(count.get_result(result))
 
 
-def bare_process_with_timer(events: list[Event], emit: Emit) -> None:
+def bare_process_with_timer(events: Iterable[Event], emit: Emit, out_of_order_ms: int = OUT_OF_ORDER_MS) -> None:
     state: dict[int, int] = {}
     timers: list[tuple[int, int]] = []
     registered: set[tuple[int, int]] = set()
@@ -157,7 +157,7 @@ def bare_process_with_timer(events: list[Event], emit: Emit) -> None:
             heapq.heappush(timers, timer)
         if timestamp > highest:
             highest = timestamp
-            while timers and timers[0][0] <= timestamp - OUT_OF_ORDER_MS - 1:
+            while timers and timers[0][0] <= timestamp - out_of_order_ms - 1:
                 due = heapq.heappop(timers)
                 registered.remove(due)
                 emit((due[1], state[due[1]], due[0]))

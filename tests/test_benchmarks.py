@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks import columnar, guard
+from benchmarks import by_hand, columnar, guard
 from benchmarks.events import EventsSpec, events_of
 from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
 from benchmarks.registry import WORKLOADS
@@ -32,6 +32,13 @@ def test_the_columnar_workload_emits_a_record_for_each_auction_and_window(
     auctions, _, times = SPEC.columns()
     wanted = len(set(zip(auctions.tolist(), (times // 10_000).tolist(), strict=True)))
     assert run_penstock(WORKLOADS["W5"], SPEC, Settings()).records == wanted > 0
+
+
+@pytest.mark.parametrize("key", by_hand.LOOPS)
+def test_two_processes_by_hand_emit_as_many_records_as_one(key: str) -> None:
+    """Each has half of the events, as text, and hands the other what is for it."""
+    job = by_hand.Job(key, SPEC.count, 1, is_text=True)
+    assert by_hand.run(job).records == by_hand.run(job._replace(processes=2)).records > 0
 
 
 @pytest.mark.parametrize("is_chained", [True, False])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.simulation.conftest import FRESH_SEEDS, fresh_seeds
+from tests.simulation.fresh_seeds import FRESH_SEEDS, fresh_seeds
 from tests.simulation.mutants import MUTANTS, planted
 
 from penstock.drivers.simulation.cli import main

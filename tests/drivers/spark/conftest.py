@@ -1,16 +1,14 @@
-"""One Spark session for all tests of this directory."""
-
-from collections.abc import Iterator
+"""Penstock's own Spark session for the tests of this directory."""
 
 import pytest
 
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.session import hand_back, obtain_spark, stop_spark
+from penstock.drivers.spark.session import hand_back, obtain_spark
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkHandle]:
+@pytest.fixture
+def spark() -> SparkHandle:
+    """The session of the test before, when it still runs: the tests of other files may have ended it."""
     handle = obtain_spark({}, 4)
     hand_back(handle, 4)
-    yield handle
-    stop_spark()
+    return handle

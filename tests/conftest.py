@@ -1,0 +1,10 @@
+"""What a run of the tests says at its end; here, for pytest reads no other such file when processes share the tests."""
+
+import pytest
+from tests.simulation.fresh_seeds import fresh_seeds
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the seeds that only this day's tests run."""
+    seeds = fresh_seeds()
+    terminalreporter.write_line(f"fresh seeds of today: penstock-sim --seeds {seeds.start}..{seeds.stop - 1}")
