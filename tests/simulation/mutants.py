@@ -18,8 +18,9 @@ from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.recovery import read_recovery
 from penstock.core.job import job_master as job_master_module
+from penstock.core.job import job_recovery as job_recovery_module
 from penstock.core.job.execution_graph import ExecutionGraph
-from penstock.core.job.job_master import JobMaster
+from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.process import EVENT_TIMERS
 from penstock.core.operators.sink import SinkOperator
@@ -132,10 +133,10 @@ def forget_that_a_channel_is_held_back() -> Any:
 
 
 def recover_from_the_beginning() -> Any:
-    def prepare_recovery(self: Any) -> None:
-        self._deploy(None)
+    def prepare_attempt(self: Any) -> None:
+        self._master.deploy(None)
 
-    return mock.patch.object(JobMaster, "_prepare_recovery", prepare_recovery)
+    return mock.patch.object(JobRecovery, "prepare_attempt", prepare_attempt)
 
 
 def forget_held_back_data() -> Any:
@@ -275,7 +276,7 @@ def begin_attempts_anew_in_a_new_job_master() -> Any:
     def read(store: Any, retained: int) -> Any:
         return replace(read_recovery(store, retained), first_attempt=0)
 
-    return mock.patch.object(job_master_module, "read_recovery", read)
+    return mock.patch.object(job_recovery_module, "read_recovery", read)
 
 
 def forget_checkpoints_in_a_new_job_master() -> Any:

@@ -135,7 +135,7 @@ def go_on_after_the_last_savepoint() -> Any:
         if master.checkpoints.last is not None:
             master._start_sources(restored)
 
-    return around(JobMaster, "_deploy", deploy)
+    return around(JobMaster, "deploy", deploy)
 
 
 def leave_files_with_the_checkpoints() -> Any:

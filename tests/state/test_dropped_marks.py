@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed
 from penstock.state.table import StateTable
 
@@ -16,6 +17,23 @@ def test_without_a_snapshot_dropping_leaves_no_mark() -> None:
         table.changed(window).add("key")
         table.drop(window)
     assert not table._dropped
+    assert not table._changed
+
+
+def test_without_a_snapshot_keys_that_come_and_go_leave_no_mark() -> None:
+    """G7: nor do those of a job whose keys are orders or sessions; the first snapshot is whole all the same."""
+    backend = HeapKeyedStateBackend(MAX)
+    table = backend.table("sessions")
+    entries, changed = table.entries(None), table.changed(None)
+    for key in range(20_000):
+        entries[key] = key
+        entries.pop(key - 10, None)
+        changed.update((key, key - 10))
+        backend.settle()
+    assert len(changed) < 10_000
+    (capture,) = backend.capture(1)
+    assert capture.is_whole
+    assert sorted(read_keyed([capture.to_bytes(MAX)], 0, MAX - 1)[None]) == list(range(19_990, 20_000))
 
 
 def test_after_a_snapshot_dropping_is_told_to_the_next() -> None:

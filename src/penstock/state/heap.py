@@ -14,7 +14,7 @@ from penstock.state.ttl.config import StateTtlConfig
 
 
 class HeapKeyedStateBackend(KeyedStateBackend):
-    """Everything is in memory, and stays there; settling does nothing."""
+    """Everything is in memory, and stays there; settling only forgets marks that nobody will ask for."""
 
     adds_to_canonical = True
 
@@ -67,7 +67,8 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         return sweeper
 
     def settle(self) -> None:
-        pass
+        for table in self._tables.values():
+            table.forget_needless_marks()
 
     def close(self) -> None:
         pass

@@ -5,7 +5,8 @@ a fired timer bucket is dropping one dictionary, and one mark in the record of c
 
 Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
 what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not
-completed (yet, or ever) are kept and written again.
+completed (yet, or ever) are kept and written again. The first snapshot has none to build on, so it is whole, and marks
+before it are for nothing; a job without checkpoints never takes one, and must not keep them for ever.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _ORDERED_SHARE = 8
 _WHOLE_SHARE = 2
 #: Below so many entries it is all the same.
 _WHOLE_ENTRIES_MIN = 1024
+#: So many marks that are for nothing may be there before they are looked at.
+_NEEDLESS_MARKS_MAX = 4096
 
 
 class StateTable:
@@ -52,8 +55,8 @@ class StateTable:
         self._dropped: dict[Any, None] = {}
         #: whether there may be a snapshot to build on; without one nothing need be said of what was dropped
         self._has_base = False
-        #: whether so much has changed that the next snapshot is whole; what changes then need not be marked
-        self._is_next_whole = False
+        #: whether the next snapshot is whole: the first one, and when so much has changed; then nothing need be marked
+        self._is_next_whole = True
         #: keys marked by the batch since that was looked at
         self._marked = 0
         #: checkpoint id -> the changes that were new to its snapshot; None for any of all entries
@@ -90,9 +93,11 @@ class StateTable:
 
     def drop(self, namespace: Any) -> dict[Any, Any]:
         """Remove a namespace with all its entries, and return these."""
-        if namespace in self._changed:
-            # The set may be held by a state object, so it is emptied rather than thrown away.
-            self._changed[namespace].clear()
+        if namespace is not None:
+            self._changed.pop(namespace, None)
+        elif None in self._changed:
+            # The set is held by a state object, so it is emptied rather than thrown away.
+            self._changed[None].clear()
         if self._has_base:
             self._dropped[namespace] = None
         return self.panes.pop(namespace, {})
@@ -107,7 +112,7 @@ class StateTable:
             keys.clear()
         self._changed = {None: self._changed[None]} if None in self._changed else {}
         self._dropped.clear()
-        self._is_next_whole = False
+        self._is_next_whole = not self._has_base
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
         """Put back one entry of a snapshot, which need not be written again."""
@@ -115,15 +120,21 @@ class StateTable:
 
     def build_on_snapshot(self) -> None:
         """What was restored is in a snapshot that the next one adds to."""
-        self._has_base = True
+        self._has_base, self._is_next_whole = True, False
 
     def mark_all(self) -> None:
         """Let the next snapshot write everything."""
-        for namespace, entries in self.panes.items():
-            self.changed(namespace).update(entries)
+        self._is_next_whole = True
+
+    def forget_needless_marks(self) -> None:
+        """Keys of the one namespace that is never dropped, when nobody will ask for their marks."""
+        if self._is_next_whole and len(self._changed.get(None, ())) > _NEEDLESS_MARKS_MAX:
+            self._changed[None].clear()
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
         """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""
+        if not self._has_base and not any(self.panes.values()):
+            return None
         self._has_base = True
         changed = {} if self._is_next_whole else {n: set(keys) for n, keys in self._changed.items() if keys}
         dropped = self._dropped

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import (
-    CheckpointError,
     JobExecutionError,
     PenstockError,
     SlotsUnavailableError,
@@ -24,25 +22,22 @@ from penstock.common.errors import (
 from penstock.common.job_status import JobStatus
 from penstock.common.options import (
     HEARTBEAT_TIMEOUT_MS,
-    RECOVERY_IGNORE_UNCLAIMED_STATE,
-    RECOVERY_PATH,
     SLOT_REQUEST_TIMEOUT_MS,
-    STATE_BACKEND,
 )
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.garbage import garbage
-from penstock.core.checkpoint.recovery import Recovery, read_recovery
-from penstock.core.checkpoint.restore import check_restorable
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.restart import make_restart_strategy
-from penstock.core.job.scheduler import assign_slots, deployments
+from penstock.core.job.scheduler import deployments
+from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.job.watermark_alignment import AlignmentGroups
@@ -76,12 +71,6 @@ _S = JobStatus
 CANCELLATION_TIMEOUT_MS = 30_000
 
 
-@dataclass
-class _Worker:
-    registration: RegisterWorker
-    heard_ms: int
-
-
 class JobMaster:
     """Call `start`, then feed it `on_message` and `on_time` until `is_done`."""
 
@@ -111,20 +100,18 @@ class JobMaster:
         self._store = store
         self._listener = listener
         self._graph = ExecutionGraph(job_graph)
-        self._recover = recover
-        self._heartbeat_timeout_ms = configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None
+        self._recovers = recover
+        self._slot_pool = SlotPool(
+            clock,
+            cluster,
+            job_graph.slots_required,
+            configuration.read(SLOT_REQUEST_TIMEOUT_MS),
+            configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
+        )
         self._restart = make_restart_strategy(configuration)
         self._suppresses_restart = False
         self._awaits_start = False
         self._settings = task_settings(configuration)
-        self._savepoint_to_begin_from = configuration.read(RECOVERY_PATH)
-        self._workers: dict[str, _Worker] = {}
-        self._lost: set[str] = set()
-        #: the worker of each slot, since the last deployment
-        self._slots: list[str] = []
-        self._requested = 0
-        self._waiting_for_slots = False
-        self._slots_deadline_ms: int | None = None
         self._cancel_deadline_ms: int | None = None
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_count = 0
@@ -138,7 +125,7 @@ class JobMaster:
                 background,
                 partial(self._assign_splits, vertex.index),
                 self._call_later,
-                lambda error: self._fail(Failure(f"a source's split enumerator: {type(error).__name__}: {error}")),
+                lambda error: self.fail(Failure(f"a source's split enumerator: {type(error).__name__}: {error}")),
             )
             for vertex in job_graph.vertices
             for operator_id, source in vertex.sources.items()
@@ -152,10 +139,11 @@ class JobMaster:
             background,
             store,
             self._send_to,
-            lambda reason: self._fail(Failure(reason)),
+            lambda reason: self.fail(Failure(reason)),
             self._on_checkpoints_settled,
         )
         self.savepoints = JobSavepoints(self, clock)
+        self._recovery = JobRecovery(self, self._graph, configuration, background, store, listener)
 
     # --- driving ---------------------------------------------------------------------------------------------------
 
@@ -164,59 +152,10 @@ class JobMaster:
         for line in guarantees(self.job_graph, self.checkpoints.settings):
             self._listener.on_log(line)
         self._listener.on_job_status(self.status.name, None)
-        if self._recover:
-            retained = self.checkpoints.settings.retained
-            self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
+        if self._recovers:
+            self._recovery.recover()
         else:
-            self._begin()
-
-    def _begin(self) -> None:
-        """From the savepoint that the configuration names, or from nothing."""
-        path = self._savepoint_to_begin_from
-        if path is None:
-            self._acquire_slots()
-        else:
-            self._background.submit(lambda: self._store.load(path), self._on_savepoint_read)
-
-    def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
-        if self.status is not _S.CREATED:
-            return
-        name, where = self.job_graph.name, f"{RECOVERY_PATH.key()} {self._savepoint_to_begin_from}"
-        if metadata is None:
-            self._give_up(JobExecutionError(name, f"{where} cannot be read: {error}"))
-            return
-        try:
-            ignores_unclaimed = self._configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE)
-            backend = self._configuration.read(STATE_BACKEND)
-            for line in check_restorable(metadata, self.job_graph, ignores_unclaimed, backend):
-                self._listener.on_log(line)
-        except CheckpointError as misfit:
-            self._give_up(JobExecutionError(name, f"{where} does not fit the job: {misfit}"))
-            return
-        self.checkpoints.begin_from(metadata)
-        self._listener.on_log(f"begins from {self._recovery_point()}")
-        self._acquire_slots()
-
-    def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
-        """Another job master ran this job before: go on from its newest checkpoint, with attempts above its own."""
-        if self.status is not _S.CREATED:
-            return
-        name = self.job_graph.name
-        if recovery is None:
-            self._give_up(JobExecutionError(name, f"the job's checkpoints cannot be read: {error}"))
-            return
-        for line in recovery.damaged:
-            self._listener.on_log(line)
-        if recovery.damaged and not recovery.completed:
-            reason = "no checkpoint is left to recover from, and starting over would repeat what was committed"
-            self._give_up(JobExecutionError(name, f"{reason}: {recovery.damaged[0]}"))
-            return
-        self.checkpoints.recover(recovery.completed, recovery.last_id)
-        self._graph.reset(recovery.first_attempt)
-        if self.checkpoints.completed:
-            self._acquire_slots()
-        else:
-            self._begin()
+            self._recovery.begin()
 
     @property
     def is_done(self) -> bool:
@@ -225,11 +164,8 @@ class JobMaster:
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
-        times = [self._slots_deadline_ms, self._cancel_deadline_ms, self.checkpoints.next_deadline()]
+        times = [self._slot_pool.next_deadline(), self._cancel_deadline_ms, self.checkpoints.next_deadline()]
         times.append(self._timers[0][0] if self._timers else None)
-        if self._workers and self._heartbeat_timeout_ms is not None:
-            heard = min(w.heard_ms for w in self._workers.values())
-            times.append(heard + self._heartbeat_timeout_ms)
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
@@ -238,8 +174,11 @@ class JobMaster:
         now = self._clock.now_ms()
         if self.is_done:
             return
-        self._check_heartbeats(now)
-        if self._slots_deadline_ms is not None and now >= self._slots_deadline_ms:
+        for worker_id in self._slot_pool.silent(now):
+            self._cluster.release(worker_id)
+            silence = f"it was silent for {self._slot_pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
+            self._on_worker_lost(worker_id, silence)
+        if self._slot_pool.is_timed_out(now):
             self._on_slots_timeout()
         if self._cancel_deadline_ms is not None and now >= self._cancel_deadline_ms:
             self._end_stuck_workers()
@@ -254,8 +193,7 @@ class JobMaster:
             return
         self.checkpoints.stop("the job is cancelled")
         self._move(_S.CANCELLING, None)
-        self._waiting_for_slots = False
-        self._slots_deadline_ms = None
+        self._slot_pool.stop_waiting()
         self._cancel_tasks()
         self._after_tasks_ended()
 
@@ -270,10 +208,8 @@ class JobMaster:
 
     def progress(self) -> JobProgress:
         """Figures as of now."""
-        workers = [w.registration for w in self._workers.values()]
-        return job_progress(
-            self.status.name, self.job_graph, self._metrics, self.checkpoints.statistics, self.restarts, workers
-        )
+        statistics, workers = self.checkpoints.statistics, self._slot_pool.registrations
+        return job_progress(self.status.name, self.job_graph, self._metrics, statistics, self.restarts, workers)
 
     def accumulators(self) -> dict[str, Any]:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
@@ -287,9 +223,7 @@ class JobMaster:
             if self._graph.find(message.execution) is not None:
                 self._metrics[(message.execution.vertex, message.execution.subtask)] = message
         elif isinstance(message, Heartbeat):
-            worker = self._workers.get(message.worker_id)
-            if worker is not None:
-                worker.heard_ms = self._clock.now_ms()
+            self._slot_pool.on_heartbeat(message.worker_id)
         elif isinstance(message, AcknowledgeCheckpoint):
             if self._graph.find(message.execution) is not None:
                 self.checkpoints.on_acknowledge(message)
@@ -313,103 +247,58 @@ class JobMaster:
         elif isinstance(message, WorkerLost):
             self._on_worker_lost(message.worker_id, message.reason)
         elif isinstance(message, WorkerRequestFailed):
-            self._requested = max(0, self._requested - 1)
-            if self._waiting_for_slots:
-                self._give_up(
-                    JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}")
-                )
+            self._slot_pool.on_request_failed()
+            if self._slot_pool.is_waiting:
+                self.give_up(JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}"))
 
     # --- slots -----------------------------------------------------------------------------------------------------
 
-    def _acquire_slots(self) -> None:
-        wanted = self.job_graph.slots_required
-        self._waiting_for_slots = True
-        self._slots_deadline_ms = self._clock.now_ms() + self._configuration.read(SLOT_REQUEST_TIMEOUT_MS)
-        missing = wanted - len(self._workers) - self._requested
-        if missing > 0:
-            self._requested += missing
-            self._cluster.request_workers(missing)
+    def acquire_slots(self) -> None:
+        """Get what workers are missing; with all of them there, the next attempt begins."""
+        self._slot_pool.acquire()
         self._deploy_when_ready()
 
     def _on_register(self, registration: RegisterWorker) -> None:
-        self._requested = max(0, self._requested - 1)
-        self._workers[registration.worker_id] = _Worker(registration, self._clock.now_ms())
+        self._slot_pool.register(registration)
         self._deploy_when_ready()
 
     def _deploy_when_ready(self) -> None:
-        if not self._waiting_for_slots or len(self._workers) < self.job_graph.slots_required:
-            return
-        self._waiting_for_slots = False
-        self._slots_deadline_ms = None
-        self._prepare_recovery()
+        if self._slot_pool.is_waiting and self._slot_pool.is_complete:
+            self._slot_pool.stop_waiting()
+            self._recovery.prepare_attempt()
 
     def _on_slots_timeout(self) -> None:
-        self._give_up(SlotsUnavailableError(self.job_graph.name, self.job_graph.slots_required, len(self._workers)))
+        pool = self._slot_pool
+        self.give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool)))
 
-    def _give_up(self, error: PenstockError) -> None:
+    def give_up(self, error: PenstockError) -> None:
         """No restart can help."""
         self.failure = error
-        self._waiting_for_slots = False
-        self._slots_deadline_ms = None
+        self._slot_pool.stop_waiting()
         if self.status is not _S.FAILING:
             self._move(_S.FAILING, str(error))
         self._end(_S.FAILED)
 
     # --- deployment ------------------------------------------------------------------------------------------------
 
-    def _prepare_recovery(self) -> None:
-        """Read the checkpoint to restore once through: a damaged one is passed over for the one before (G11)."""
-        if not self.checkpoints.is_settled:
-            return  # one may be completing this moment: `_on_checkpoints_settled` calls again
-        metadata = self.checkpoints.latest
-        if metadata is None:
-            self._deploy(None)
-            return
-        attempt, store = self._graph.attempt, self._store
-
-        def verified(result: None, error: BaseException | None) -> None:
-            if attempt != self._graph.attempt or self.status is not _S.CREATED:
-                return
-            if error is None:
-                self._deploy(metadata)
-                return
-            if not isinstance(error, CheckpointError):
-                # The store could not be read just now; the checkpoint may be whole.
-                self._fail(Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}"))
-                return
-            self._listener.on_log(f"{self._recovery_point()} cannot be restored: {error}")
-            self.checkpoints.drop_latest()
-            if self.checkpoints.latest is None:
-                self._give_up(
-                    JobExecutionError(
-                        self.job_graph.name,
-                        f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
-                        "keep more than one with execution.checkpointing.num-retained",
-                    )
-                )
-                return
-            self._prepare_recovery()
-
-        self._background.submit(lambda: store.verify(metadata), verified)
-
     def _on_checkpoints_settled(self) -> None:
-        if self.status is _S.CREATED and not self._waiting_for_slots:
-            self._prepare_recovery()
+        if self.status is _S.CREATED and not self._slot_pool.is_waiting:
+            self._recovery.prepare_attempt()
 
-    def _deploy(self, restored: CheckpointMetadata | None) -> None:
-        if len(self._workers) < self.job_graph.slots_required:
-            self._acquire_slots()  # one was lost while the checkpoint was being read
+    def deploy(self, restored: CheckpointMetadata | None) -> None:
+        """Send all tasks to their workers, with the state of a checkpoint."""
+        if not self._slot_pool.is_complete:
+            self.acquire_slots()  # one was lost while the checkpoint was being read
             return
         self._metrics.clear()
         self._alignment.reset()
-        addresses = {w: worker.registration.data_address for w, worker in self._workers.items()}
-        self._slots = assign_slots(self.job_graph.slots_required, self._workers, self._slots)
+        slots, addresses = self._slot_pool.assign()
         # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
         commits_only = self.checkpoints.last is not None
         # State that does not fit is found when operators open; by then nothing may have been processed (H4).
         self._awaits_start = restored is not None and restored is self.checkpoints.initial
         for worker_id, message in deployments(
-            self._graph, self.job_id, self._slots, addresses, self._settings, restored, commits_only, self._awaits_start
+            self._graph, self.job_id, slots, addresses, self._settings, restored, commits_only, self._awaits_start
         ):
             execution = self._graph.find(message.execution)
             assert execution is not None
@@ -429,7 +318,7 @@ class JobMaster:
                 file = None if restored is None else enumerator_state(restored, operator_id)
                 source.reset(None if file is None else file.data)
             except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
-                self._fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
+                self.fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
                 return
 
     # --- tasks -----------------------------------------------------------------------------------------------------
@@ -439,7 +328,7 @@ class JobMaster:
         if execution is None or execution.state.is_terminal:
             return
         if message.state not in ExecutionState.__members__:
-            self._fail(
+            self.fail(
                 Failure(f"task {self._graph.name_of(execution)} said that it is {message.state[:40]!r}"), execution
             )
             return
@@ -454,12 +343,12 @@ class JobMaster:
             return
         if state not in EXECUTION_MOVES[execution.state]:
             reason = f"task {self._graph.name_of(execution)} cannot become {state.value} from {execution.state.value}"
-            self._fail(Failure(reason), execution)
+            self.fail(Failure(reason), execution)
             return
         execution.move(state)
         if state is ExecutionState.FAILED:
             execution.failure = message.failure
-            self._fail(message.failure or Failure("a task failed without saying why"), execution)
+            self.fail(message.failure or Failure("a task failed without saying why"), execution)
         elif state.is_terminal:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
@@ -521,26 +410,14 @@ class JobMaster:
 
     # --- failures --------------------------------------------------------------------------------------------------
 
-    def _check_heartbeats(self, now: int) -> None:
-        timeout = self._heartbeat_timeout_ms
-        if timeout is None:
-            return
-        for worker_id, worker in list(self._workers.items()):
-            if now - worker.heard_ms >= timeout:
-                self._cluster.release(worker_id)
-                self._on_worker_lost(worker_id, f"it was silent for {timeout} ms (heartbeat.timeout)")
-
     def _on_worker_lost(self, worker_id: str, reason: str) -> None:
-        worker = self._workers.pop(worker_id, None)
-        if worker_id in self._lost:
+        is_news, registration = self._slot_pool.lose(worker_id)
+        if not is_news:
             return
-        self._lost.add(worker_id)
-        if worker is None:
-            self._requested = max(0, self._requested - 1)
-            if self._waiting_for_slots:
-                self._acquire_slots()
+        if registration is None:
+            if self._slot_pool.is_waiting:
+                self.acquire_slots()
             return
-        registration = worker.registration
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         affected = False
         for execution in self._graph.executions():
@@ -551,19 +428,18 @@ class JobMaster:
                 affected = True
             elif self._graph.has_running_consumer(execution):
                 affected = True  # what it sent last, its end included, may have been lost on the way
-        if self._waiting_for_slots:
+        if self._slot_pool.is_waiting:
             self._listener.on_log(where)
-            self._acquire_slots()
+            self.acquire_slots()
         elif affected:
-            self._fail(Failure(where))
+            self.fail(Failure(where))
 
-    def _fail(self, failure: Failure, execution: Execution | None = None) -> None:
+    def fail(self, failure: Failure, execution: Execution | None = None) -> None:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = error_of(failure, self._graph, execution)
             self._suppresses_restart = failure.suppresses_restart
-            self._waiting_for_slots = False
-            self._slots_deadline_ms = None
+            self._slot_pool.stop_waiting()
             self.checkpoints.stop("the job is recovering from a failure")
             self._move(_S.FAILING, failure.reason)
             self._cancel_tasks()
@@ -583,16 +459,8 @@ class JobMaster:
         if delay_ms is None:
             self._end(_S.FAILED)
             return
-        self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery_point()}")
+        self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery.point}")
         self._call_later(delay_ms, self._begin_attempt)
-
-    def _recovery_point(self) -> str:
-        latest = self.checkpoints.latest
-        if latest is None:
-            return "the beginning"
-        if latest is self.checkpoints.initial:
-            return f"{self._savepoint_to_begin_from}"
-        return f"savepoint {latest.external_path}" if latest.is_savepoint else f"checkpoint {latest.checkpoint_id}"
 
     def _begin_attempt(self) -> None:
         if self.status is not _S.RESTARTING:
@@ -600,7 +468,7 @@ class JobMaster:
         self.restarts += 1
         self._graph.reset()
         self._move(_S.CREATED, None)
-        self._acquire_slots()
+        self.acquire_slots()
 
     def _end(self, status: JobStatus) -> None:
         self.checkpoints.end(f"the job is {status.name}")
@@ -614,9 +482,7 @@ class JobMaster:
         last = self.checkpoints.last
         stopped = f"with savepoint {last.external_path}" if status is _S.FINISHED and last is not None else None
         self._move(status, stopped if self.failure is None else str(self.failure))
-        for worker_id in list(self._workers):
-            self._cluster.release(worker_id)
-        self._workers.clear()
+        self._slot_pool.release_all()
         self.savepoints.on_end()
 
     # --- helpers ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from unittest import mock
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.job.job_master import JobMaster
+from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.process import EVENT_TIMERS
 from penstock.core.operators.sink import SinkOperator
@@ -156,7 +157,7 @@ CRASH_POINTS = (
     _master("abort told to a task", *_send, _sends(NotifyCheckpointAborted), prelude="write"),
     # The cluster.
     _master("worker registered", JobMaster, "_on_register"),
-    _master("slots taken", JobMaster, "_deploy"),
+    _master("slots taken", JobMaster, "deploy"),
     _master("deployment sent", *_send, _sends(DeployTask)),
     _master("deployment answered", JobMaster, "_on_task_state", _is_told("INITIALIZING", "RUNNING")),
     _master("splits sent", *_send, _sends(AssignSplits)),
@@ -168,7 +169,7 @@ CRASH_POINTS = (
     _master("checkpoint read through before recovery", MemoryStore, "verify", prelude="worker"),
     _master("number of the new job master taken", MemoryStore, "claim_epoch", prelude="master"),
     _master("completed checkpoints loaded", MemoryStore, "load_checkpoint", prelude="master"),
-    _master("recovery taken in", JobMaster, "_on_recovery_read", prelude="master"),
+    _master("recovery taken in", JobRecovery, "_on_recovery_read", prelude="master"),
     # The end of a job by a savepoint, and the one that goes on from it.
     _master("savepoint asked for", CheckpointCoordinator, "request_savepoint", prelude="stop"),
     _master("end asked of a source", *_send, _stops, prelude="stop"),
@@ -176,8 +177,8 @@ CRASH_POINTS = (
     _master("last savepoint visible, to users", MemoryStore, "publish_savepoint", prelude="stop"),
     _master("last savepoint visible, to the job too", MemoryStore, "complete", _ends_job, prelude="stop"),
     _master("last savepoint taken in", CheckpointCoordinator, "_on_visible", _ends_job, prelude="stop"),
-    _master("attempt that only commits begun", JobMaster, "_deploy", _is_last, prelude="stop and fail"),
-    _master("savepoint to begin from read", JobMaster, "_on_savepoint_read", prelude="stop"),
+    _master("attempt that only commits begun", JobMaster, "deploy", _is_last, prelude="stop and fail"),
+    _master("savepoint to begin from read", JobRecovery, "_on_savepoint_read", prelude="stop"),
     _master("savepoint given up", MemoryStore, "discard_savepoint", prelude="stop badly"),
     _master("savepoint beside the job visible", MemoryStore, "publish_savepoint", prelude="savepoint"),
     _master("cancelled with a savepoint", JobMaster, "cancel", prelude="cancel"),

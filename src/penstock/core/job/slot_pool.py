@@ -1,0 +1,129 @@
+"""The workers of a job: asked for, registered, watched by their heartbeats, lost. One worker has one slot (E3).
+
+The pool knows who is there and who is still to come; what the loss of a worker means for the job is the job master's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from penstock.core.job.scheduler import assign_slots
+from penstock.core.ports import Clock, Cluster
+from penstock.core.protocol import RegisterWorker
+
+
+@dataclass
+class _Worker:
+    registration: RegisterWorker
+    heard_ms: int
+
+
+@dataclass
+class SlotPool:
+    """The slots of a job that needs `required` of them.
+
+    Args:
+        clock: tells when workers were heard.
+        cluster: where workers are asked for and released.
+        required: slots that the job takes.
+        request_timeout_ms: how long the job waits for its slots.
+        heartbeat_timeout_ms: how long a worker may be silent; None when nobody watches.
+    """
+
+    clock: Clock
+    cluster: Cluster
+    required: int
+    request_timeout_ms: int
+    heartbeat_timeout_ms: int | None
+    #: whether the job waits for slots, and until when (ms)
+    is_waiting: bool = False
+    _deadline_ms: int | None = None
+    _workers: dict[str, _Worker] = field(default_factory=dict)
+    _lost: set[str] = field(default_factory=set)
+    _requested: int = 0
+    #: the worker of each slot, since the last deployment
+    _slots: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are as many workers as the job needs."""
+        return len(self._workers) >= self.required
+
+    @property
+    def registrations(self) -> list[RegisterWorker]:
+        return [worker.registration for worker in self._workers.values()]
+
+    def acquire(self) -> None:
+        """Wait for the slots, and ask for the workers that are missing and were not asked for yet."""
+        self.is_waiting = True
+        self._deadline_ms = self.clock.now_ms() + self.request_timeout_ms
+        missing = self.required - len(self._workers) - self._requested
+        if missing > 0:
+            self._requested += missing
+            self.cluster.request_workers(missing)
+
+    def stop_waiting(self) -> None:
+        """The slots are there, or nobody needs them any more."""
+        self.is_waiting = False
+        self._deadline_ms = None
+
+    def register(self, registration: RegisterWorker) -> None:
+        """A worker has come."""
+        self.on_request_failed()
+        self._workers[registration.worker_id] = _Worker(registration, self.clock.now_ms())
+
+    def on_request_failed(self) -> None:
+        """One of those that were asked for is not on its way any more."""
+        self._requested = max(0, self._requested - 1)
+
+    def on_heartbeat(self, worker_id: str) -> None:
+        """A worker was heard."""
+        worker = self._workers.get(worker_id)
+        if worker is not None:
+            worker.heard_ms = self.clock.now_ms()
+
+    def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
+        """A worker is gone: whether that is news, and its registration, None if it went before it came."""
+        worker = self._workers.pop(worker_id, None)
+        if worker_id in self._lost:
+            return False, None
+        self._lost.add(worker_id)
+        if worker is None:
+            self.on_request_failed()
+            return True, None
+        return True, worker.registration
+
+    def assign(self) -> tuple[list[str], dict[str, str]]:
+        """The worker of each slot, those of the last deployment where they still are; and all workers' addresses."""
+        self._slots = assign_slots(self.required, self._workers, self._slots)
+        return self._slots, {name: worker.registration.data_address for name, worker in self._workers.items()}
+
+    def release_all(self) -> None:
+        """The job needs none any more."""
+        for worker_id in list(self._workers):
+            self.cluster.release(worker_id)
+        self._workers.clear()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        """When (ms) a worker will have been silent for too long, or slots have been waited for for too long."""
+        times = [] if self._deadline_ms is None else [self._deadline_ms]
+        if self._workers and self.heartbeat_timeout_ms is not None:
+            times.append(min(worker.heard_ms for worker in self._workers.values()) + self.heartbeat_timeout_ms)
+        return min(times, default=None)
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Whether slots have been waited for for too long."""
+        return self._deadline_ms is not None and now_ms >= self._deadline_ms
+
+    def silent(self, now_ms: int) -> Collection[str]:
+        """The workers that have been silent for too long."""
+        timeout_ms = self.heartbeat_timeout_ms
+        if timeout_ms is None:
+            return ()
+        return [name for name, worker in self._workers.items() if now_ms - worker.heard_ms >= timeout_ms]
