@@ -17,9 +17,9 @@ import pickle
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.state.errors import StateError
@@ -138,7 +138,8 @@ class KeyedRows:
 
 
 def _bytes_column(items: list[bytes]) -> Any:
-    offsets = array("q", accumulate(map(len, items), initial=0))
+    offsets = np.zeros(len(items) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(items))]
     return pa.Array.from_buffers(_BYTES, len(items), buffers)
 
