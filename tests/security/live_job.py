@@ -27,9 +27,9 @@ DEADLINE_S = 10.0
 PORTS = ("control", "data", "local")
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str, within_s: float = DEADLINE_S) -> None:
     """Wait for a condition that another thread brings about; fail when it does not."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"in vain waited for: {what}"
         time.sleep(0.002)
@@ -103,9 +103,10 @@ class LiveJob:
         if self.error is not None:
             raise self.error
 
-    def wait_refused(self, port: str, count: int) -> None:
+    def wait_refused(self, port: str, count: int, within_s: float = DEADLINE_S) -> None:
         """So many connections have been refused."""
-        wait_until(lambda: self.refused[port] >= count, f"{count} refused connections, have {self.refused[port]}")
+        what = f"{count} refused connections, have {self.refused[port]}"
+        wait_until(lambda: self.refused[port] >= count, what, within_s)
 
     def _run(self) -> None:
         self.master = MasterEndpoint(self.keys, HOST, HOST, FRAME_BYTES)
