@@ -7,9 +7,7 @@ is no engine: no checkpoints, no credit, no security, and a process waits for th
 
 from __future__ import annotations
 
-import gc
 import json
-import marshal
 import multiprocessing
 import pickle
 import socket
@@ -20,7 +18,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
-from benchmarks.events import EVENTS_PER_MS, KEYS, OUT_OF_ORDER_MS, Event, make_events
+from benchmarks.events import EVENTS_PER_MS, KEYS, OUT_OF_ORDER_MS, Event, make_events, share_of
 from benchmarks.workloads import Emit, bare_keyed_reduce, bare_process_with_timer, bare_tumbling_count, key_of
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
@@ -89,12 +87,7 @@ class Result(NamedTuple):
 
 def _work(job: Job, index: int, other: socket.socket | None, told: Any) -> None:
     """What one process does; tells when it began and ended (ns), and how many results it had."""
-    share = marshal.dumps((make_lines if job.is_text else make_events)(job.events)[index :: job.processes])
-    gc.collect()
-    events = marshal.loads(share)
-    del share
-    gc.collect()
-    gc.freeze()
+    events = share_of(make_lines if job.is_text else make_events, job.events, index, job.processes)
     records = 0
 
     def emit(_: Any) -> None:

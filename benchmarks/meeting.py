@@ -7,9 +7,7 @@ the start of a job is counted. The sink's subtasks leave there what they have se
 
 from __future__ import annotations
 
-import gc
 import json
-import marshal
 import os
 import time
 from array import array
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.events import share_of
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
 from penstock.core.connector import Boundedness, InputStatus, Sink, SinkWriter, SinkWriterContext, Source
@@ -86,14 +85,7 @@ class MemorySource(_Splits):
         self._count = count
 
     def create_reader(self, context: Any) -> Any:
-        # Through bytes: dropping the other events leaves holes all over the memory, and what the job allocates later
-        # would fall into these, far from each other.
-        share = marshal.dumps(self._make(self._count)[context.subtask_index :: context.parallelism])
-        gc.collect()
-        events = marshal.loads(share)
-        del share
-        gc.collect()
-        gc.freeze()
+        events = share_of(self._make, self._count, context.subtask_index, context.parallelism)
         return _MemoryReader(context, events, _Gathering(self._place, context.subtask_index, context.parallelism))
 
 

@@ -247,7 +247,7 @@ class JobMaster:
         elif isinstance(message, WorkerLost):
             self._on_worker_lost(message.worker_id, message.reason)
         elif isinstance(message, WorkerRequestFailed):
-            self._slot_pool.on_request_failed()
+            self._slot_pool.on_request_answered()
             if self._slot_pool.is_waiting:
                 self.give_up(JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}"))
 

@@ -36,17 +36,21 @@ class SlotPool:
     required: int
     request_timeout_ms: int
     heartbeat_timeout_ms: int | None
-    #: whether the job waits for slots, and until when (ms)
-    is_waiting: bool = False
-    _deadline_ms: int | None = None
-    _workers: dict[str, _Worker] = field(default_factory=dict)
-    _lost: set[str] = field(default_factory=set)
-    _requested: int = 0
+    #: until when (ms) the job waits for slots; None when it does not
+    _deadline_ms: int | None = field(init=False, default=None)
+    _workers: dict[str, _Worker] = field(init=False, default_factory=dict)
+    _lost: set[str] = field(init=False, default_factory=set)
+    _requested: int = field(init=False, default=0)
     #: the worker of each slot, since the last deployment
-    _slots: list[str] = field(default_factory=list)
+    _slots: list[str] = field(init=False, default_factory=list)
 
     def __len__(self) -> int:
         return len(self._workers)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the job waits for slots."""
+        return self._deadline_ms is not None
 
     @property
     def is_complete(self) -> bool:
@@ -59,7 +63,6 @@ class SlotPool:
 
     def acquire(self) -> None:
         """Wait for the slots, and ask for the workers that are missing and were not asked for yet."""
-        self.is_waiting = True
         self._deadline_ms = self.clock.now_ms() + self.request_timeout_ms
         missing = self.required - len(self._workers) - self._requested
         if missing > 0:
@@ -68,16 +71,15 @@ class SlotPool:
 
     def stop_waiting(self) -> None:
         """The slots are there, or nobody needs them any more."""
-        self.is_waiting = False
         self._deadline_ms = None
 
     def register(self, registration: RegisterWorker) -> None:
         """A worker has come."""
-        self.on_request_failed()
+        self.on_request_answered()
         self._workers[registration.worker_id] = _Worker(registration, self.clock.now_ms())
 
-    def on_request_failed(self) -> None:
-        """One of those that were asked for is not on its way any more."""
+    def on_request_answered(self) -> None:
+        """One of the workers that were asked for has come, or is not on its way any more."""
         self._requested = max(0, self._requested - 1)
 
     def on_heartbeat(self, worker_id: str) -> None:
@@ -93,7 +95,7 @@ class SlotPool:
             return False, None
         self._lost.add(worker_id)
         if worker is None:
-            self.on_request_failed()
+            self.on_request_answered()
             return True, None
         return True, worker.registration
 
