@@ -73,10 +73,11 @@ def send_bytes(connection: socket.socket, data: bytes) -> None:
 
 @contextlib.contextmanager
 def client_socket(job: LiveJob, port: str, setup: Callable[[zmq.Socket], None]) -> Iterator[zmq.Socket]:
-    """A ZeroMQ client of a port, with the credentials that `setup` gives it."""
+    """A ZeroMQ client of a port, with the credentials that `setup` gives it; open until the block ends."""
     context = zmq.Context()
     try:
-        yield connect_client(context, job, port, setup)
+        client = connect_client(context, job, port, setup)  # a context holds on to its sockets only weakly
+        yield client
     finally:
         context.destroy(linger=0)
 
