@@ -36,6 +36,27 @@ def test_without_a_snapshot_keys_that_come_and_go_leave_no_mark() -> None:
     assert sorted(read_keyed([capture.to_bytes(MAX)], 0, MAX - 1)[None]) == list(range(19_990, 20_000))
 
 
+def test_after_a_savepoint_marks_go_on_being_for_nothing() -> None:
+    """G7, H1: of a job without checkpoints nobody hears that a savepoint completed, and nothing builds on it."""
+    backend = HeapKeyedStateBackend(MAX)
+    table = backend.table("sessions")
+    entries, changed = table.entries(None), table.changed(None)
+    for step in range(20_000):
+        entries[step] = table.entries(("window", step))["key"] = step
+        changed.add(step)
+        table.changed(("window", step)).add("key")
+        if step == 100:
+            backend.capture(1)
+            backend.take_back(1)
+        entries.pop(step - 10, None)
+        changed.add(step - 10)
+        table.drop(("window", step - 10))
+        backend.settle()
+    assert len(changed) < 10_000
+    assert len(table._changed) <= 11
+    assert not table._dropped
+
+
 def test_after_a_snapshot_dropping_is_told_to_the_next() -> None:
     """G7: and before it, nothing need be."""
     table = StateTable("windows")

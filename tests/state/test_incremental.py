@@ -25,6 +25,7 @@ from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState
 
 GROUPS = (0, 127)
+SAVEPOINT = "memory://savepoint"
 Tables = dict[str, dict[Any, dict[Any, Any]]]
 
 
@@ -47,6 +48,12 @@ class Subtask:
                 operator_id="op", keyed=self.backend, operator_state=OperatorStateBackend("Op")
             )
             restore_operator(restored, context, self.storage, groups, self.histories, lambda name, items: None)
+
+    def savepoint(self, checkpoint_id: int, path: str) -> OperatorSubtaskState:
+        captures = self.backend.capture(checkpoint_id)
+        self.backend.take_back(checkpoint_id)
+        writer = SnapshotWriter(self.storage, checkpoint_id, ExecutionId(0, 0, 0), self.groups, 128, path)
+        return writer.store({"op": list(captures)}, self.histories.confirmed)["op"]
 
     def store(self, checkpoint_id: int, captures: list[KeyedCapture], confirmed: Any = None) -> OperatorSubtaskState:
         writer = SnapshotWriter(self.storage, checkpoint_id, ExecutionId(0, 0, 0), self.groups, 128)
@@ -84,6 +91,7 @@ OPERATION = st.one_of(
     st.tuples(st.just("remove"), TABLE, NAMESPACE, KEY),
     st.tuples(st.just("drop"), TABLE, st.sampled_from([(0, 10), (10, 20)])),
     st.tuples(st.just("capture"), st.booleans()),
+    st.tuples(st.just("savepoint")),
     st.tuples(st.just("store")),
     st.tuples(st.just("complete")),
     st.tuples(st.just("restore"), st.booleans()),
@@ -137,8 +145,9 @@ def whole_from(test: Callable[[list], None]) -> Callable[[list, int], None]:
 @given(st.lists(OPERATION, max_size=40), WHOLE_FROM)
 @whole_from
 def test_histories_against_a_plain_dictionary(operations: list) -> None:
-    """G7: whichever checkpoints complete, never answer or are stored late, and wherever it recovers, at the same
-    parallelism or at another, every stored history reads as what the state was when it was captured."""
+    """G7: whichever checkpoints complete, never answer or are stored late, whatever savepoints are taken, and wherever
+    it recovers, at the same parallelism or at another, every stored history reads as what the state was when it was
+    captured."""
     subtask = Subtask()
     model: Tables = {}
     checkpoint_id = 0
@@ -152,6 +161,9 @@ def test_histories_against_a_plain_dictionary(operations: list) -> None:
             # Aligned parts are written at once, unaligned ones when all that is in flight is known.
             confirmed = subtask.histories.confirmed if operation[1] else None
             waiting[checkpoint_id] = (subtask.backend.capture(checkpoint_id), confirmed, deepcopy(compact(model)))
+        elif verb == "savepoint":
+            checkpoint_id += 1
+            assert subtask.read(subtask.savepoint(checkpoint_id, SAVEPOINT)) == compact(model)
         elif verb == "store" and waiting:
             stored_id = min(waiting)
             captures, confirmed, expected = waiting.pop(stored_id)
@@ -312,6 +324,30 @@ def test_marking_one_of_many_namespaces_does_not_look_through_all_of_them() -> N
                 table.entries(window)["key"] = 1
                 table.mark(window, ["key"])
     assert 0 < look.call_count < 20
+
+
+def test_after_a_savepoint_a_snapshot_adds_to_the_checkpoint_before_it() -> None:
+    """G7, H1: and writes what has changed since that checkpoint, before the savepoint or after it."""
+    subtask = Subtask()
+    table = subtask.backend.table("one")
+    entries, changed = table.entries(None), table.changed(None)
+    entries.update(a=1, b=1, c=1)
+    table.entries((0, 10))["a"] = table.entries((10, 20))["a"] = 1
+    subtask.snapshot(1)
+    subtask.complete(1)
+    entries["a"] = 2
+    del entries["c"]
+    changed.update("ac")
+    table.drop((0, 10))
+    savepoint = subtask.savepoint(2, SAVEPOINT)
+    assert len(savepoint.keyed["one"][0].files) == 1
+    assert subtask.read(savepoint) == {"one": {None: {"a": 2, "b": 1}, (10, 20): {"a": 1}}}
+    entries["b"] = 2
+    changed.add("b")
+    checkpoint = subtask.snapshot(3)
+    _, added = checkpoint.keyed["one"][0].files
+    assert sorted(read_keyed([subtask.storage.read(added)], *GROUPS)[None]) == ["a", "b"]
+    assert subtask.read(checkpoint) == {"one": {None: {"a": 2, "b": 2}, (10, 20): {"a": 1}}}
 
 
 def test_what_was_not_confirmed_is_written_again() -> None:

@@ -173,7 +173,11 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint completed."""
+        """The checkpoint completed: later snapshots build on its files."""
+
+    @abstractmethod
+    def take_back(self, checkpoint_id: int) -> None:
+        """No snapshot will build on that capture, the last one: a savepoint's files are not the job's own."""
 
     @abstractmethod
     def settle(self) -> None:

@@ -60,6 +60,10 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         for table in self._tables.values():
             table.confirm(checkpoint_id)
 
+    def take_back(self, checkpoint_id: int) -> None:
+        for table in self._tables.values():
+            table.take_back(checkpoint_id)
+
     def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Sweeper:
         table = self.table(descriptor.name)
         sweeper = Sweeper(table.entries(None), table.changed(None), descriptor.kind, config, self.now_ms)

@@ -6,7 +6,8 @@ a fired timer bucket is dropping one dictionary, and one mark in the record of c
 Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
 what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not
 completed (yet, or ever) are kept and written again. The first snapshot has none to build on, so it is whole, and marks
-before it are for nothing; a job without checkpoints never takes one, and must not keep them for ever.
+before it are for nothing; a job without checkpoints never takes one, or only savepoints, on which nothing builds, and
+must not keep marks for ever.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ class StateTable:
         self.settle: Callable[[], None] | None = None
         self._changed: dict[Any, set[Any]] = {}
         self._dropped: dict[Any, None] = {}
-        #: whether there may be a snapshot to build on; without one nothing need be said of what was dropped
+        #: whether there may be a snapshot to build on; without one nothing need be written of a table without entries
         self._has_base = False
-        #: whether the next snapshot is whole: the first one, and when so much has changed; then nothing need be marked
+        #: whether the next snapshot is whole: the first one, and when so much has changed; then nothing need be marked,
+        #: nor be said of what was dropped
         self._is_next_whole = True
         #: keys marked by the batch since that was looked at
         self._marked = 0
@@ -98,7 +100,7 @@ class StateTable:
         elif None in self._changed:
             # The set is held by a state object, so it is emptied rather than thrown away.
             self._changed[None].clear()
-        if self._has_base:
+        if not self._is_next_whole:
             self._dropped[namespace] = None
         return self.panes.pop(namespace, {})
 
@@ -112,7 +114,7 @@ class StateTable:
             keys.clear()
         self._changed = {None: self._changed[None]} if None in self._changed else {}
         self._dropped.clear()
-        self._is_next_whole = not self._has_base
+        self._is_next_whole = True
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
         """Put back one entry of a snapshot, which need not be written again."""
@@ -157,6 +159,18 @@ class StateTable:
         """The checkpoint completed: what its snapshot wrote need not be written again."""
         for older in [i for i in self._unconfirmed if i <= checkpoint_id]:
             del self._unconfirmed[older]
+
+    def take_back(self, checkpoint_id: int) -> None:
+        """No snapshot builds on that capture, the last one: what was new to it is marked again."""
+        if checkpoint_id not in self._unconfirmed:
+            return
+        taken = self._unconfirmed.pop(checkpoint_id)
+        if taken is None:
+            self._is_next_whole = True
+            return
+        for namespace, keys in taken[0].items():
+            self.changed(namespace).update(keys)
+        self._dropped.update(taken[1])
 
     def _merged(self) -> tuple[dict[Any, set[Any]], dict[Any, None]] | None:
         """All that is not confirmed; None for any of all entries."""

@@ -320,6 +320,16 @@ def test_snapshot_is_of_the_moment_of_the_barrier() -> None:
     assert again.outbox.elements() == [Batch([("a", 101)])]
 
 
+@pytest.mark.parametrize(("path", "is_marked"), [(None, True), ("memory://savepoints/marks", False)])
+def test_only_behind_a_checkpoint_changes_are_marked(path: str | None, is_marked: bool) -> None:
+    """G7, H1: for the next one, which builds on it; on a savepoint nothing builds, and marks would stay for ever."""
+    rig = Rig(reduce_chain(), partitioner=ForwardPartitioner())
+    rig.feed(0, Batch([("a", 1), ("b", 1)]), CheckpointBarrier(1, 0, path), Batch([("b", 1)]))
+    chain: Any = rig.task._chain
+    (table,) = chain.contexts[0].keyed._tables.values()
+    assert table.changed(None) == ({"b"} if is_marked else set())
+
+
 def test_barrier_is_ahead_of_the_snapshot_and_flushed() -> None:
     """G1, G7: the barrier goes downstream at once, behind all records before it, on every channel."""
     rig = Rig(chain(), partitioner=BroadcastPartitioner(), consumers=2)

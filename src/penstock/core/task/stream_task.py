@@ -563,6 +563,9 @@ class StreamTask:
             context.operator_id: operator.snapshot_state(checkpoint_id)
             for operator, context in zip(chain.operators, chain.contexts, strict=True)
         }
+        if barrier.savepoint_path is not None:
+            for context in chain.contexts:
+                context.keyed.take_back(checkpoint_id)
         for edge in chain.program.out_edges:
             owner = chain.program.operators[edge.operator].operator_id
             for channel, elements in overtaken.get(edge.edge, ()):

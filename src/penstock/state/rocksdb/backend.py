@@ -262,6 +262,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def confirm(self, checkpoint_id: int) -> None:
         """Nothing to do: which files need not be stored again follows from the checkpoint's handle."""
 
+    def take_back(self, checkpoint_id: int) -> None:
+        """Nothing to do either, as a savepoint leaves no handle."""
+
     def sizes(self) -> Mapping[str, int]:
         """Bytes and estimates for metrics."""
         return {} if self._cache is None else self._cache.store.sizes()
