@@ -28,14 +28,18 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
     """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns."""
     parts = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
     parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
-    values = [column_values(part.dictionary) for part in parts]
-    codes = parts[0].indices.to_numpy(zero_copy_only=False)
+    codes, keys = parts[0].indices.to_numpy(zero_copy_only=False), column_values(parts[0].dictionary)
     if len(parts) == 1:
-        return codes, values[0]
-    rows = np.stack([part.indices.to_numpy(zero_copy_only=False) for part in parts])
-    unique, codes = np.unique(rows, axis=1, return_inverse=True)
-    picked = [[of_column[i] for i in row] for of_column, row in zip(values, unique.tolist(), strict=True)]
-    return codes.reshape(-1), list(zip(*picked, strict=True))
+        return codes, keys
+    keys = [(key,) for key in keys]
+    for part in parts[1:]:
+        values = column_values(part.dictionary)
+        size = len(values)
+        pairs = codes.astype(np.int64) * size + part.indices.to_numpy(zero_copy_only=False)
+        found = pc.dictionary_encode(pa.array(pairs))
+        codes = found.indices.to_numpy(zero_copy_only=False)
+        keys = [(*keys[pair // size], values[pair % size]) for pair in found.dictionary.to_pylist()]
+    return codes, keys
 
 
 @dataclass

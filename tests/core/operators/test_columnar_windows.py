@@ -171,6 +171,18 @@ def test_sessions_in_batches_are_those_of_the_operator_by_record(batches: list[l
         assert in_order(mine.output) == in_order(theirs.output)
 
 
+@pytest.mark.parametrize("watermark", [9, 10, 11])
+def test_a_session_that_touches_the_next_one_does_not_fire_without_it(watermark: int) -> None:
+    """C1: the first would be over at 9, but the second begins at 10, where it ends."""
+    inputs = [Record(row("a", 1), 0), Record(row("a", 2), 10), Watermark(watermark)]
+    with OneInputOperatorHarness(columnar(EventTimeSessionWindows(10))) as harness:
+        for element in inputs:
+            harness.feed(element)
+        assert not harness.values
+        harness.feed(Watermark(19))
+        assert [(v.window_start, v.window_end, v.total) for v in harness.values] == [(0, 20, 3)]
+
+
 INPUTS = [
     Record(row("a", 1), 1),
     Record(row("b", 2), 2),
@@ -376,3 +388,18 @@ def test_many_keys_are_merged_now_and_then(monkeypatch: pytest.MonkeyPatch) -> N
             assert sum(part.num_rows for part in operator.parts) <= 7
         harness.end()
         assert [(v.key, v.n, v.total) for v in harness.values] == [("a", 7, 63), ("b", 7, 70), ("c", 6, 57)]
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10), EventTimeSessionWindows(10)])
+def test_what_lies_ahead_of_the_watermark_is_not_merged_with_each_one(assigner: Any) -> None:
+    """C1: of two sources one may be far ahead; its partials wait as they came."""
+    with OneInputOperatorHarness(columnar(assigner)) as harness:
+        operator: Any = harness.operator
+        for time in range(0, 100, 20):
+            harness.process_batch([row("a", 1), row("b", 2)], [time, 1_000])
+            harness.feed(Watermark(time + 15))
+            assert harness.values[-1].key == "a"
+            ahead = [part for part in operator.parts if part.column("key.0").to_pylist() == ["b"]]
+            assert len(ahead) == len(operator.parts) == time // 20 + 1
+        harness.end()
+        assert (harness.values[-1].key, harness.values[-1].n, harness.values[-1].total) == ("b", 5, 10)

@@ -1,6 +1,7 @@
 """Partitioners that choose among channels: rescale, shuffle, custom; and which neighbours a pointwise edge connects."""
 
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,20 +111,38 @@ def test_a_channel_that_is_not_there(answer):
     assert caught.value.what == "the partitioner"
 
 
-@pytest.mark.parametrize("names", [("key",), ("key", "number")])
-def test_columns_go_where_their_rows_would_go(names):
-    """D4: the key group is that of the key's value, however the record is kept; order within a channel stays."""
-    keys = ["a", "b", None, "", "c", "a"] * 20
-    columns = pa.RecordBatch.from_pydict({"key": keys, "number": [i % 7 for i in range(120)], "at": range(120)})
-    batch = ColumnBatch(columns, np.arange(120))
-    partitioner = HashPartitioner(ColumnKey(names))
-    partitioner.set_up(0, 3, 128, "Consumer")
+def assert_columns_go_where_rows_go(partitioner: HashPartitioner, columns: dict[str, Any]) -> None:
+    size = len(next(iter(columns.values())))
+    batch = ColumnBatch(pa.RecordBatch.from_pydict(columns), np.arange(size))
     by_columns = partitioner.split(batch)
     by_rows = partitioner.split(Batch(batch.values, batch.timestamps))
     assert [(c, part.values, part.timestamps) for c, part in by_columns] == [
         (c, part.values, part.timestamps) for c, part in by_rows
     ]
     assert all(isinstance(part, ColumnBatch) for _, part in by_columns)
+
+
+@pytest.mark.parametrize("channels", [3, 300])
+@pytest.mark.parametrize("names", [("key",), ("key", "number"), ("number", "key", "at")])
+def test_columns_go_where_their_rows_would_go(names: tuple[str, ...], channels: int) -> None:
+    """D4: the key group is that of the key's value, however the record is kept; order within a channel stays."""
+    partitioner = HashPartitioner(ColumnKey(names))
+    partitioner.set_up(0, channels, 1024, "Consumer")
+    keys = ["a", "b", None, "", "c", "a"] * 20
+    columns = {"key": keys, "number": [i % 7 for i in range(120)], "at": range(120)}
+    assert_columns_go_where_rows_go(partitioner, columns)
+
+
+@pytest.mark.parametrize("channels", [3, 300])
+def test_columns_of_numbers_go_where_their_rows_would_go(channels: int) -> None:
+    """D4: small integers by a table that grows as they come, and large ones, negative ones and nulls without."""
+    partitioner = HashPartitioner(ColumnKey(("key",)))
+    partitioner.set_up(0, channels, 1024, "Consumer")
+    for keys in (
+        *([5, 3, 5], [0, 6], [9, 1_000], [-1, 3, -1_001], [2**40, 3], [None, 7, 3], [2**20, 2**20 - 1], [8], [1.5]),
+        *(pa.array([200, 7, 200], pa.uint8()), pa.array([-200, 7], pa.int16()), pa.array([2**63, 7], pa.uint64())),
+    ):
+        assert_columns_go_where_rows_go(partitioner, {"key": keys})
 
 
 def test_columns_whose_key_is_a_function_stay_columns():

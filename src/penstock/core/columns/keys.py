@@ -17,6 +17,9 @@ from penstock.state.key_columns import distinct_keys
 
 #: What a tuple's fields are called.
 _NUMBERED: Final = re.compile("f[0-9]+")
+#: Integers below it have their channels in a table.
+_TABLE_MAX: Final = 1 << 20
+_UNKNOWN: Final = -1
 
 
 class ColumnKey:
@@ -82,13 +85,35 @@ class ColumnKey:
 
 
 class ColumnRoutes:
-    """The channel of each record by its key; a key is hashed once, as long as it is remembered."""
+    """The channel of each record by its key; a key is hashed once, as long as it is remembered.
+
+    Small integers have a table, and need not be looked for among a batch's keys first.
+    """
 
     def __init__(self, key: ColumnKey, route: Callable[[Any], int]) -> None:
         self._key = key
         self._route = route
+        #: by key, -1 where nobody has asked yet
+        self._table = np.full(0, _UNKNOWN, np.int16)
 
     def channels_of(self, columns: pa.RecordBatch) -> Any:
         """A numpy array of channels."""
-        codes, keys = distinct_keys(self._key.columns_in(columns))
-        return np.fromiter(map(self._route, keys), np.int32, len(keys))[codes]
+        of_key = self._key.columns_in(columns)
+        if len(of_key) == 1 and pa.types.is_integer(of_key[0].type) and not of_key[0].null_count:
+            numbers = of_key[0].to_numpy()
+            if len(numbers) and numbers.min() >= 0 and numbers.max() < _TABLE_MAX:
+                return self._in_table(numbers)
+        codes, keys = distinct_keys(of_key)
+        return np.fromiter(map(self._route, keys), np.int16, len(keys))[codes]
+
+    def _in_table(self, numbers: Any) -> Any:
+        missing = int(numbers.max()) + 1 - len(self._table)
+        if missing > 0:
+            self._table = np.concatenate([self._table, np.full(missing, _UNKNOWN, np.int16)])
+        found = self._table[numbers]
+        unknown = found == _UNKNOWN
+        if unknown.any():
+            new = np.unique(numbers[unknown])
+            self._table[new] = list(map(self._route, new.tolist()))
+            found = self._table[numbers]
+        return found

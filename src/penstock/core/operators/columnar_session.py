@@ -126,12 +126,13 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         self.watermark = timestamp
         least = lowest(self.parts, END)
         if least is not None and least - 1 <= timestamp:
-            table = self.table()
+            # A session that is due may touch one that begins right at the watermark, and is none later.
+            table = self.take_up_to(START, timestamp + 1)
             assert table is not None
             starts, ends = times_of(table, START), times_of(table, END)
             due = np.flatnonzero(ends - 1 <= timestamp)
             if len(due):
                 due = due[np.argsort(ends[due], kind="stable")]
                 self.emit(table.take(pa.array(due)), starts[due], ends[due])
-                self.put([table.filter(pa.array(ends - 1 > timestamp))])
+            self.put_back(table.filter(pa.array(ends - 1 > timestamp)))
         self.output.emit_watermark(timestamp)

@@ -94,34 +94,30 @@ class ColumnarWindowOperator(ColumnarWindowBase):
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that event time has passed, and pass the watermark on."""
         if self._next_end is not None and self._next_end - 1 <= timestamp:
-            table = self.table()
+            windows = {w for pane in self._panes for w in self._assigner.assign(pane)[2]}
+            due = sorted((w for w in windows if self.watermark < w[1] - 1 <= timestamp), key=lambda w: w[::-1])
+            table = self.take_up_to(PANE, due[-1][1] - 1)
             assert table is not None
             panes = times_of(table, PANE)
             if self._is_tumbling:
-                self._fire_tumbling(table, panes, timestamp)
+                self._fire_tumbling(table, panes)
             else:
-                self._fire(table, panes, timestamp)
+                self._fire(table, panes, due)
             gone = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
             self._panes -= gone
-            if gone:
-                self.put([table.filter(pa.array(~np.isin(panes, list(gone))))])
+            self.put_back(table.filter(pa.array(~np.isin(panes, list(gone)))))
         self.watermark = timestamp
         self._find_next()
         self.output.emit_watermark(timestamp)
 
-    def _fire_tumbling(self, table: pa.Table, panes: Any, timestamp: int) -> None:
-        due = np.flatnonzero(panes + self._pane_ms - 1 <= timestamp)
-        due = due[np.argsort(panes[due], kind="stable")]
-        if len(due):
-            starts = panes[due]
-            self.emit(table.take(pa.array(due)), starts, starts + self._pane_ms)
+    def _fire_tumbling(self, table: pa.Table, panes: Any) -> None:
+        order = np.argsort(panes, kind="stable")
+        starts = panes[order]
+        self.emit(table.take(pa.array(order)), starts, starts + self._pane_ms)
 
-    def _fire(self, table: pa.Table, panes: Any, timestamp: int) -> None:
+    def _fire(self, table: pa.Table, panes: Any, due: list[tuple[int, int]]) -> None:
         fired = times_of(table, self.aggregates.partial_columns[-1])
-        windows = {w for pane in self._panes for w in self._assigner.assign(pane)[2]}
-        for start, end in sorted(windows, key=lambda window: window[::-1]):
-            if not self.watermark < end - 1 <= timestamp:
-                continue
+        for start, end in due:
             inside = (panes >= start) & (panes < end) & (fired < end - 1)
             if inside.any():
                 merged = self.aggregates.merged([table.filter(pa.array(inside))], self.key_names)

@@ -103,13 +103,7 @@ class SelectingPartitioner(Partitioner):
         if self.channels == 1:
             return [(0, batch)]
         if isinstance(batch, ColumnBatch):
-            channels = self.channels_of_columns(batch)
-            order = np.argsort(channels, kind="stable")
-            found, begins = np.unique(channels[order], return_index=True)
-            return [
-                (channel, batch.take(positions))
-                for channel, positions in zip(found.tolist(), np.split(order, begins[1:]), strict=True)
-            ]
+            return _split_columns(batch, self.channels_of_columns(batch), self.channels)
         chosen = self.channels_of(batch.values)
         if self.channels <= MASKED_CHANNELS_MAX:
             return _split_by_masks(batch, bytes(chosen), self.channels)
@@ -122,6 +116,18 @@ class SelectingPartitioner(Partitioner):
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
         """The channel of each record of a batch of columns, as a numpy array."""
         return np.asarray(self.channels_of(batch.values))
+
+
+def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple[int, Batch]]:
+    """The records in the order of their channels, in one go, cut where the next channel begins."""
+    chosen = chosen.astype(np.uint16)  # which numpy sorts by radix
+    ends = np.cumsum(np.bincount(chosen, minlength=channels)).tolist()
+    ordered = batch.take(np.argsort(chosen, kind="stable"))
+    return [
+        (channel, ordered.slice(begin, end))
+        for channel, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
+        if begin < end
+    ]
 
 
 def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[int, Batch]]:
@@ -252,13 +258,15 @@ class HashPartitioner(SelectingPartitioner):
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._consumer = consumer
         self._routes = _Routes(max_parallelism, channels)
+        if isinstance(self.key_selector, ColumnKey):
+            self._column_routes = ColumnRoutes(self.key_selector, self._routes.__getitem__)
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
         """Keys that are columns are hashed once a distinct key."""
         if not isinstance(self.key_selector, ColumnKey):
             return super().channels_of_columns(batch)
         try:
-            return ColumnRoutes(self.key_selector, self._routes.__getitem__).channels_of(batch.columns)
+            return self._column_routes.channels_of(batch.columns)
         except TypeError as error:
             raise UserCodeError(self._consumer, None, "the key selector") from error
 
