@@ -231,13 +231,19 @@ class _Routes(KeyMemory):
         except IndexError:
             self._extend(table, max(keys) + 1)
             found = take(table)
-        if None in found:
-            for key in set(keys):
-                if table[key] is None:
-                    table[key] = self[key]
-            found = take(table)
-        channels: Sequence[int] = found
-        return channels
+        return self._with_new_keys(table, keys, list(found)) if None in found else found
+
+    def _with_new_keys(self, table: list[int | None], keys: list[Any], found: list[Any]) -> list[int]:
+        """The channels, of which those that nobody has asked for yet are None in `found`."""
+        at = -1
+        for _ in range(found.count(None)):
+            at = found.index(None, at + 1)
+            key = keys[at]
+            channel = table[key]
+            if channel is None:
+                channel = table[key] = self[key]
+            found[at] = channel
+        return found
 
     def _extend(self, table: list[int | None], size: int) -> None:
         if size > ROUTES_MAX:
