@@ -99,13 +99,13 @@ class ColumnarWindowOperator(ColumnarWindowBase):
             table = self.take_up_to(PANE, due[-1][1] - 1)
             assert table is not None
             panes = times_of(table, PANE)
+            gone = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
+            self._panes -= gone
             if self._is_tumbling:
                 self._fire_tumbling(table, panes)
             else:
                 self._fire(table, panes, due)
-            gone = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
-            self._panes -= gone
-            self.put_back(table.filter(pa.array(~np.isin(panes, list(gone)))))
+                self.put_back(table.filter(pa.array(~np.isin(panes, list(gone)))))
         self.watermark = timestamp
         self._find_next()
         self.output.emit_watermark(timestamp)

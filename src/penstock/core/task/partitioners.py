@@ -264,12 +264,12 @@ class HashPartitioner(SelectingPartitioner):
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._consumer = consumer
         self._routes = _Routes(max_parallelism, channels)
-        if isinstance(self.key_selector, ColumnKey):
-            self._column_routes = ColumnRoutes(self.key_selector, self._routes.__getitem__)
+        selector, route = self.key_selector, self._routes.__getitem__
+        self._column_routes = ColumnRoutes(selector, route) if isinstance(selector, ColumnKey) else None
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
         """Keys that are columns are hashed once a distinct key."""
-        if not isinstance(self.key_selector, ColumnKey):
+        if self._column_routes is None:
             return super().channels_of_columns(batch)
         try:
             return self._column_routes.channels_of(batch.columns)
