@@ -101,13 +101,13 @@ class ColumnRoutes:
         of_key = self._key.columns_in(columns)
         if len(of_key) == 1 and pa.types.is_integer(of_key[0].type) and not of_key[0].null_count:
             numbers = of_key[0].to_numpy()
-            if len(numbers) and numbers.min() >= 0 and numbers.max() < _TABLE_MAX:
-                return self._in_table(numbers)
+            if len(numbers) and numbers.min() >= 0 and (highest := int(numbers.max())) < _TABLE_MAX:
+                return self._in_table(numbers, highest)
         codes, keys = distinct_keys(of_key)
         return np.fromiter(map(self._route, keys), np.int16, len(keys))[codes]
 
-    def _in_table(self, numbers: Any) -> Any:
-        missing = int(numbers.max()) + 1 - len(self._table)
+    def _in_table(self, numbers: Any, highest: int) -> Any:
+        missing = highest + 1 - len(self._table)
         if missing > 0:
             self._table = np.concatenate([self._table, np.full(missing, _UNKNOWN, np.int16)])
         found = self._table[numbers]

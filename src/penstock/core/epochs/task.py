@@ -183,10 +183,7 @@ class EpochTask:
         if not self._work.ends:
             for operator in chain.operators:
                 operator.prepare_snapshot(epoch)
-        captures = {
-            context.operator_id: operator.snapshot_state(epoch)
-            for operator, context in zip(chain.operators, chain.contexts, strict=True)
-        }
+        captures = chain.snapshot_state(epoch, self._work.savepoint_path is not None)
         for index, operator in enumerate(chain.operators):
             if isinstance(operator, SinkOperator):
                 committables = operator.prepared(epoch)

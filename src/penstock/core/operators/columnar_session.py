@@ -128,7 +128,6 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         if least is not None and least - 1 <= timestamp:
             # A session that is due may touch one that begins right at the watermark, and is none later.
             table = self.take_up_to(START, timestamp + 1)
-            assert table is not None
             starts, ends = times_of(table, START), times_of(table, END)
             due = np.flatnonzero(ends - 1 <= timestamp)
             if len(due):

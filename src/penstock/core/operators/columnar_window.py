@@ -94,10 +94,8 @@ class ColumnarWindowOperator(ColumnarWindowBase):
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that event time has passed, and pass the watermark on."""
         if self._next_end is not None and self._next_end - 1 <= timestamp:
-            windows = {w for pane in self._panes for w in self._assigner.assign(pane)[2]}
-            due = sorted((w for w in windows if self.watermark < w[1] - 1 <= timestamp), key=lambda w: w[::-1])
+            due = sorted((w for w in self._not_fired() if w[1] - 1 <= timestamp), key=lambda w: w[::-1])
             table = self.take_up_to(PANE, due[-1][1] - 1)
-            assert table is not None
             panes = times_of(table, PANE)
             gone = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
             self._panes -= gone
@@ -150,9 +148,12 @@ class ColumnarWindowOperator(ColumnarWindowBase):
             self._panes |= new
             self._find_next()
 
+    def _not_fired(self) -> set[tuple[int, int]]:
+        """The windows that the panes are in, without those that event time has passed."""
+        return {w for pane in self._panes for w in self._assigner.assign(pane)[2] if w[1] - 1 > self.watermark}
+
     def _find_next(self) -> None:
-        ends = (end for pane in self._panes for _, end in self._assigner.assign(pane)[2] if end - 1 > self.watermark)
-        self._next_end = min(ends, default=None)
+        self._next_end = min((end for _, end in self._not_fired()), default=None)
 
 
 def _pane_ms(assigner: AlignedAssigner) -> int:

@@ -103,8 +103,8 @@ class ColumnarWindowBase(StreamOperator):
         self._parts = [part for part in parts if part.num_rows]
         self._rows = self._merged_rows = sum(part.num_rows for part in self._parts)
 
-    def take_up_to(self, name: str, last: int) -> pa.Table | None:
-        """Take the partials out of which a column of times says at most `last`, and merge them; None without any.
+    def take_up_to(self, name: str, last: int) -> pa.Table:
+        """Take the partials out of which a column of times says at most `last`, which there must be, and merge them.
 
         The others are left as they are: while one source is ahead of another they are many, and they would be merged
         again with every watermark.
@@ -121,7 +121,7 @@ class ColumnarWindowBase(StreamOperator):
                 far.append(part)
         self._parts, self._rows = far, sum(part.num_rows for part in far)
         self._merged_rows = min(self._merged_rows, self._rows)
-        return self.merge(near) if len(near) > 1 else near[0] if near else None
+        return self.merge(near) if len(near) > 1 else near[0]
 
     def put_back(self, part: pa.Table) -> None:
         """Keep these partials too, which are merged; the others are later than they."""

@@ -9,6 +9,7 @@ from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.records import Batch, Watermark, WatermarkStatus
 from penstock.core.task.program import VertexProgram
 from penstock.core.task.result_partition import ResultPartition
+from penstock.state.snapshot import StateCapture
 
 _NO_COMPLETIONS: Final = StreamOperator.process_completions
 
@@ -146,6 +147,17 @@ class OperatorChain:
         """Let all operators that have not finished emit what must be ahead of the barrier."""
         for operator in self.operators[self._finished :]:
             operator.prepare_snapshot(checkpoint_id)
+
+    def snapshot_state(self, checkpoint_id: int, is_savepoint: bool) -> dict[str, list[StateCapture]]:
+        """All state as it is now, by operator id; on that of a savepoint no later one builds."""
+        captures = {
+            context.operator_id: operator.snapshot_state(checkpoint_id)
+            for operator, context in zip(self.operators, self.contexts, strict=True)
+        }
+        if is_savepoint:
+            for context in self.contexts:
+                context.keyed.take_back(checkpoint_id)
+        return captures
 
     def close(self) -> list[Exception]:
         """Close operators, partitioners, and then the state, also when some of them fail; returns what they raised."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import compress, pairwise
 from operator import itemgetter
 from typing import Any, Final
 
@@ -124,9 +124,7 @@ def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple
     ends = np.cumsum(np.bincount(chosen, minlength=channels)).tolist()
     ordered = batch.take(np.argsort(chosen, kind="stable"))
     return [
-        (channel, ordered.slice(begin, end))
-        for channel, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
-        if begin < end
+        (channel, ordered.slice(begin, end)) for channel, (begin, end) in enumerate(pairwise([0, *ends])) if begin < end
     ]
 
 

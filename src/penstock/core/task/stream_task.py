@@ -559,13 +559,7 @@ class StreamTask:
         self._confirm(barrier.completed_id)  # its notification may still be on its way
         chain.prepare_snapshot(checkpoint_id)
         overtaken = self._forward(barrier)
-        captures = {
-            context.operator_id: operator.snapshot_state(checkpoint_id)
-            for operator, context in zip(chain.operators, chain.contexts, strict=True)
-        }
-        if barrier.savepoint_path is not None:
-            for context in chain.contexts:
-                context.keyed.take_back(checkpoint_id)
+        captures = chain.snapshot_state(checkpoint_id, barrier.savepoint_path is not None)
         for edge in chain.program.out_edges:
             owner = chain.program.operators[edge.operator].operator_id
             for channel, elements in overtaken.get(edge.edge, ()):
