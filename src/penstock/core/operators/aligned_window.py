@@ -90,7 +90,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             return
         for window in live:
             if window[1] - 1 <= self._watermark:
-                self._fire_again(window, values)
+                self._fire_again(window, self.keys_of(values, self._key_selector), values)
             else:
                 keys = self.keys_of(values, self._key_selector)
                 self._add_to_pane(self._pane(window, keys), keys, values)
@@ -128,7 +128,7 @@ class AlignedWindowOperator(WindowOperatorBase):
                     self._fired_table.changed(window).add(key)
         return pane
 
-    def _fire_again(self, window: Window, values: list[Any]) -> None:
+    def _fire_again(self, window: Window, keys: list[Any], values: list[Any]) -> None:
         """Add late records, that are still allowed, to a window that has fired; it fires for each of them."""
         pane = self._fired_panes.get(window)
         if pane is None:
@@ -137,8 +137,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         changed = self._fired_table.changed(window)
         value: Any = None
         try:
-            for value in values:
-                key = self._key_selector(value)
+            for key, value in zip(keys, values, strict=True):
                 held = pane.get(key, _MISSING)
                 pane[key] = self._contents.first(value) if held is _MISSING else self._contents.add(held, value)
                 changed.add(key)

@@ -22,6 +22,7 @@ from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
+from penstock.state.keys import KeyGuard, RefusedKeyError
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 
@@ -235,6 +236,8 @@ class FunctionOperator(StreamOperator):
     The state of a `CheckpointedFunction` is initialised ahead of `open` and brought up to date at every capture.
     """
 
+    _guard: KeyGuard | None = None
+
     def __init__(self, function: Any) -> None:
         self.function = function
         self._opened = False
@@ -280,13 +283,19 @@ class FunctionOperator(StreamOperator):
             raise UserCodeError(self.context.operator_name, None, what) from error
 
     def keys_of(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
-        """The keys of records."""
+        """The keys of records, by which state may be kept: NaN is one key, see `state.keys`."""
         keys: list[Any] = []
         try:
             call_all(key_selector, values, keys)
         except Exception as error:
             raise UserCodeError(self.context.operator_name, values[len(keys)], "the key selector") from error
-        return keys
+        guard = self._guard
+        if guard is None:
+            guard = self._guard = KeyGuard()
+        try:
+            return guard.admit(keys)
+        except RefusedKeyError as error:
+            raise UserCodeError(self.context.operator_name, values[error.index], "the key selector") from error
 
     def failed(self, record: Any) -> UserCodeError:
         """The error to raise from what user code raised on a record."""

@@ -13,6 +13,7 @@ from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey, ColumnRoutes
 from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
 from penstock.core.records import Batch
+from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
 #: Keys whose routes are remembered; past it they are forgotten and worked out anew.
@@ -192,6 +193,28 @@ class KeyMemory(dict[Any, int]):
         """The number of each key."""
         return list(map(self.__getitem__, keys))
 
+    def of_records(self, key_selector: Callable[[Any], Any], values: list[Any], consumer: str) -> Sequence[int]:
+        """The number of each record's key; raises `UserCodeError` that names the consumer and the record."""
+        keys: list[Any] = []
+        try:
+            call_all(key_selector, values, keys)
+        except Exception as error:
+            raise UserCodeError(consumer, values[len(keys)], "the key selector") from error
+        try:
+            return self.of(keys)
+        except Exception:  # noqa: BLE001 - hashing a key calls user code, which may raise anything
+            return self._one_by_one(keys, values, consumer)
+
+    def _one_by_one(self, keys: list[Any], values: list[Any], consumer: str) -> list[int]:
+        """The same, where one of the keys is refused: which one."""
+        numbers = []
+        for key, value in zip(keys, values, strict=True):
+            try:
+                numbers.append(self.work_out(key))
+            except Exception as error:
+                raise UserCodeError(consumer, value, "the key selector") from error
+        return numbers
+
 
 class _Routes(KeyMemory):
     """Which channel a key goes to.
@@ -271,14 +294,9 @@ class HashPartitioner(SelectingPartitioner):
             return super().channels_of_columns(batch)
         try:
             return self._column_routes.channels_of(batch.columns)
-        except TypeError as error:
+        except (TypeError, StateError) as error:
             raise UserCodeError(self._consumer, None, "the key selector") from error
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
         """The subtask that owns the key group of each record's key."""
-        keys: list[Any] = []
-        try:
-            call_all(self.key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
-        return self._routes.of(keys)
+        return self._routes.of_records(self.key_selector, values, self._consumer)
