@@ -284,9 +284,15 @@ class DataStream(OperatorSettings):
         return CoGroupedStreams(self, other_stream)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give the records event timestamps, and the stream watermarks (C2)."""
+        """Give the records event timestamps, and the stream watermarks (C2).
+
+        Directly behind a source it has the source's parallelism, unless another one is set: so it sees each record in
+        the order in which it was read.
+        """
         factory = partial(TimestampsAndWatermarksOperator, watermark_strategy)
-        return self._add("Timestamps/Watermarks", factory, keeps_type=True)
+        stream = self._add("Timestamps/Watermarks", factory, keeps_type=True)
+        stream._transformation.follows_source = True
+        return stream
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group all records into windows, in one subtask."""

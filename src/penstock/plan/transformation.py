@@ -47,6 +47,9 @@ class Transformation:
     parallelism: int | None = None
     max_parallelism: int | None = None
     parallelism_limit: int | None = None
+    #: Whether it has the parallelism of a source that it reads directly, where nothing else was said: so it sees the
+    #: records in the order in which they are read.
+    follows_source: bool = False
     is_stateful: bool = False
     source: Source[Any, Any] | None = None
     sink: Sink[Any] | None = None
