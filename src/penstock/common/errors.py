@@ -28,6 +28,15 @@ class FormatError(PenstockError, ValueError):
     """Bytes could not be read as, or a value could not be written in, the declared format."""
 
 
+class MisuseError(PenstockError, TypeError):
+    """A user function is used where it does not fit, or gave what cannot be taken there.
+
+    Another attempt would meet it again, so it fails a job at once.
+    """
+
+    suppresses_restart = True
+
+
 class UnknownFieldError(PenstockError, KeyError, ValueError):
     """A row was asked for a field name that it does not have.
 
@@ -115,6 +124,15 @@ class SlotsUnavailableError(JobExecutionError):
 
     def __reduce__(self) -> tuple[type[SlotsUnavailableError], tuple[str, int, int]]:
         return type(self), (self.job_name, self.wanted, self.got)
+
+
+def short_repr(value: object, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
+    """`repr(value)` in at most `chars_max` characters; never raises."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - any repr may raise anything
+        text = f"<a {type(value).__qualname__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
 def shorten(text: str, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:

@@ -29,6 +29,7 @@ from penstock.core.operators.column_operators import (
     WhereOperator,
 )
 from penstock.core.operators.process import ProcessOperator
+from penstock.core.operators.returned import refuse_generator_function
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.stateless import (
     FilterOperator,
@@ -54,7 +55,9 @@ from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.declared_output import declared
+from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.functions import Partitioner as PartitionerFunction
+from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.operator_settings import OperatorSettings
 from penstock.datastream.projected_type import projected_type
 from penstock.plan.description import Plan
@@ -167,16 +170,20 @@ class DataStream(OperatorSettings):
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """One record out for each record in: a function, or a `MapFunction`."""
+        refuse_generator_function(func, "map")
         return self._add("Map", partial(MapOperator, func), output_type=output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Any number of records out for each one in: a function that returns or yields them, or a `FlatMapFunction`."""
+        """Any number of records out for each one in: a function that yields them or returns a list, or a
+        `FlatMapFunction`.
+        """
         return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 
     def filter(self, func: Function | Expression) -> DataStream:
         """The records for which a function, a `FilterFunction`, or an expression over columns is true."""
         if isinstance(func, Expression):
             return self._add("Where", partial(WhereOperator, func), keeps_type=True)
+        refuse_generator_function(func, "filter")
         return self._add("Filter", partial(FilterOperator, func), keeps_type=True)
 
     def map_batches(
@@ -219,7 +226,12 @@ class DataStream(OperatorSettings):
         return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `ProcessFunction`: sees timestamps, may write to side outputs."""
+        """Apply a `ProcessFunction`: sees timestamps, may write to side outputs.
+
+        Raises:
+            MisuseError: for a `KeyedProcessFunction`, which needs `key_by` before it.
+        """
+        check_needs_no_key(func, KeyedProcessFunction, "stream.key_by(…).process(…)")
         return self._add("Process", partial(ProcessOperator, func), output_type=output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -248,6 +260,7 @@ class DataStream(OperatorSettings):
         """
         from penstock.datastream.keyed_stream import KeyedStream
 
+        refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or method(key_selector, "get_key")
         return KeyedStream(self._environment, self._upstreams_by(HashPartitioner(selector)), selector, self)
 

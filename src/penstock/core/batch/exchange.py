@@ -11,7 +11,7 @@ import xxhash
 from penstock.common.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.columns.batch import ColumnBatch, make_batch
-from penstock.core.operators.base import UserCodeError, call_all
+from penstock.core.operators.base import KEY_SELECTOR, UserCodeError, first_refused, select_keys
 from penstock.core.records import Batch
 from penstock.core.task.partitioners import HashPartitioner, KeyMemory, Partitioner
 from penstock.state.key_groups import key_bytes, subtask_of_key_group
@@ -105,12 +105,12 @@ class KeyedExchange(Exchange):
     def collect(self, batch: Batch) -> None:
         """Add a row for each record, with a payload if asked for."""
         values, rows = batch.values, self._rows
-        keys: list[Any] = []
+        keys = select_keys(values, self._key_selector, self._consumer_name)
         try:
-            call_all(self._key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self._consumer_name, values[len(keys)], "the key selector") from error
-        places = self._places.of(keys)
+            places = self._places.of(keys)
+        except Exception as error:  # noqa: BLE001 - keys of users' types may raise anything
+            record, cause = first_refused(values, keys, self._places.work_out, error)
+            raise UserCodeError(self._consumer_name, record, KEY_SELECTOR) from cause
         size = len(values)
         rows.edges.extend(repeat(self._edge, size))
         rows.targets.extend([place >> HASH_BITS for place in places])

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from penstock.common.accumulators import Accumulator
+from penstock.common.errors import MisuseError
 from penstock.common.metrics import MetricRegistry
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
+from penstock.core.operators.returned import check_key
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
@@ -27,6 +29,10 @@ from penstock.state.snapshot import StateCapture
 
 if TYPE_CHECKING:
     from penstock.core.supersteps import SuperstepContext
+
+
+#: What the key selector is called in errors.
+KEY_SELECTOR: Final = "the key selector"
 
 
 class StopIterationRaised(RuntimeError):
@@ -54,6 +60,38 @@ class UserCodeError(Exception):
         self.operator_name = operator_name
         self.record = record
         self.what = what
+
+
+def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_name: str) -> list[Any]:
+    """The keys of records; whether they can be keys is asked of the last one only, which costs next to nothing.
+
+    Raises:
+        UserCodeError: if the key selector raises, or the key can be none.
+    """
+    keys: list[Any] = []
+    try:
+        call_all(key_selector, values, keys)
+    except Exception as error:
+        raise UserCodeError(operator_name, values[len(keys)], KEY_SELECTOR) from error
+    if keys:
+        try:
+            check_key(keys[-1])
+        except MisuseError as error:
+            raise UserCodeError(operator_name, values[-1], KEY_SELECTOR) from error
+    return keys
+
+
+def first_refused(
+    values: list[Any], keys: list[Any], place: Callable[[Any], Any], error: Exception
+) -> tuple[Any, Exception]:
+    """Of records whose keys could not all be placed the first whose key cannot, and why; None where each alone can."""
+    for value, key in zip(values, keys, strict=True):
+        try:
+            check_key(key)
+            place(key)
+        except Exception as refusal:  # noqa: BLE001 - keys of users' types may raise anything
+            return value, refusal
+    return None, error
 
 
 class Output(Protocol):
@@ -281,12 +319,7 @@ class FunctionOperator(StreamOperator):
 
     def keys_of(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
         """The keys of records."""
-        keys: list[Any] = []
-        try:
-            call_all(key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self.context.operator_name, values[len(keys)], "the key selector") from error
-        return keys
+        return select_keys(values, key_selector, self.context.operator_name)
 
     def failed(self, record: Any) -> UserCodeError:
         """The error to raise from what user code raised on a record."""

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, Final
 
 import msgspec
 
-from penstock.common.errors import PenstockError
+from penstock.common.errors import PenstockError, short_repr
 from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure
 
-RECORD_TEXT_MAX: Final = 200
 _PACKAGE = __file__.rpartition("core")[0]
-
-
-def shorten(record: Any, limit: int = RECORD_TEXT_MAX) -> str:
-    """`repr(record)`, cut to `limit` characters; never raises."""
-    try:
-        text = repr(record)
-    except Exception as error:  # noqa: BLE001 - any repr may raise anything
-        text = f"<a {type(record).__qualname__} whose repr raised {type(error).__name__}>"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def failure_of(error: BaseException, operator_name: str | None) -> Failure:
@@ -45,7 +34,7 @@ def _described(error: BaseException, operator_name: str | None) -> Failure:
         return Failure(
             reason=f"{type(cause).__name__}: {cause}{where}",
             operator_name=error.operator_name,
-            record=None if error.record is None else shorten(error.record),
+            record=None if error.record is None else short_repr(error.record),
             traceback=user_traceback(cause),
             user_code=True,
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey, ColumnRoutes
-from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
+from penstock.core.operators.base import KEY_SELECTOR, OperatorContext, UserCodeError, first_refused, select_keys
 from penstock.core.records import Batch
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
@@ -276,9 +276,9 @@ class HashPartitioner(SelectingPartitioner):
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
         """The subtask that owns the key group of each record's key."""
-        keys: list[Any] = []
+        keys = select_keys(values, self.key_selector, self._consumer)
         try:
-            call_all(self.key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
-        return self._routes.of(keys)
+            return self._routes.of(keys)
+        except Exception as error:  # noqa: BLE001 - keys of users' types may raise anything
+            record, cause = first_refused(values, keys, self._routes.work_out, error)
+            raise UserCodeError(self._consumer, record, KEY_SELECTOR) from cause
