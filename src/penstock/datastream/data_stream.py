@@ -458,9 +458,16 @@ class DataStream(OperatorSettings):
         self._environment.add(transformation)
         return transformation
 
-    def collect(self, limit: int = 100) -> list[Any]:
-        """Run the program and bring at most so many records of this stream here; then the job is cancelled."""
-        return list(self.execute_and_collect(limit=limit))
+    def collect(self, limit: int | None = None) -> list[Any]:
+        """Run the program and bring the records of this stream here, all of them or at most `limit`.
+
+        Without a limit this waits for the end of the job, which for a stream that never ends is for ever. What becomes
+        of the rest of the job at the limit: see `execute_and_collect`.
+        """
+        if limit is not None:
+            return list(self.execute_and_collect(limit=limit))
+        with self._results(None, False)[0] as results:
+            return list(results)
 
     def to_dataframe(self, schema: Any = None) -> Any:
         """The records as a Spark data frame, to go on with in Spark; for batch execution (I2).
@@ -486,16 +493,29 @@ class DataStream(OperatorSettings):
     ) -> CloseableIterator | list[Any]:
         """Run the program and bring the records here: an iterator, or with `limit` a list of at most so many.
 
-        With checkpoints on, each record comes exactly once, when the checkpoint that covers it has completed.
+        With checkpoints on, each record comes exactly once, when the checkpoint that covers it has completed; with a
+        limit records come at once, and after a failure perhaps again.
+
+        At the limit the job is cancelled, unless it is bounded and the program has other sinks: then it goes on to its
+        end, so that they get all records. A warning names the sinks that are cancelled with a job that never ends.
+
+        Raises:
+            ValueError: if the limit is less than 1.
+            JobExecutionError: if the job fails.
         """
-        results = CloseableIterator()
-        immediate = limit is not None or not self._environment.is_checkpointed
+        if limit is not None and limit < 1:
+            raise ValueError(f"the limit must be at least 1, not {limit}")
+        results, is_bounded = self._results(job_execution_name, limit is not None)
+        return results if limit is None else results.take(limit, is_bounded)
+
+    def _results(self, job_name: str | None, has_limit: bool) -> tuple[CloseableIterator, bool]:
+        """Run the program: its results, and whether it comes to an end."""
+        other_sinks, is_bounded = self._environment.ends_so_far()
+        results = CloseableIterator(other_sinks)
+        immediate = has_limit or not self._environment.is_checkpointed
         self._sink_transformation("Collect", CollectSink(immediate)).client_handler = results.on_frame
-        results.begin(self._environment.execute_async(job_execution_name))
-        if limit is None:
-            return results
-        with results:
-            return [value for _, value in zip(range(limit), results, strict=False)]
+        results.begin(self._environment.execute_async(job_name))
+        return results, is_bounded
 
 
 #: Names that PyFlink has in this module too; their modules need this one.

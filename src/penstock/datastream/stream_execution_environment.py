@@ -30,7 +30,7 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
-from penstock.core.connector import Source
+from penstock.core.connector import Boundedness, Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.emitting_rows import RowMaker
 from penstock.core.operators.source import SourceOperator
@@ -340,6 +340,12 @@ class StreamExecutionEnvironment(Dependencies):
 
     def _ends(self) -> list[Transformation]:
         return [transformation for transformation in self._transformations if transformation not in self._left_out]
+
+    def ends_so_far(self) -> tuple[list[str], bool]:
+        """The names of the program's sinks so far, and whether all that it reads comes to an end; called by streams."""
+        sinks = list(dict.fromkeys(t.display_name for t in self._ends() if t.sink is not None))
+        sources = [t.source for t in upstream_first(self._ends()) if t.source is not None]
+        return sinks, all(source.boundedness is Boundedness.BOUNDED for source in sources)
 
     def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
         """The part of the program that these streams come from, upstream first; called by streams."""
