@@ -31,6 +31,34 @@ SILENT_RETRY_MS: Final = 50
 POLLS_IN_VAIN_MAX: Final = 100
 
 
+class RecordError(Exception):
+    """A function of the user's raised within a source or a sink: raise this from what it raised.
+
+    The error that the user sees then tells the record, and what was called.
+    """
+
+    def __init__(self, record: Any, what: str) -> None:
+        super().__init__(record, what)
+        self.record = record
+        self.what = what
+
+
+def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData, what: str) -> list[Any]:
+    """What a function of the user's gives for each value.
+
+    Raises:
+        RecordError: if it raises, with the value; `what` says what was called.
+    """
+    results: list[Any] = []
+    try:
+        results.extend(map(function, values))
+        if len(results) != len(values):
+            raise RuntimeError("the function raised StopIteration")
+    except Exception as error:
+        raise RecordError(list(values)[len(results)], what) from error
+    return results
+
+
 class Boundedness(enum.Enum):
     """Whether a source ends by itself."""
 

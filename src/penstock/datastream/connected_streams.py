@@ -9,7 +9,7 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.declared_output import declared
-from penstock.datastream.functions import KeyedCoProcessFunction
+from penstock.datastream.functions import CoProcessFunction, KeyedCoProcessFunction
 from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
@@ -50,7 +50,7 @@ class ConnectedStreams:
             factory: Any = partial(KeyedCoProcessOperator, func, kind, *selectors)
         else:
             remedy = "one.key_by(…).connect(other.key_by(…)).process(…)"
-            check_needs_no_key(func, KeyedCoProcessFunction, remedy)
+            check_needs_no_key(func, KeyedCoProcessFunction, CoProcessFunction, remedy)
             factory = partial(CoProcessOperator, func, kind)
         inputs = tuple(
             Upstream(u.transformation, u.partitioner, u.side_tag, input_index)

@@ -55,7 +55,7 @@ from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.declared_output import declared
-from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.datastream.functions import Partitioner as PartitionerFunction
 from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.operator_settings import OperatorSettings
@@ -231,7 +231,7 @@ class DataStream(OperatorSettings):
         Raises:
             MisuseError: for a `KeyedProcessFunction`, which needs `key_by` before it.
         """
-        check_needs_no_key(func, KeyedProcessFunction, "stream.key_by(…).process(…)")
+        check_needs_no_key(func, KeyedProcessFunction, ProcessFunction, "stream.key_by(…).process(…)")
         return self._add("Process", partial(ProcessOperator, func), output_type=output_type)
 
     def project(self, *field_indexes: int) -> DataStream:

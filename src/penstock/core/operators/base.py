@@ -161,6 +161,8 @@ class StreamOperator:
 
     context: OperatorContext
     output: Output
+    #: What errors call the user's code that it runs, where that is not the operator's own function.
+    user_part: ClassVar[str] = ""
     #: Whether it holds something for each key, so that in batch execution its input has to come key by key.
     is_keyed: ClassVar[bool] = False
 

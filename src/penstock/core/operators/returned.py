@@ -57,11 +57,16 @@ def check_key(key: Any) -> None:
     try:
         hash(key)
     except TypeError as error:
-        raise MisuseError(
-            f"the key selector returned {short_repr(key, _TEXT_CHARS_MAX)} ({type(key).__name__}), which cannot be a "
-            f"key ({error}): let it return what cannot change, such as a str, a number or a tuple; tuple(x) makes one "
-            "of a list, tuple(sorted(x.items())) of a dict"
-        ) from None
+        shown = f"{short_repr(key, _TEXT_CHARS_MAX)} ({type(key).__name__})"
+        raise unhashable_key(f"the key selector returned {shown}, which cannot be a key: {error}") from None
+
+
+def unhashable_key(text: str) -> MisuseError:
+    """The error for a key without hash: what happened, and the remedy."""
+    return MisuseError(
+        f"{text}. Let the key selector return what cannot change, such as a str, a number or a tuple; tuple(x) makes "
+        "one of a list, tuple(sorted(x.items())) of a dict"
+    )
 
 
 def refuse_generator_function(function: Any, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
@@ -59,7 +60,7 @@ class CustomPartitioner(SelectingPartitioner):
         result: list[int] = []
         try:
             for key in keys:
-                channel = partition(key, channels)
+                channel = index(partition(key, channels))
                 if not 0 <= channel < channels:
                     raise ValueError(f"partition() returned {channel!r} for key {key!r}: not in 0 to {channels - 1}")
                 result.append(channel)
