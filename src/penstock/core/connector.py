@@ -328,6 +328,11 @@ class Sink(ABC, Generic[T]):
         """The committer, or None for a sink that writes straight through (at least once)."""
         return None
 
+    @property
+    def shows_on_commit(self) -> bool:
+        """Whether what it writes is seen only when it has been committed; by default where it has a committer."""
+        return type(self).create_committer is not Sink.create_committer
+
     def client_handler(self) -> Callable[[int, bytes], None] | None:
         """What the client does with the bytes of `emit_to_client`; None for a sink that emits none.
 
