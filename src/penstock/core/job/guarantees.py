@@ -40,7 +40,7 @@ def _never_committing(job_graph: JobGraph) -> list[str]:
     endless = job_graph.vertices_without_end()
     operators = [o for vertex in job_graph.vertices if vertex.index in endless for o in vertex.operators]
     return [
-        f"sink {operator.name!r} never commits while the job runs, so that nobody sees what it writes: its input has no "
+        f"sink {operator.name!r} never commits while the job runs, so nobody sees what it writes: its input has no "
         "end, and it commits with checkpoints. Turn them on with env.enable_checkpointing(interval)"
         for operator in operators
         if operator.shows_on_commit
