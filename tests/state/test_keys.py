@@ -18,6 +18,7 @@ from tests.state import keys as all_keys
 from tests.state.keys import AT, KEYS, UTC, Color, Labelled, Point, counted, without_nan
 from tests.state.rocks import GROUPS, FolderRocks, Storage, rocks
 
+from penstock.common.errors import MisuseError
 from penstock.common.types import Row
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
@@ -226,7 +227,7 @@ def test_what_cannot_be_told_is_refused_as_a_key(key: Any, words: str, backend: 
     with counting(backend) as harness, pytest.raises(UserCodeError) as raised:
         harness.process_batch([("a", 1), (key, 2)])
     assert raised.value.record == (key, 2)
-    assert isinstance(raised.value.__cause__, RefusedKeyError)
+    assert isinstance(raised.value.__cause__, MisuseError)
     assert "let the key selector return" in str(raised.value.__cause__)
     partitioner = HashPartitioner(lambda record: record[0])
     partitioner.set_up(0, 2, 128, "Counts")

@@ -91,6 +91,13 @@ GLOBAL_JOB_PARAMETERS = _option(
     "pipeline.global-job-parameters", MAPPING, {}, "The user's own settings, readable in every function."
 )
 
+CONFIGURATION_STRICT = _option(
+    "penstock.configuration.strict",
+    BOOLEAN,
+    False,
+    "Whether an unknown key under a prefix of Flink's or Penstock's is an error; otherwise it is a warning.",
+)
+
 # Where and how it runs -----------------------------------------------------------------------------------------------
 
 RUNTIME_MODE = _option(

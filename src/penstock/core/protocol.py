@@ -46,6 +46,8 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None = None
     user_code: bool = False
     suppresses_restart: bool = False
+    #: what was called of the user's code; empty for the operator's own function
+    what: str = ""
 
 
 class InputChannels(msgspec.Struct, frozen=True):

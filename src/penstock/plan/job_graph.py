@@ -179,7 +179,13 @@ class _JobGraphBuilder:
             parallelism=head.parallelism,
             max_parallelism=head.max_parallelism,
             operators=tuple(
-                OperatorInfo(n.operator_id, n.name, n.transformation.uid, n.transformation.is_stateful)
+                OperatorInfo(
+                    n.operator_id,
+                    n.name,
+                    n.transformation.uid,
+                    n.transformation.is_stateful,
+                    n.transformation.sink is not None and n.transformation.sink.shows_on_commit,
+                )
                 for n in chain.nodes
             ),
             program=_dumps(

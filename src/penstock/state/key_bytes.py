@@ -36,6 +36,12 @@ _ALLOWED: Final = (
     "frozenset of these"
 )
 
+_REMEDIES: Final[dict[type, str]] = {
+    list: "; tuple(x) makes one of a list",
+    set: "; frozenset(x) makes one of a set",
+    dict: "; tuple(sorted(x.items())) makes one of a dict",
+}
+
 
 class NotANumber(float):
     """A NaN that equals itself: `NAN`, which `state.keys` puts in the place of others."""
@@ -137,7 +143,8 @@ def _compares_as(kind: type, base: type) -> bool:
 
 
 def _refused(key: Any, why: str) -> StateError:
-    return StateError(f"a key of type {type(key).__qualname__} {why}; let the key selector return {_ALLOWED}")
+    remedy = _REMEDIES.get(type(key), "")
+    return StateError(f"a key of type {type(key).__qualname__} {why}; let the key selector return {_ALLOWED}{remedy}")
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ def _user_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
         job_graph.vertices[vertex].parallelism,
         failure.record or "",
         failure.traceback or failure.reason,
+        failure.what,
     )
 
 

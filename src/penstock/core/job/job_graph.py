@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.common.watermark_strategy import WatermarkAlignment
-from penstock.core.connector import Source
+from penstock.core.connector import Boundedness, Source
 from penstock.core.job import pointwise
 from penstock.core.supersteps import Superstep
 
@@ -23,6 +23,8 @@ class OperatorInfo:
     name: str
     uid: str | None
     is_stateful: bool
+    #: of a sink: whether what it writes is seen only when it has been committed
+    shows_on_commit: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,17 @@ class JobGraph:
     def inputs_of(self, vertex: int) -> list[JobEdge]:
         """Edges into a vertex."""
         return [e for e in self.edges if e.target == vertex]
+
+    def vertices_without_end(self) -> set[int]:
+        """The vertices that read, directly or not, a source that never ends."""
+        endless: set[int] = set()
+        for vertex in self.vertices:
+            sources = vertex.sources.values()
+            if any(source.boundedness is not Boundedness.BOUNDED for source in sources) or any(
+                edge.source in endless for edge in self.inputs_of(vertex.index)
+            ):
+                endless.add(vertex.index)
+        return endless
 
     def outputs_of(self, vertex: int) -> list[JobEdge]:
         """Edges out of a vertex."""

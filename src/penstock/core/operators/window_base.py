@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.returned import results_of
 from penstock.core.operators.window_contents import WindowContents, WindowEnvironment, WindowResult
 from penstock.core.operators.window_states import WINDOW_STATES, WindowStates
 from penstock.core.records import MIN_TIMESTAMP, Batch
@@ -123,6 +125,8 @@ class WindowOperatorBase(FunctionOperator):
             self.context.keyed.current_key = key
             emitted = self._result.emit(key, window, result, self._watermark, self._environment)
             if emitted is not None:
+                if emitted.__class__ is not GeneratorType and emitted.__class__ is not list:
+                    emitted = results_of(emitted, self._result.called)
                 fired.extend(emitted)
         timestamp = window.max_timestamp()
         while len(times) < len(fired):

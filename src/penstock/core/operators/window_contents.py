@@ -161,6 +161,11 @@ class WindowResult(ABC):
         self.function = function
         self._is_list = is_list
 
+    @property
+    @abstractmethod
+    def called(self) -> Callable[..., Any]:
+        """What `emit` calls."""
+
     @abstractmethod
     def emit(
         self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
@@ -173,6 +178,12 @@ class WindowResult(ABC):
 
 class ProcessResult(WindowResult):
     """A `ProcessWindowFunction`."""
+
+    @property
+    def called(self) -> Callable[..., Any]:
+        """The function's `process`."""
+        called: Callable[..., Any] = self.function.process
+        return called
 
     def emit(
         self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
@@ -204,6 +215,12 @@ class ProcessAllResult(ProcessResult):
 class ApplyResult(WindowResult):
     """A `WindowFunction`."""
 
+    @property
+    def called(self) -> Callable[..., Any]:
+        """The function's `apply`, or the function itself."""
+        called: Callable[..., Any] = method(self.function, "apply")
+        return called
+
     def emit(
         self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
     ) -> Iterable[Any] | None:
@@ -213,7 +230,7 @@ class ApplyResult(WindowResult):
         return records
 
 
-class ApplyAllResult(WindowResult):
+class ApplyAllResult(ApplyResult):
     """An `AllWindowFunction`."""
 
     def emit(

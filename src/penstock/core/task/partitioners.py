@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey, ColumnRoutes
-from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
+from penstock.core.operators.base import KEY_SELECTOR, OperatorContext, UserCodeError, refused_key, select_keys
 from penstock.core.records import Batch
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
@@ -195,11 +195,7 @@ class KeyMemory(dict[Any, int]):
 
     def of_records(self, key_selector: Callable[[Any], Any], values: list[Any], consumer: str) -> Sequence[int]:
         """The number of each record's key; raises `UserCodeError` that names the consumer and the record."""
-        keys: list[Any] = []
-        try:
-            call_all(key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(consumer, values[len(keys)], "the key selector") from error
+        keys = select_keys(values, key_selector, consumer)
         try:
             return self.of(keys)
         except Exception:  # noqa: BLE001 - hashing a key calls user code, which may raise anything
@@ -211,8 +207,8 @@ class KeyMemory(dict[Any, int]):
         for key, value in zip(keys, values, strict=True):
             try:
                 numbers.append(self.work_out(key))
-            except Exception as error:
-                raise UserCodeError(consumer, value, "the key selector") from error
+            except Exception as error:  # noqa: BLE001 - as above
+                raise refused_key(consumer, value, key, error)  # noqa: B904 - it has its cause
         return numbers
 
 
@@ -295,7 +291,7 @@ class HashPartitioner(SelectingPartitioner):
         try:
             return self._column_routes.channels_of(batch.columns)
         except (TypeError, StateError) as error:
-            raise UserCodeError(self._consumer, None, "the key selector") from error
+            raise UserCodeError(self._consumer, None, KEY_SELECTOR) from error
 
     def channels_of(self, values: list[Any]) -> Sequence[int]:
         """The subtask that owns the key group of each record's key."""
