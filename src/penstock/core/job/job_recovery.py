@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError
 from penstock.common.job_status import JobStatus
-from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_PATH, STATE_BACKEND
+from penstock.common.options import RECOVERY_PATH
 from penstock.core.checkpoint.recovery import Recovery, read_recovery
-from penstock.core.checkpoint.restore import check_restorable
+from penstock.core.checkpoint.restore import check_fit
 from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.ports import Background, CheckpointStore, JobListener
 from penstock.core.protocol import Failure
@@ -60,9 +60,7 @@ class JobRecovery:
             self._master.give_up(JobExecutionError(name, f"{where} cannot be read: {error}"))
             return
         try:
-            ignores_unclaimed = self._configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE)
-            backend = self._configuration.read(STATE_BACKEND)
-            for line in check_restorable(metadata, self._master.job_graph, ignores_unclaimed, backend):
+            for line in check_fit(metadata, self._master.job_graph, self._configuration):
                 self._listener.on_log(line)
         except CheckpointError as misfit:
             self._master.give_up(JobExecutionError(name, f"{where} does not fit the job: {misfit}"))
