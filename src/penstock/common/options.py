@@ -252,6 +252,20 @@ RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     False,
     "Whether state that no operator of the program claims is dropped instead of being an error.",
 )
+RECOVERY_MATCH_BY_PLACE = _option(
+    "penstock.recovery.match-by-place",
+    BOOLEAN,
+    False,
+    "Whether an operator without uid takes the state that was written at its place in the program, also where the "
+    "operators around it have changed, so that it may be another one's.",
+)
+RECOVERY_PAST_DAMAGED = _option(
+    "penstock.recovery.past-damaged-checkpoint",
+    choice("refuse", "fall-back"),
+    "refuse",
+    "What a job with sinks that commit does when its newest checkpoint is damaged: fail, or go back to the one before, "
+    "so that what was committed since is committed again. Jobs without such sinks go back.",
+)
 RECOVERY_CLAIM_MODE = _option(
     "execution.state-recovery.claim-mode",
     choice("NO_CLAIM", "CLAIM"),

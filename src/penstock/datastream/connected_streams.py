@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -53,7 +54,7 @@ class ConnectedStreams:
             check_needs_no_key(func, KeyedCoProcessFunction, CoProcessFunction, remedy)
             factory = partial(CoProcessOperator, func, kind)
         inputs = tuple(
-            Upstream(u.transformation, u.partitioner, u.side_tag, input_index)
+            replace(u, input_index=input_index)
             for input_index, stream in enumerate((one, other))
             for u in stream.upstreams
         )

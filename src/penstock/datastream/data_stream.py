@@ -8,6 +8,7 @@ and with `Types.ROW` tuples, lists and dicts that a function emits become rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -262,7 +263,8 @@ class DataStream(OperatorSettings):
 
         refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or method(key_selector, "get_key")
-        return KeyedStream(self._environment, self._upstreams_by(HashPartitioner(selector)), selector, self)
+        upstreams = tuple(replace(u, key_type=key_type) for u in self._upstreams_by(HashPartitioner(selector)))
+        return KeyedStream(self._environment, upstreams, selector, self)
 
     def union(self, *streams: DataStream) -> DataStream:
         """The records of all these streams, in no particular order between them."""

@@ -20,7 +20,7 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
 from penstock.core.checkpoint.garbage import garbage
-from penstock.core.checkpoint.restore import check_restorable
+from penstock.core.checkpoint.restore import check_fit
 from penstock.core.checkpoint.savepoints import savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.epochs.coordinator import EpochCoordinator, Task, epoch_vertices
@@ -108,8 +108,7 @@ class MicroBatchJob(MasterlessJob):
         except Exception as error:
             raise JobExecutionError(name, f"{where} cannot be read: {error}") from error
         try:
-            ignores = self.configuration.read(options.RECOVERY_IGNORE_UNCLAIMED_STATE)
-            for line in check_restorable(metadata, self.job_graph, ignores, self.backends.name):
+            for line in check_fit(metadata, self.job_graph, self.configuration):
                 self.listener.on_log(line)
         except CheckpointError as misfit:
             raise JobExecutionError(name, f"{where} does not fit the job: {misfit}") from misfit

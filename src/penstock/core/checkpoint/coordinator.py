@@ -100,12 +100,16 @@ class CheckpointCoordinator:
         self._failures_in_a_row = 0
         self._collecting = False
         self._collect_again = False
+        #: damaged ones that were passed over since the job ran last
+        self._dropped: list[CheckpointMetadata] = []
+        self._keeps_all = False
 
     # --- driven by the job master ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """All tasks have been deployed: begin to trigger."""
         self._running = True
+        self._dropped.clear()
         self._failures_in_a_row = 0
         if self.settings.interval_ms is not None:
             self._next_ms = self._clock.now_ms() + self.settings.interval_ms
@@ -202,6 +206,7 @@ class CheckpointCoordinator:
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
         """Go on where another job master was: with its checkpoints, oldest first, and ids above all of its."""
         self.completed = list(completed)
+        self._keeps_all = False
         self._last_id = max([self._last_id, last_id, *(metadata.checkpoint_id for metadata in self.completed)])
         if self.completed and self.completed[-1].ends_job:
             self.last = self.completed[-1]
@@ -216,21 +221,35 @@ class CheckpointCoordinator:
         """The checkpoint to recover from."""
         return self.completed[-1] if self.completed else self.initial
 
-    def drop_latest(self) -> None:
-        """The latest checkpoint turned out to be damaged: recover from the one before (G11), if there is one.
+    @property
+    def before_latest(self) -> CheckpointMetadata | None:
+        """Where a recovery can go back to when the latest checkpoint is damaged.
 
-        Before the savepoint that ends the job there is none to go back to: what it holds may have been committed.
+        Before the savepoint that ends the job there is nothing: what it holds may have been committed.
         """
-        if not self.completed or self.last is not None:
-            self.completed.clear()
-            self.initial = None
-        else:
-            self.completed.pop()
+        return self.completed[-2] if len(self.completed) > 1 and self.last is None else None
+
+    def drop_latest(self) -> None:
+        """The latest checkpoint turned out to be damaged: recover from the one before (G11).
+
+        Its files stay until the job runs again: if it does not, somebody may mend them.
+        """
+        self._dropped.append(self.completed.pop())
+
+    def keep_all(self) -> None:
+        """It is not known what there is to keep: delete nothing."""
+        self._keeps_all = True
 
     def discard_all(self) -> None:
         """Delete what is kept; the job needs no recovery any more."""
         self.completed.clear()
+        self._dropped.clear()
+        self._keeps_all = False
         self._collect_garbage()
+
+    def garbage_at_end(self, listing: list[str]) -> list[str]:
+        """What nobody needs when the job is over and all its workers are gone."""
+        return [] if self._keeps_all else garbage(listing, self.completed + self._dropped, 1 << 62)
 
     def trigger_now(self) -> int | None:
         """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or no more at once, just now."""
@@ -396,6 +415,8 @@ class CheckpointCoordinator:
 
     def _collect_garbage(self) -> None:
         """Delete what nobody needs, once and in the background; what is asked for meanwhile is done after that."""
+        if self._keeps_all:
+            return
         if self._collecting:
             self._collect_again = True
             return
@@ -403,7 +424,7 @@ class CheckpointCoordinator:
         self._collect_again = False
         store = self._store
         live = {**self._pending, **self._writing}
-        kept = self.completed + [base for pending in live.values() for base in pending.bases]
+        kept = self.completed + self._dropped + [base for pending in live.values() for base in pending.bases]
         oldest_live_id = min(live, default=self._last_id + 1)
 
         def done(result: None, error: BaseException | None) -> None:

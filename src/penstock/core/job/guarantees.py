@@ -43,5 +43,5 @@ def _never_committing(job_graph: JobGraph) -> list[str]:
         f"sink {operator.name!r} never commits while the job runs, so nobody sees what it writes: its input has no "
         "end, and it commits with checkpoints. Turn them on with env.enable_checkpointing(interval)"
         for operator in operators
-        if operator.shows_on_commit
+        if operator.commits
     ]

@@ -26,7 +26,6 @@ from penstock.common.options import (
 )
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
-from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failures import error_of
@@ -202,7 +201,7 @@ class JobMaster:
         try:
             for path in self.checkpoints.given_up:
                 self._store.discard_savepoint(path)
-            self._store.delete(garbage(self._store.listing(), self.checkpoints.completed, 1 << 62))
+            self._store.delete(self.checkpoints.garbage_at_end(self._store.listing()))
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
             self._listener.on_log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
 
