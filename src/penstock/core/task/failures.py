@@ -5,9 +5,8 @@ from __future__ import annotations
 import traceback
 from typing import Any, Final
 
-import msgspec
-
 from penstock.common.errors import PenstockError
+from penstock.core.healing import with_prospects
 from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure
 
@@ -26,16 +25,7 @@ def shorten(record: Any, limit: int = RECORD_TEXT_MAX) -> str:
 
 def failure_of(error: BaseException, operator_name: str | None) -> Failure:
     """Describe an exception; for user code without the frames of the runtime."""
-    failure = _described(error, operator_name)
-    return msgspec.structs.replace(failure, suppresses_restart=True) if _suppresses_restart(error) else failure
-
-
-def _suppresses_restart(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, PenstockError) and error.suppresses_restart:
-            return True
-        error = error.__cause__
-    return False
+    return with_prospects(_described(error, operator_name), error)
 
 
 def _described(error: BaseException, operator_name: str | None) -> Failure:
