@@ -23,6 +23,8 @@ class PenstockError(Exception):
 class ConfigurationError(PenstockError, ValueError):
     """A configuration option is missing, has the wrong type, or does not fit with another one."""
 
+    suppresses_restart = True
+
 
 class FormatError(PenstockError, ValueError):
     """Bytes could not be read as, or a value could not be written in, the declared format."""

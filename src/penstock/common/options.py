@@ -366,6 +366,13 @@ EXPONENTIAL_ATTEMPTS_MAX = _option(
     2**31 - 1,
     "How many restarts in a row before the job fails for good; by default no limit that matters.",
 )
+IDENTICAL_FAILURES_MAX = _option(
+    "penstock.restart.identical-failures-max",
+    _COUNT,
+    10,
+    "With how many failures that are alike, and no completed checkpoint between, a job fails for good, whatever its "
+    "restart strategy; 0 for no limit. Refused connections, time-outs and the like are not counted.",
+)
 
 # Workers and the network between them --------------------------------------------------------------------------------
 

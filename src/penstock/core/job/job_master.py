@@ -28,13 +28,13 @@ from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints
 from penstock.core.job.progress import JobProgress, job_progress
-from penstock.core.job.restart import make_restart_strategy
 from penstock.core.job.scheduler import deployments
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
@@ -107,8 +107,9 @@ class JobMaster:
             configuration.read(SLOT_REQUEST_TIMEOUT_MS),
             configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
         )
-        self._restart = make_restart_strategy(configuration)
-        self._suppresses_restart = False
+        self._failover = Failover(configuration)
+        #: what the attempt failed for, and the name of the task that did
+        self._failed: tuple[Failure, str | None] | None = None
         self._awaits_start = False
         self._settings = task_settings(configuration)
         self._cancel_deadline_ms: int | None = None
@@ -138,7 +139,7 @@ class JobMaster:
             background,
             store,
             self._send_to,
-            lambda reason: self.fail(Failure(reason)),
+            self.fail,
             self._on_checkpoints_settled,
         )
         self.savepoints = JobSavepoints(self, clock)
@@ -351,6 +352,8 @@ class JobMaster:
         elif state.is_terminal:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
+            if self._graph.all_open:
+                self._failover.on_running(self._clock.now_ms())
             self._start_when_open()
             self.checkpoints.serve_requests()
 
@@ -437,7 +440,8 @@ class JobMaster:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = error_of(failure, self._graph, execution)
-            self._suppresses_restart = failure.suppresses_restart
+            name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
+            self._failed = (failure, name)
             self._slot_pool.stop_waiting()
             self.checkpoints.stop("the job is recovering from a failure")
             self._move(_S.FAILING, failure.reason)
@@ -454,12 +458,21 @@ class JobMaster:
         if self.status is _S.CANCELLING:
             self._end(_S.CANCELED)
             return
-        delay_ms = None if self._suppresses_restart else self._restart.on_failure(self._clock.now_ms())
+        delay_ms = self._restart_delay_ms()
         if delay_ms is None:
             self._end(_S.FAILED)
             return
         self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery.point}")
         self._call_later(delay_ms, self._begin_attempt)
+
+    def _restart_delay_ms(self) -> int | None:
+        assert self._failed is not None
+        completed, has_worked = self.checkpoints.statistics.completed, bool(self.checkpoints.completed)
+        delay_ms = self._failover.restart_delay_ms(*self._failed, completed, has_worked, self._clock.now_ms())
+        if self._failover.verdict is not None and self.failure is not None:
+            self.failure.add_note(self._failover.verdict)
+            self._listener.on_log(self._failover.verdict)
+        return delay_ms
 
     def _begin_attempt(self) -> None:
         if self.status is not _S.RESTARTING:

@@ -6,10 +6,9 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from penstock.common.errors import PenstockError, short_repr
 from penstock.core.connector import RecordError
+from penstock.core.healing import with_prospects
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.protocol import Failure
 
@@ -22,16 +21,7 @@ def failure_of(error: BaseException, task_name: str | None) -> Failure:
     What was raised within an operator, but not by Penstock, is user code: of a source, a sink, a trigger. `task_name`
     is told where no operator was at work.
     """
-    failure = _described(error, task_name)
-    return msgspec.structs.replace(failure, suppresses_restart=True) if _suppresses_restart(error) else failure
-
-
-def _suppresses_restart(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, PenstockError) and error.suppresses_restart:
-            return True
-        error = error.__cause__
-    return False
+    return with_prospects(_described(error, task_name), error)
 
 
 def _described(error: BaseException, task_name: str | None) -> Failure:
