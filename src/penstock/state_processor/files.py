@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.common.pickling import dumps
 from penstock.state.key_groups import key_bytes, key_group_of_bytes
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import PUT, KeyedRows
 from penstock.state_processor.history import live_rows
 from penstock.state_processor.layouts import NO_NAMESPACE

@@ -63,6 +63,7 @@ from penstock.core.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
+from penstock.core.task.failures import suppresses_restart
 from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -125,7 +126,12 @@ class JobMaster:
                 background,
                 partial(self._assign_splits, vertex.index),
                 self._call_later,
-                lambda error: self.fail(Failure(f"a source's split enumerator: {type(error).__name__}: {error}")),
+                lambda error: self.fail(
+                    Failure(
+                        f"a source's split enumerator: {type(error).__name__}: {error}",
+                        suppresses_restart=suppresses_restart(error),
+                    )
+                ),
             )
             for vertex in job_graph.vertices
             for operator_id, source in vertex.sources.items()

@@ -27,10 +27,11 @@ def shorten(record: Any, limit: int = RECORD_TEXT_MAX) -> str:
 def failure_of(error: BaseException, operator_name: str | None) -> Failure:
     """Describe an exception; for user code without the frames of the runtime."""
     failure = _described(error, operator_name)
-    return msgspec.structs.replace(failure, suppresses_restart=True) if _suppresses_restart(error) else failure
+    return msgspec.structs.replace(failure, suppresses_restart=True) if suppresses_restart(error) else failure
 
 
-def _suppresses_restart(error: BaseException | None) -> bool:
+def suppresses_restart(error: BaseException | None) -> bool:
+    """Whether another attempt would only meet the same error."""
     while error is not None:
         if isinstance(error, PenstockError) and error.suppresses_restart:
             return True
