@@ -8,12 +8,12 @@ import pytest
 from tests.state.stateful import harness, read, written
 
 from penstock.common import Types
+from penstock.common.pickling import dumps
 from penstock.core.operators.base import UserCodeError
 from penstock.state import migrations
 from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateMigrationError
 from penstock.state.loading import StateLoader
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import merge_keyed
 
 MODULE = "shop_of_the_tests"

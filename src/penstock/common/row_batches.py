@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Iterable
 from typing import Any, Final
 
+from penstock.common.pickling import dumps_all
 from penstock.common.types import Row, RowKind
 
 _ROW: Final = ord("R")
@@ -32,10 +33,9 @@ def make_rows(fields: tuple[Any, ...] | None, values: Iterable[list[Any]]) -> li
 
 def dumps_each(values: list[Any]) -> list[bytes]:
     """Each value pickled by itself."""
-    dumps = pickle.dumps
-    if _are_plain_rows(values):
-        return [b"R" + dumps((row._fields, row._values), 5) for row in values]
-    return [dumps(value, 5) for value in values]
+    if not _are_plain_rows(values):
+        return dumps_all(values)
+    return [b"R" + data for data in dumps_all([(row._fields, row._values) for row in values])]
 
 
 def loads_each(payloads: list[bytes]) -> list[Any]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
+from penstock.common.pickling import dumps
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
 from penstock.connectors.split_queue import SplitQueue
@@ -94,7 +95,7 @@ class _CachingWriter(SinkWriter[Any, FileCommittable]):
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         if self._file is None:
             self._file = create(self._hidden(_PART))
-        pickle.dump((values, timestamps), self._file, protocol=5)
+        self._file.write(dumps((values, timestamps)))
 
     def flush(self, end_of_input: bool) -> None:
         self._ended = self._ended or end_of_input

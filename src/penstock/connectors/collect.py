@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.common.errors import ProtocolError
+from penstock.common.pickling import dumps
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
 # Numbers of one attempt begin above all of the attempt before, even if writer state fell to another subtask.
@@ -79,7 +80,7 @@ class _CollectWriter(SinkWriter[Any, CollectCommittable]):
     def _take(self) -> list[CollectCommittable]:
         if not self._values:
             return []
-        payload = pickle.dumps(self._values, protocol=5)
+        payload = dumps(self._values)
         self._values = []
         self._sequence += 1
         return [CollectCommittable(self._context.subtask_index, self._sequence, payload)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.common.accumulators import Accumulator
-from penstock.state.pickling import dumps
+from penstock.common.pickling import dumps
 
 
 def pickled(accumulator: Accumulator[Any, Any]) -> bytes:

@@ -20,6 +20,7 @@ from penstock.common.options import (
     PARALLELISM,
     RUNTIME_MODE,
 )
+from penstock.common.script import pack_script
 from penstock.core.connector import Boundedness, Source
 from penstock.core.job.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.task.partitioners import ForwardPartitioner
@@ -55,7 +56,9 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
         configuration.read(BUFFER_TIMEOUT_MS),
         dict(job_parameters),
     )
-    return replace(builder.build(job_name), mode=_mode(graph, configuration))
+    is_local = configuration.read(EXECUTION_TARGET) == "local"
+    script = b"" if is_local else pack_script()
+    return replace(builder.build(job_name), mode=_mode(graph, configuration), script=script)
 
 
 def _mode(graph: StreamGraph, configuration: Configuration) -> str:

@@ -12,8 +12,8 @@ import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from penstock.common.pickling import dumps
 from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import OperatorCapture
 
 K = TypeVar("K")

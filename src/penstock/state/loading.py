@@ -32,7 +32,7 @@ from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, scri
 
 #: The opcode with which every class or function comes into a pickle of protocol 4 and above.
 STACK_GLOBAL: Final = b"\x93"
-#: Where cloudpickle keeps what makes classes of the user's script anew.
+#: Where cloudpickle keeps what makes classes anew: those without a name, and in older files those of the user's script.
 CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 SCRIPT: Final = "__main__"
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
+from penstock.common.pickling import dumps
 from penstock.state.broadcast_state import BROADCAST_MODE, BroadcastState
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import OperatorCapture
 
 T = TypeVar("T")

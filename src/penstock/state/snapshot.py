@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.common.pickling import dumps, dumps_all
 from penstock.state.errors import StateError
 from penstock.state.frozen import Frozen, thaw
 from penstock.state.key_columns import ColumnsCapture
 from penstock.state.key_groups import key_group_of, key_groups_of
-from penstock.state.pickling import dumps, dumps_all
 from penstock.state.shapes import Shapes, merged, shapes_from_json
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.common.errors import ConfigurationError
+from penstock.common.pickling import dumps
 from penstock.common.typeinfo import TupleTypeInfo, TypeInformation
 from penstock.common.types import Row
 from penstock.formats import arrow_types
 from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
 
 #: Say this as a column's type to have its values as pickled bytes.
 PICKLED: Final = "pickled"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.common.pickling import dumps
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.keys import with_one_nan
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import PUT, KeyedRows
 from penstock.state_processor.history import live_rows
 from penstock.state_processor.layouts import NO_NAMESPACE

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
+from penstock.common.pickling import dumps
 from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import read_operator
 from penstock.state_processor.history import ROWS_MAX, EntryRows, live_rows
 from penstock.storage.file_store import FileCheckpointStore

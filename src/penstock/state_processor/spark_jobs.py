@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import cloudpickle
 import pyarrow as pa
 
+from penstock.common.pickling import dumps
+from penstock.common.script import as_main, pack_script
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.state.errors import StateError
-from penstock.state.pickling import dumps
 from penstock.state_processor.files import Entry, Target, keyed_rows
 from penstock.state_processor.layouts import NO_NAMESPACE
 from penstock.state_processor.rows import arrow_blocks
@@ -66,12 +67,14 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], T]], what: str) 
     if not tasks:
         return []
     ship_package(spark)
-    pickled = [cloudpickle.dumps(task) for task in tasks]
+    pickled, script = [cloudpickle.dumps(task) for task in tasks], pack_script()
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _outcome(number, pickle.loads(pickled[number])())
+                with as_main(script):
+                    outcome = pickle.loads(pickled[number])()
+                    yield _outcome(number, outcome)
 
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, "number INT, outcome BINARY")
     outcomes = {row[0]: pickle.loads(bytes(row[1])) for row in _collect(frame, what)}
@@ -86,33 +89,23 @@ def write_frame(
     Rows are shuffled to their part and sorted by entry, so a task holds one entry and one file at a time.
     """
     ship_package(frame.sparkSession)
+    script = pack_script()
+    # By cloudpickle itself: Spark's own copy would make other classes of the user's script.
+    payload = cloudpickle.dumps((shape, target))
     part_of = [number for number, (first, last) in enumerate(parts) for _ in range(first, last + 1)]
 
     def encode(batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            positions = batch.column(_POSITION).to_pylist()
-            rows = keyed_rows(shape, arrow_blocks([batch.drop_columns([_POSITION])]), max_parallelism)
-            encoded = [
-                (
-                    part_of[group],
-                    place,
-                    position,
-                    group,
-                    dumps(key),
-                    NO_NAMESPACE if namespace is None else dumps(namespace),
-                    dumps(item),
-                )
-                for position, (group, place, key, namespace, item) in zip(positions, rows, strict=True)
-            ]
-            for begin in range(0, len(encoded), BATCH_ROWS):
-                columns = zip(*encoded[begin : begin + BATCH_ROWS], strict=True)
-                arrays = [pa.array(c, kind) for c, kind in zip(columns, _ROWS.types, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
+        with as_main(script):
+            shape, _ = pickle.loads(payload)
+            for batch in batches:
+                yield from _encoded(batch, shape, max_parallelism, part_of)
 
     def write(batches: Iterable[Any]) -> Iterator[Any]:
         rows = (row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
-        for part, of_part in groupby(rows, itemgetter(0)):
-            yield _outcome(part, target.write_entries(f"{name}-{part}", _entries(shape, of_part)))
+        with as_main(script):
+            shape, target = pickle.loads(payload)
+            for part, of_part in groupby(rows, itemgetter(0)):
+                yield _outcome(part, target.write_entries(f"{name}-{part}", _entries(shape, of_part)))
 
     columns = [f"`{c.replace('`', '``')}`" for c in frame.columns]
     numbered = frame.selectExpr(*columns, f"monotonically_increasing_id() AS {_POSITION}")
@@ -121,6 +114,28 @@ def write_frame(
     outcomes = _collect(ordered.mapInArrow(write, "number INT, outcome BINARY"), shape.what)
     files = {row[0]: pickle.loads(bytes(row[1])) for row in outcomes}
     return [files.get(number, ()) for number in range(len(parts))]
+
+
+def _encoded(batch: Any, shape: Shape, max_parallelism: int, part_of: Sequence[int]) -> Iterator[Any]:
+    """The rows of a batch of the frame, in order, as batches of `_ROWS`."""
+    positions = batch.column(_POSITION).to_pylist()
+    rows = keyed_rows(shape, arrow_blocks([batch.drop_columns([_POSITION])]), max_parallelism)
+    encoded = [
+        (
+            part_of[group],
+            place,
+            position,
+            group,
+            dumps(key),
+            NO_NAMESPACE if namespace is None else dumps(namespace),
+            dumps(item),
+        )
+        for position, (group, place, key, namespace, item) in zip(positions, rows, strict=True)
+    ]
+    for begin in range(0, len(encoded), BATCH_ROWS):
+        columns = zip(*encoded[begin : begin + BATCH_ROWS], strict=True)
+        arrays = [pa.array(c, kind) for c, kind in zip(columns, _ROWS.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
 
 
 def _entries(shape: Shape, rows: Iterable[Any]) -> Iterator[Entry]:

@@ -14,10 +14,10 @@ import msgspec
 from penstock.common.errors import CheckpointError
 from penstock.common.job_id import JobID
 from penstock.common.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
+from penstock.common.pickling import dumps
 from penstock.state.descriptors import StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_range
-from penstock.state.pickling import dumps
 from penstock.state.snapshot import OperatorCapture
 from penstock.state_processor.draft import KeptItems, KeptKeyed, NewItems, NewKeyed, OperatorDraft, SavepointDraft
 from penstock.state_processor.files import Target, entries_in_memory, transformed

@@ -1,8 +1,8 @@
 """Records as bytes: the batches of one message as one pickle, with large buffers in frames of their own.
 
 Timestamps travel as 64-bit integers, little-endian: twice as fast as pickled ints. Values are pickled by plain pickle,
-protocol 5. Where that fails (a class that the user's script defines lives in no module that a worker could import),
-the records are pickled by cloudpickle, by value, from then on.
+protocol 5. Where that fails (a class that was made in a function cannot be found by name), the records are pickled by
+cloudpickle, by value, from then on.
 """
 
 from __future__ import annotations

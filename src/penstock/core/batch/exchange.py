@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import xxhash
 
+from penstock.common.pickling import dumps
 from penstock.common.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.columns.batch import ColumnBatch, make_batch
@@ -117,11 +118,11 @@ class KeyedExchange(Exchange):
 
 def _dumps(batch: Batch) -> bytes:
     if isinstance(batch, ColumnBatch):
-        return pickle.dumps(batch.content(), 5)
+        return dumps(batch.content())
     apart = take_apart(batch.values)
     if apart is not None:
-        return pickle.dumps((apart[1], batch.timestamps, apart[0]), 5)
-    return pickle.dumps((batch.values, batch.timestamps), 5)
+        return dumps((apart[1], batch.timestamps, apart[0]))
+    return dumps((batch.values, batch.timestamps))
 
 
 def loads_batch(payload: bytes) -> Batch:

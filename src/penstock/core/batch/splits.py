@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from penstock.common.pickling import dumps_named, loads_named
 from penstock.core.connector import Source
 from penstock.storage.metadata import StateFile, checksum
 
@@ -44,7 +44,10 @@ class SplitDealer:
         self._new: list[list[bytes]] = [[] for _ in range(parallelism)]
         self._now: list[Callable[[], None]] = []
         self._next_epoch: list[Callable[[], None]] = []
-        state = None if restored is None or restored.data is None else pickle.loads(restored.data)
+        self._what = type(source).__name__
+        state = None
+        if restored is not None and restored.data is not None:
+            state = loads_named(restored.data, f"what the split enumerator of {self._what} kept")
         self._enumerator = source.create_enumerator(self, state)
         self._enumerator.start()
         self._work()
@@ -65,7 +68,7 @@ class SplitDealer:
 
     def snapshot(self, epoch: int) -> StateFile:
         """The enumerator's state; what was dealt is in the readers'."""
-        data = pickle.dumps(self._enumerator.snapshot_state(epoch), protocol=5)
+        data = dumps_named(self._enumerator.snapshot_state(epoch), f"what the split enumerator of {self._what} keeps")
         return StateFile(len(data), checksum(data), data=data)
 
     def close(self) -> None:
@@ -79,7 +82,7 @@ class SplitDealer:
     # --- the enumerator's context ----------------------------------------------------------------------------------
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
-        self._new[subtask_index].append(pickle.dumps(split, protocol=5))
+        self._new[subtask_index].append(dumps_named(split, f"a split of {self._what}"))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
         self.no_more[subtask_index] = True

@@ -175,7 +175,7 @@ class BatchTask:
             if isinstance(operator, SinkOperator):
                 committables = operator.prepare_last()
                 if committables:
-                    self._rows.append(COMMITTABLES, index, next(self._sequences), pickle.dumps(committables, 5))
+                    self._rows.append(COMMITTABLES, index, next(self._sequences), operator.pickled(committables))
         for context in self._chain.contexts:
             accumulators: list[tuple[str, Accumulator[Any, Any]]] = list(context.accumulators.items())
             if context.superstep is not None:

@@ -188,7 +188,7 @@ class EpochTask:
             if isinstance(operator, SinkOperator):
                 committables = operator.prepared(epoch)
                 if committables:
-                    self._rows.append(COMMITTABLES, index, next(self._sequences), pickle.dumps(committables, 5))
+                    self._rows.append(COMMITTABLES, index, next(self._sequences), operator.pickled(committables))
         writer = SnapshotWriter(
             self._storage,
             epoch,

@@ -101,6 +101,8 @@ class JobGraph:
     mode: str = "STREAMING"
     #: of a job that is part of an iteration
     superstep: Superstep | None = None
+    #: what the user's script defines, for workers in other processes (`common.script`)
+    script: bytes = b""
 
     @property
     def slots_required(self) -> int:

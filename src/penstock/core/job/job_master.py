@@ -27,6 +27,7 @@ from penstock.common.options import (
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.healing import with_prospects
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
@@ -125,7 +126,9 @@ class JobMaster:
                 background,
                 partial(self._assign_splits, vertex.index),
                 self._call_later,
-                lambda error: self.fail(Failure(f"a source's split enumerator: {type(error).__name__}: {error}")),
+                lambda error: self.fail(
+                    with_prospects(Failure(f"a source's split enumerator: {type(error).__name__}: {error}"), error)
+                ),
             )
             for vertex in job_graph.vertices
             for operator_id, source in vertex.sources.items()

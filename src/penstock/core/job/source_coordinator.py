@@ -7,10 +7,10 @@ ahead of the barrier and is in the reader's snapshot; one assigned after it is s
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from penstock.common.pickling import dumps_named, loads_named
 from penstock.core.connector import Source, SplitEnumerator
 from penstock.core.ports import Background
 
@@ -33,6 +33,7 @@ class SourceCoordinator:
         self.operator_id = operator_id
         self.parallelism = parallelism
         self._source = source
+        self._what = type(source).__name__
         self._background = background
         self._assign = assign
         self._call_later = call_later
@@ -44,7 +45,9 @@ class SourceCoordinator:
         """Begin anew, from a snapshot when there is one."""
         self.close()
         self._generation += 1
-        state = None if restored is None else pickle.loads(restored)
+        state = None
+        if restored is not None:
+            state = loads_named(restored, f"what the split enumerator of {self._what} kept")
         self._enumerator = self._source.create_enumerator(self, state)
         self._enumerator.start()
 
@@ -56,7 +59,9 @@ class SourceCoordinator:
     def snapshot(self, checkpoint_id: int) -> bytes:
         """The enumerator's state as of now."""
         assert self._enumerator is not None
-        return pickle.dumps(self._enumerator.snapshot_state(checkpoint_id), protocol=5)
+        return dumps_named(
+            self._enumerator.snapshot_state(checkpoint_id), f"what the split enumerator of {self._what} keeps"
+        )
 
     def close(self) -> None:
         """Let the enumerator go; nothing of it is heard any more."""
@@ -76,7 +81,7 @@ class SourceCoordinator:
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
         """Hand a split to a reader."""
-        self._assign(subtask_index, self.operator_id, (pickle.dumps(split, protocol=5),), False)
+        self._assign(subtask_index, self.operator_id, (dumps_named(split, f"a split of {self._what}"),), False)
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
         """Tell a reader that none will follow."""

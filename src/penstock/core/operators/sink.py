@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.common.errors import PenstockError, short_repr
+from penstock.common.pickling import dumps_named
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
@@ -86,6 +87,10 @@ class SinkOperator(StreamOperator):
         if restored and self._committer is not None:
             self._committer.commit(restored)
         self._committables.update([])
+
+    def pickled(self, committables: list[Any]) -> bytes:
+        """Committables for their way to the client."""
+        return dumps_named(committables, f"operator {self.context.operator_name!r}: what its sink has prepared")
 
     @property
     def writer(self) -> SinkWriter[Any, Any]:

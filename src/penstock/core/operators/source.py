@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-import pickle
 from typing import Any
 
+from penstock.common.pickling import loads_named
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
 from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
@@ -112,7 +112,8 @@ class SourceOperator(StreamOperator):
     def add_splits(self, splits: tuple[bytes, ...], no_more: bool) -> None:
         """The enumerator's answer to a request."""
         if splits:
-            self.reader.add_splits([pickle.loads(split) for split in splits])
+            what = f"a split of {type(self.source).__name__}"
+            self.reader.add_splits([loads_named(split, what) for split in splits])
         if no_more:
             self.reader.no_more_splits()
         self._retry_at_ms = None

@@ -151,7 +151,7 @@ class _Frames:
             vertex.index, routing, None, {edge: slots(target.parallelism)}, frozenset(), source.shape
         )
         self._columns[edge] = source.shape
-        make = functools.partial(make_stage, "route_stage", is_local=self._is_local)
+        make = functools.partial(make_stage, "route_stage", script=self._job_graph.script, is_local=self._is_local)
         is_only = len(self._job_graph.inputs_of(target.index)) == 1
         made = routed(source.frame.coalesce(vertex.parallelism), edge, settings, make, is_only=is_only)
         self._times[edge] = made.time
@@ -190,7 +190,7 @@ class _Frames:
             {edge: shape for edge, shape in self._columns.items() if edge in self._vertices[vertex.index].inputs},
             None if isinstance(schema, str) else arrow_schema(schema),
         )
-        return make_stage("batch_stage", settings, self._is_local)
+        return make_stage("batch_stage", settings, self._job_graph.script, self._is_local)
 
 
 def parts_of(edges: list[JobEdge], frames: Mapping[int, DataFrame]) -> list[DataFrame]:
@@ -207,10 +207,10 @@ def is_in_place(edges: list[JobEdge]) -> bool:
     return is_forward and len({edge.source for edge in edges}) == 1
 
 
-def make_stage(module: str, settings: Any, is_local: bool) -> Entry:
+def make_stage(module: str, settings: Any, script: bytes, is_local: bool) -> Entry:
     """The function that Spark runs for each task of a vertex: `run_stage` of a module beside this one.
 
-    Pickled by value, it holds nothing of Penstock.
+    Pickled by value, it holds nothing of Penstock. `script` is what the user's script defines.
     """
     payload = cloudpickle.dumps(settings)
     paths = tuple(path or os.getcwd() for path in sys.path) if is_local else ()
@@ -220,7 +220,9 @@ def make_stage(module: str, settings: Any, is_local: bool) -> Entry:
         import sys as worker_sys
 
         worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
-        yield from importlib.import_module(f"penstock.drivers.spark.{module}").run_stage(payload, batches)
+        as_main = importlib.import_module("penstock.common.script").as_main
+        with as_main(script):
+            yield from importlib.import_module(f"penstock.drivers.spark.{module}").run_stage(payload, batches)
 
     return stage
 

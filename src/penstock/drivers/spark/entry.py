@@ -78,6 +78,7 @@ class WorkerSettings:
     heartbeat_timeout_ms: int
     frame_bytes_max: int
     make_executor: Callable[[WorkerServices], Executor]
+    script: bytes = b""
 
 
 def make_entry(settings: WorkerSettings) -> Entry:

@@ -90,6 +90,7 @@ class _SparkJob:
                 self._make_master,
                 TaskExecutorFactory(self._storage, BackendSettings.of(configuration, str(self._job_id))),
                 functools.partial(self._on_end, give_back),
+                self._job_graph.script,
             )
         except BaseException:
             give_back()

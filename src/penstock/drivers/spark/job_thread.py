@@ -80,6 +80,7 @@ class JobThread(Generic[MasterT]):
         make_master: builds the job master; called in the thread.
         make_executor: builds a worker's executor; pickled, called in the worker.
         on_end: called in the thread at its very end, with what broke the job master, if anything did.
+        script: what the user's script defines, see `common.script`.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class JobThread(Generic[MasterT]):
         make_master: Callable[[MasterServices], MasterT],
         make_executor: Callable[[WorkerServices], Executor],
         on_end: Callable[[PenstockError | None], None],
+        script: bytes = b"",
     ) -> None:
         self._make_master = make_master
         self._on_end = on_end
@@ -115,6 +117,7 @@ class JobThread(Generic[MasterT]):
                 heartbeat_timeout_ms=heartbeat_timeout_ms,
                 frame_bytes_max=frame_bytes_max,
                 make_executor=make_executor,
+                script=script,
             )
 
         self._cluster = SparkCluster(

@@ -116,7 +116,7 @@ class SparkMicroBatchJob(MicroBatchJob):
             self.backends,
             self.frame_shape(vertex),
         )
-        return make_stage("epoch_stage", stage, self._spark.is_local)
+        return make_stage("epoch_stage", stage, self.job_graph.script, self._spark.is_local)
 
     def interrupt(self) -> None:
         """End the Spark job of the epoch."""

@@ -18,6 +18,7 @@ from contextlib import closing
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from penstock.common.script import as_main
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
 from penstock.drivers.clock import SystemClock
@@ -49,7 +50,7 @@ def run_worker(payload: bytes) -> tuple[str, str]:
         # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
         return entry.RETRIED, "its Python process or its Spark executor died"
     try:
-        with rare_collections():
+        with as_main(settings.script), rare_collections():
             return _run(settings)
     except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost
         _log.debug("worker %s failed", settings.worker_id, exc_info=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+from penstock.common.pickling import dumps
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import key_bytes, plain_of
 from penstock.state.loading import STACK_GLOBAL, StateLoader
-from penstock.state.pickling import dumps
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.classes import read_shapes
 from penstock.state.rocksdb.rows import (
