@@ -150,20 +150,15 @@ class AlignedWindowOperator(WindowOperatorBase):
         """Fire the windows that event time has passed, clean up, and pass the watermark on."""
         self._watermark = timestamp
         ends = self._ends
-        key: Any = None
-        try:
-            while ends and ends[0][0] - 1 <= timestamp:
-                end, start = heappop(ends)
-                pane = self._open_table.drop((start, end))
-                for key, contents in pane.items():
-                    self.fire(key, start, end, contents)
-                if self._lateness_ms and not self.is_late(end) and pane:
-                    if (start, end) not in self._fired_panes:
-                        heappush(self._cleanups, (end, start))
-                    self._fired_table.entries((start, end)).update(pane)
-                    self._fired_table.changed((start, end)).update(pane)
-        except Exception as error:
-            raise self.failed(("window of key", key)) from error
+        while ends and ends[0][0] - 1 <= timestamp:
+            end, start = heappop(ends)
+            pane = self._open_table.drop((start, end))
+            self.fire_all(start, end, pane)
+            if self._lateness_ms and not self.is_late(end) and pane:
+                if (start, end) not in self._fired_panes:
+                    heappush(self._cleanups, (end, start))
+                self._fired_table.entries((start, end)).update(pane)
+                self._fired_table.changed((start, end)).update(pane)
         while self._cleanups and self.is_late(self._cleanups[0][0]):
             end, start = heappop(self._cleanups)
             self._fired_table.drop((start, end))
