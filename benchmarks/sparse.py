@@ -27,7 +27,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.datastream.window import TimeWindow, TumblingEventTimeWindows
 
 #: Silence that ends a session.
 GAP_MS: Final = 10_000
@@ -83,7 +83,7 @@ class CountAndSum(AggregateFunction):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
-class WithWindow(ProcessWindowFunction):
+class WithWindow(ProcessWindowFunction[tuple[int, int], Any, Any, TimeWindow]):
     """Says whose and of which window a result is."""
 
     def process(self, key: Any, context: Any, elements: Iterable[tuple[int, int]]) -> Iterator[Any]:

@@ -37,8 +37,7 @@ def test_both_sides_of_a_sparse_workload_give_the_same_results(key: str) -> None
     workload.twin(workload.input_of(spec), by_hand.append)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
-    with workload.build(env, spec).execute_and_collect() as results:
-        assert sorted(results) == sorted(by_hand)
+    assert sorted(workload.build(env, spec).execute_and_collect()) == sorted(by_hand)
 
 
 def test_the_columnar_workload_emits_a_record_for_each_auction_and_window(

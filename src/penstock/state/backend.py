@@ -61,6 +61,8 @@ class KeyedTable(Protocol):
     panes: dict[Any, dict[Any, Any]]
     #: A settling point for whoever goes through many entries in one call; None when nothing is ever put out of memory.
     settle: Callable[[], None] | None
+    #: Whether the next snapshot writes everything, so that until then nothing need be marked.
+    is_next_whole: bool
 
     def entries(self, namespace: Any) -> dict[Any, Any]:
         """The entries under a namespace; made when there are none."""

@@ -116,7 +116,7 @@ class WindowOperatorBase(FunctionOperator):
         key: Any = None
         try:
             if self._result is None:
-                for key, contents in pane.items():
+                for key, contents in pane.items():  # noqa: B007 - an error names it
                     fired.append(result_of(contents))
             else:
                 is_list = self._result.is_list

@@ -6,7 +6,7 @@ only for the first of its time. Deleting is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -42,14 +42,16 @@ class TimerQueue:
         elif item in bucket:
             return
         bucket[item] = None
-        self._table.changed(timestamp).add(item)
+        if not self._table.is_next_whole:
+            self._table.changed(timestamp).add(item)
 
     def delete(self, timestamp: int, item: Any) -> None:
         """Forget `item` at `timestamp`, when it is there."""
         bucket = self._buckets.get(timestamp)
         if bucket is not None and item in bucket:
             del bucket[item]
-            self._table.changed(timestamp).add(item)
+            if not self._table.is_next_whole:
+                self._table.changed(timestamp).add(item)
 
     def next_timestamp(self) -> int | None:
         """The earliest time at which anything is due, or None."""
@@ -70,16 +72,35 @@ class TimerQueue:
     def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> bool:
         """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile."""
         fired = False
-        settle = self._table.settle
-        while (timestamp := self.next_timestamp()) is not None and timestamp <= up_to:
-            bucket = self._buckets[timestamp]
+        for timestamp, item in self.due(up_to):
+            fired = True
+            on_timer(timestamp, item)
+        return fired
+
+    def due(self, up_to: int) -> Iterator[tuple[int, Any]]:
+        """Take all that is due at or before `up_to`, as (timestamp, item), each when it is asked for.
+
+        Timers may be added and deleted meanwhile.
+        """
+        heap, buckets, table = self._heap, self._buckets, self._table
+        settle = table.settle
+        while heap and (timestamp := heap[0]) <= up_to:
+            bucket = buckets.get(timestamp)
+            if not bucket or (settle is None and len(bucket) == 1):
+                # Where timers are sparse: the only one of its time goes with its bucket.
+                heappop(heap)
+                if table.is_next_whole:
+                    buckets.pop(timestamp, None)
+                else:
+                    table.drop(timestamp)
+                for item in bucket or ():
+                    yield timestamp, item
+                continue
             for item in list(bucket):
                 # A timer that was deleted by an earlier one of the same time must not fire.
                 if bucket.pop(item, _MISSING) is not _MISSING:
-                    fired = True
-                    on_timer(timestamp, item)
+                    yield timestamp, item
                     if settle is not None:
                         settle()
-                    if self._heap[0] < timestamp:
+                    if heap[0] < timestamp:
                         break  # one was set for an earlier time, and is next
-        return fired
