@@ -1,7 +1,8 @@
 """One keyed state on the heap: `namespace -> key -> value`, with a record of what has changed since the last snapshot.
 
 Plain states use the one namespace None; windows use a namespace a window, timers one a time. So dropping a window or
-a fired timer bucket is dropping one dictionary, and one mark in the record of changes.
+a fired timer bucket is dropping one dictionary, and one mark in the record of changes. Where timers are sparse most
+times have one key: it lies in `lone`, without a dictionary of its own, until somebody asks for that or adds another.
 
 Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
 what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not
@@ -38,9 +39,11 @@ class StateTable:
         "_dropped",
         "_dropped_max",
         "_has_base",
+        "_lone",
         "_marked",
         "_unconfirmed",
         "is_next_whole",
+        "lone",
         "name",
         "panes",
         "settle",
@@ -49,6 +52,8 @@ class StateTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self.panes: dict[Any, dict[Any, Any]] = {}
+        self.lone: dict[Any, Any] | None = {}
+        self._lone: dict[Any, Any] = self.lone
         #: Nothing is ever put out of memory, so there is nothing to settle.
         self.settle: Callable[[], None] | None = None
         self._changed: dict[Any, set[Any]] = {}
@@ -68,7 +73,8 @@ class StateTable:
         """The entries under a namespace; made when there are none."""
         entries = self.panes.get(namespace)
         if entries is None:
-            entries = self.panes[namespace] = {}
+            lone = self._lone.pop(namespace, _MISSING) if self._lone else _MISSING
+            entries = self.panes[namespace] = {} if lone is _MISSING else {lone: None}
         return entries
 
     def changed(self, namespace: Any) -> set[Any]:
@@ -90,7 +96,7 @@ class StateTable:
             self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
 
     def _is_mostly_changed(self, changed: dict[Any, set[Any]], dropped: dict[Any, None]) -> bool:
-        total = sum(map(len, self.panes.values()))
+        total = sum(map(len, self.panes.values())) + len(self._lone)
         changes = sum(map(len, changed.values())) + len(dropped)
         return max(total, changes) >= _WHOLE_ENTRIES_MIN and changes * _WHOLE_SHARE >= total
 
@@ -107,7 +113,8 @@ class StateTable:
                 # Timers come and go: most of those that a snapshot would tell of were in none before.
                 self._dropped_max *= 2
                 self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
-        return self.panes.pop(namespace, {})
+        lone = self._lone.pop(namespace, _MISSING) if self._lone else _MISSING
+        return self.panes.pop(namespace, {}) if lone is _MISSING else {lone: None}
 
     def clear(self) -> None:
         """Forget all entries and marks; what holds the entries or the marks under None goes on with them."""
@@ -115,6 +122,7 @@ class StateTable:
             self.panes[namespace].clear()
             if namespace is not None:
                 del self.panes[namespace]
+        self._lone.clear()
         for keys in self._changed.values():
             keys.clear()
         self._changed = {None: self._changed[None]} if None in self._changed else {}
@@ -145,14 +153,14 @@ class StateTable:
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
         """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""
-        if not self._has_base and not any(self.panes.values()):
+        if not self._has_base and not self._lone and not any(self.panes.values()):
             return None
         self._has_base = True
         changed = {} if self.is_next_whole else {n: set(keys) for n, keys in self._changed.items() if keys}
         dropped = self._dropped
         for keys in self._changed.values():
             keys.clear()
-        self._changed = {namespace: keys for namespace, keys in self._changed.items() if namespace in self.panes}
+        self._changed = {n: keys for n, keys in self._changed.items() if n in self.panes}
         self._dropped = {}
         self._dropped_max = _WHOLE_ENTRIES_MIN
         if self.is_next_whole:
@@ -198,13 +206,17 @@ class StateTable:
         return changed, dropped
 
     def _everything(self) -> list[Contents]:
-        return [(n, list(entries), list(entries.values()), []) for n, entries in self.panes.items() if entries]
+        whole: list[Contents] = [(n, list(e), list(e.values()), []) for n, e in self.panes.items() if e]
+        whole += [(namespace, [key], [None], []) for namespace, key in self._lone.items()]
+        return whole
 
     def _contents(self, changed: dict[Any, set[Any]]) -> list[Contents]:
         """What the changed entries are now."""
         written = []
         for namespace, keys in changed.items():
             entries = self.panes.get(namespace)
+            if entries is None and namespace in self._lone:
+                entries = {self._lone[namespace]: None}
             if entries is None:
                 continue  # dropped since: the mark of that says it all
             # One look-up a key: on a large table each costs a cache miss.

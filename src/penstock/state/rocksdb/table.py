@@ -29,6 +29,7 @@ class RocksTable:
         self.settle: Callable[[], None] | None = cache.settle
         #: never: a snapshot covers the store as a whole, and rows that are not marked are not written to it
         self.is_next_whole = False
+        self.lone: dict[Any, Any] | None = None
         self._cache = cache
 
         def make(namespace: Any, groups: int) -> NamespacePane:
