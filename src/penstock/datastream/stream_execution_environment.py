@@ -335,7 +335,8 @@ class StreamExecutionEnvironment(Dependencies):
     def _check_options(self) -> None:
         """Warn of keys that no option has, of each once; or raise, where the configuration is to be strict."""
         unknown = unknown_options(self._configuration.key_set() - self._told_options)
-        if unknown and self._configuration.read(CONFIGURATION_STRICT):
+        is_strict = self._configuration.read(CONFIGURATION_STRICT)
+        if unknown and is_strict:
             raise ConfigurationError("; ".join(unknown.values()))
         if unknown:
             log_to_stderr_by_default()

@@ -71,12 +71,18 @@ class KeyedCapture:
         rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
-        for namespace, kept, values, removed in written:
+        # Timers are thousands of namespaces with a key each, so what is put is gathered first.
+        keys: list[Any] = []
+        values: list[Any] = []
+        namespaces: list[bytes] = []
+        for namespace, kept, of_kept, removed in written:
             namespace_bytes = dumps(namespace)
             for key in removed:
                 rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
-            groups = key_groups_of(kept, max_parallelism)
-            rows.extend(groups, PUT, dumps_all(kept), [namespace_bytes] * len(kept), dumps_all(values))
+            keys += kept
+            values += of_kept
+            namespaces += [namespace_bytes] * len(kept)
+        rows.extend(key_groups_of(keys, max_parallelism), PUT, dumps_all(keys), namespaces, dumps_all(values))
         return rows.to_bytes(shapes)
 
 

@@ -281,20 +281,16 @@ class KeyedProcessOperator(FunctionOperator):
         # A map or flat-map function of two inputs sets no timers, and has nothing to call.
         on_timer: Any = getattr(self.function, "on_timer", None)
         ctx.domain = domain
-
-        def fire(timestamp: int, key: Any) -> None:
-            keyed.current_key = key
-            ctx.element_timestamp = timestamp
-            yielded = on_timer(timestamp, ctx)
-            if yielded is not None:
-                if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                    yielded = results_of(yielded, on_timer)
-                results.extend(yielded)
-                while len(times) < len(results):
-                    times.append(timestamp)
-
         try:
-            queue.fire(up_to, fire)
+            for timestamp, keyed.current_key in queue.due(up_to):
+                ctx.element_timestamp = timestamp
+                yielded = on_timer(timestamp, ctx)
+                if yielded is not None:
+                    if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                        yielded = results_of(yielded, on_timer)
+                    results.extend(yielded)
+                    while len(times) < len(results):
+                        times.append(timestamp)
         except Exception as error:
             raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
         finally:
