@@ -34,10 +34,12 @@ class BackFillJob(MicroBatchJob):
         coordinator = EpochCoordinator(self.job_graph, str(self._job_id), self._begin_from())
         try:
             left = self._fill(coordinator, path)
+            self.listener.on_log(f"the state is in {path}; {options.RECOVERY_PATH.key()}: {path} goes on from there")
+            self._deliver_owed(left)
         finally:
             coordinator.close()
-        self.listener.on_log(f"the state is in {path}; {options.RECOVERY_PATH.key()}: {path} goes on from there")
-        self.deliver(left)
+            if not self._owes:
+                self.commits.end_job()
 
     def _fill(self, coordinator: EpochCoordinator, path: str) -> list[Last]:
         """Run until the savepoint is whole; what the tasks have left for the client."""

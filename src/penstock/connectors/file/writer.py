@@ -1,8 +1,7 @@
 """Writes part files that nobody sees: the first phase of a file sink's commit (G9).
 
-The order that whoever hosts the sink must keep: after a recovery, first commit the committables restored from the
-checkpoint, then create the writers. A new writer removes hidden files that earlier attempts left; the restored
-committables' files are among those, unless they were renamed before.
+A new writer removes what earlier attempts have left and no snapshot names; the rules, and why they hold, are those of
+`part_names`.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from penstock.common.column_data import ColumnData
 from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
-from penstock.connectors.file.filesystem import close_durably, create, join, list_all, remove
+from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename
 from penstock.connectors.file.part_names import PartNames
 from penstock.connectors.file.rolling import RollingPolicy
+from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import SinkWriter, SinkWriterContext
 from penstock.formats.bulk_format import BatchWriter
 
@@ -99,12 +99,13 @@ class BulkPartFormat:
 class _Part:
     """An open part file."""
 
-    def __init__(self, hidden_path: str, final_path: str, now_ms: int) -> None:
-        self.hidden_path = hidden_path
+    def __init__(self, open_path: str, closed_path: str, final_path: str, now_ms: int) -> None:
+        self.open_path = open_path
+        self.closed_path = closed_path
         self.final_path = final_path
         self.begun_ms = now_ms
         self.written_ms = now_ms
-        self.stream = create(hidden_path)
+        self.stream = create_held(open_path)
         self.format: PartFormat | None = None
 
 
@@ -140,8 +141,13 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._counter = counter
         self._open: dict[str, _Part] = {}
         self._closed: list[FileCommittable] = []  # not handed out by prepare_commit yet
+        self._since = context.restored_checkpoint_id or 0
+        self._staging = Staging(names.staging)
+        self._has_ended = False
         if context.attempt > 0:
-            remove(path for path in list_all(base_path) if names.is_stale(path.rpartition("/")[2]))
+            self._staging.remove_stale(names, self._since)
+        elif context.subtask_index == 0:
+            remove_what_died(base_path)
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Writes records in order into the part files of their buckets."""
@@ -177,6 +183,10 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         found, codes = np.unique(names, return_inverse=True)
         return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(found)}
 
+    def flush(self, end_of_input: bool) -> None:
+        """Nothing is held back; tells whether records will follow."""
+        self._has_ended = self._has_ended or end_of_input
+
     def prepare_commit(self) -> list[FileCommittable]:
         """Closes every part file; they stay hidden until they are committed."""
         for bucket_id in list(self._open):
@@ -186,7 +196,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 
     def snapshot_state(self, checkpoint_id: int) -> list[int]:
         """The next number to use in names."""
+        self._since = checkpoint_id
         return [self._counter]
+
+    def pin(self, checkpoint_id: int, committables: Sequence[FileCommittable]) -> None:
+        """Notes that a savepoint names these files."""
+        self._staging.pin(self._names.pins(checkpoint_id), [committable.hidden_path for committable in committables])
 
     def close(self) -> None:
         """Removes the files that were not prepared."""
@@ -195,10 +210,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             if part.format is not None:
                 part.format.discard()
             part.stream.close()
-            leftover.append(part.hidden_path)
+            leftover.append(part.open_path)
         self._open = {}
         self._closed = []
         remove(leftover)
+        if self._has_ended:  # and not with every epoch, under the eyes of whoever looks through the output
+            self._staging.remove_if_empty()
 
     def _group(self, values: list[Any], timestamps: list[int] | None, now_ms: int) -> dict[str, list[Any]]:
         groups: dict[str, list[Any]] = {}
@@ -219,8 +236,9 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
     def _begin_part(self, bucket_id: str, now_ms: int) -> _Part:
         directory = join(self._base_path, check_bucket_id(bucket_id)) if bucket_id else self._base_path
         counter, self._counter = self._counter, self._counter + 1
-        hidden, final = self._names.hidden(counter), self._names.final(counter)
-        part = self._open[bucket_id] = _Part(join(directory, hidden), join(directory, final), now_ms)
+        names, since = self._names, self._since
+        final = join(directory, names.final(counter))
+        part = self._open[bucket_id] = _Part(names.open(counter, since), names.closed(counter, since), final, now_ms)
         if isinstance(self._encoding, BulkWriterFactory):
             part.format = BulkPartFormat(self._encoding, part.stream)
         else:
@@ -238,6 +256,9 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         assert part.format is not None
         part.format.finish()
         size_bytes = part.stream.tell()
-        close_durably(part.stream)
+        make_durable(part.stream)
+        if part.closed_path != part.open_path:
+            rename(part.open_path, part.closed_path)  # while the file is held, so that nobody takes it for dead
+        part.stream.close()
         del self._open[bucket_id]
-        self._closed.append(FileCommittable(part.hidden_path, part.final_path, size_bytes))
+        self._closed.append(FileCommittable(part.closed_path, part.final_path, size_bytes))
