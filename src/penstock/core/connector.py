@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common.column_data import ColumnData
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.records import Batch
 
 T = TypeVar("T")
@@ -373,6 +374,10 @@ class Sink(ABC, Generic[T]):
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog | None:
         """For a batch: where it writes down what it commits; None for a sink whose commits cannot be taken back."""
         return None
+
+    def for_type(self, type_info: TypeInformation | None) -> Sink[T]:
+        """The sink for records of a declared type, None for none; by default the type makes no difference."""
+        return self
 
     def client_handler(self) -> Callable[[int, bytes], None] | None:
         """What the client does with the bytes of `emit_to_client`; None for a sink that emits none.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Generic, Self, TypeVar
 
 from penstock.common.errors import ConfigurationError
 from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
+from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FAIL, IGNORE, FileCommittable, FileCommitter
@@ -95,6 +97,14 @@ class FileSink(Sink[T]):
         """A list of part files, beside them."""
         staging = staging_directory(self._base_path, context.job_id, context.operator_id)
         return FileCommitLog(self._base_path, staging, job_name)
+
+    def for_type(self, type_info: TypeInformation | None) -> FileSink[T]:
+        """The sink for records of a declared type, which say how text looks (`Encoder.simple_string_encoder`)."""
+        if not isinstance(self._encoding, Encoder):
+            return self
+        sink: FileSink[T] = copy(self)
+        sink._encoding = self._encoding.for_type(type_info)
+        return sink
 
     def _writer(self, context: SinkWriterContext, counter: int) -> FileWriter:
         config = self._file_config

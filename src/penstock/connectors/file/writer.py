@@ -153,8 +153,8 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Writes records in order into the part files of their buckets."""
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
-        if self._buckets.is_constant:
-            self._write("", values, now_ms)
+        if self._has_one_bucket:
+            self._write(self._bucket_at(now_ms), values, now_ms)
         else:
             for bucket_id, members in self._group(values, timestamps, now_ms).items():
                 self._write(bucket_id, members, now_ms)
@@ -164,22 +164,25 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Writes columns, as they are where the format takes them."""
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
-        if self._buckets.is_constant:
-            self._write("", data, now_ms)
+        if self._has_one_bucket:
+            self._write(self._bucket_at(now_ms), data, now_ms)
         else:
             for bucket_id, positions in self._positions(data, rowtimes, now_ms).items():
                 self._write(bucket_id, ColumnData(data.columns.take(pa.array(positions))), now_ms)
         self._roll_by_policy(now_ms)
 
+    @property
+    def _has_one_bucket(self) -> bool:
+        """Whether all records of a batch go to one."""
+        return self._buckets.is_constant or self._buckets.goes_by_clock
+
+    def _bucket_at(self, now_ms: int) -> str:
+        return self._buckets.bucket_id(None, now_ms) if self._buckets.goes_by_clock else ""
+
     def _positions(self, data: ColumnData, rowtimes: Any, now_ms: int) -> dict[str, Any]:
         """The positions of the records of each bucket."""
-        bucket_id, unit_ms = self._buckets.bucket_id, self._buckets.unit_ms
         times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
-        if unit_ms is None:
-            names = np.array(list(map(bucket_id, data.rows(), times.tolist())))
-        else:
-            units, codes = np.unique(times // unit_ms, return_inverse=True)
-            names = np.array([bucket_id(None, unit * unit_ms) for unit in units.tolist()])[codes]
+        names = np.array(list(map(self._buckets.bucket_id, data.rows(), times.tolist())))
         found, codes = np.unique(names, return_inverse=True)
         return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(found)}
 
