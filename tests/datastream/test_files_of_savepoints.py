@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lines_below
 
 from penstock.common import Encoder
-from penstock.common.errors import JobExecutionError
+from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.common.restart_strategy import RestartStrategies
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
+from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
+
+BATCH = RuntimeExecutionMode.BATCH
 
 
 class FailsWhenTold(MapFunction):
@@ -140,6 +144,47 @@ def test_files_may_be_taken_away_once_they_are_visible(mode: Any, tmp_path: Path
         job.wait()
         take_away()
     assert sorted(map(int, taken)) == list(range(len(taken)))
+
+
+class TakesThePath(MapFunction):
+    """Another job completes its savepoint at the back-fill's path; then this one fails, if it is to."""
+
+    def __init__(self, savepoint: Path, path: Path, fails: bool) -> None:
+        self.savepoint, self.path, self.fails = savepoint, path, fails
+
+    def map(self, value: Any) -> Any:
+        if not (self.path / "_metadata").exists():
+            for file in self.savepoint.iterdir():
+                shutil.copy(file, self.path)
+        return 1 // (not self.fails)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_back_fill_leaves_the_savepoint_of_another_job_at_its_path(fails: bool, tmp_path: Path) -> None:
+    """H1: whether it fails for its own reasons, or because of that."""
+    other = tmp_path / "other"
+    job = environment(1, BATCH, **{"execution.batch.savepoint-path": str(other)})
+    job.from_collection([1, 2, 3]).key_by(lambda n: n).reduce(lambda one, other: one).print()
+    job.execute()
+    path = tmp_path / "filled"
+    env = environment(1, BATCH, **{"execution.batch.savepoint-path": str(path)})
+    env.from_collection([1, 2, 3]).map(TakesThePath(other, path, fails)).print()
+    with pytest.raises(PenstockError, match="ZeroDivision" if fails else "has meanwhile put a savepoint"):
+        env.execute()
+    assert (path / "_metadata").read_bytes() == (other / "_metadata").read_bytes()
+    assert {file.name for file in path.iterdir()} >= {file.name for file in other.iterdir()}
+
+
+def test_a_back_fill_whose_pass_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """H1: neither of that pass nor of its claim on the path."""
+    path = tmp_path / "filled"
+    env = environment(1, BATCH, **{"execution.batch.savepoint-path": str(path)})
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 1))
+    (tmp_path / "fail").touch()
+    numbers(env, tmp_path, 100)
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    assert [file.name for file in path.iterdir()] == ["_metadata"]
 
 
 def test_a_job_may_ask_to_fail_where_a_file_was_taken_away(tmp_path: Path) -> None:
