@@ -21,6 +21,7 @@ from penstock.common import (
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
     Row,
+    RowKind,
     SimpleStringSchema,
     Types,
 )
@@ -83,6 +84,45 @@ def test_the_string_encoder_writes_lines():
     encoder.encode(Row(1, "é"), out)
     encoder.encode(2, out)
     assert out.getvalue().decode() == "+I[1, é]\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "text"),
+    [
+        (Types.TUPLE([Types.STRING(), Types.INT(), Types.LONG(), Types.LONG()]), ("hi", 1, 30, 7), "(hi,1,30,7)"),
+        (Types.ROW([Types.STRING(), Types.INT()]), Row("hi", 1), "+I[hi, 1]"),
+        (Types.ROW([Types.STRING(), Types.INT()]), Row.of_kind(RowKind.DELETE, "hi", None), "-D[hi, null]"),
+        (Types.ROW_NAMED(["a", "b"], [Types.BOOLEAN(), Types.DOUBLE()]), Row(a=True, b=2), "+I[true, 2.0]"),
+        (Types.STRING(), "hi", "hi"),
+        (Types.BOOLEAN(), False, "false"),
+        (Types.LONG(), 7, "7"),
+        (Types.DOUBLE(), 1e7, "1.0E7"),
+        (Types.DOUBLE(), 9999999.5, "9999999.5"),
+        (Types.DOUBLE(), -0.0012, "-0.0012"),
+        (Types.DOUBLE(), 0.00099, "9.9E-4"),
+        (Types.DOUBLE(), -123456789.125, "-1.23456789125E8"),
+        (Types.DOUBLE(), 1e300, "1.0E300"),
+        (Types.DOUBLE(), -0.0, "-0.0"),
+        (Types.DOUBLE(), float("nan"), "NaN"),
+        (Types.DOUBLE(), float("-inf"), "-Infinity"),
+        (Types.FLOAT(), 0.1, "0.1"),
+        (Types.FLOAT(), 16777216.0, "1.6777216E7"),
+        (Types.BIG_DEC(), decimal.Decimal("1.50"), "1.50"),
+        (Types.LIST(Types.DOUBLE()), [1.0, 1e8], "[1.0, 1.0E8]"),
+        (Types.MAP(Types.STRING(), Types.TUPLE([Types.INT(), Types.INT()])), {"a": (1, 2)}, "{a=(1,2)}"),
+        (Types.SQL_DATE(), datetime.date(2026, 1, 31), "2026-01-31"),
+        (Types.SQL_TIME(), datetime.time(12, 30, 1, 5), "12:30:01"),
+        (Types.SQL_TIMESTAMP(), datetime.datetime(2026, 1, 31, 12), "2026-01-31 12:00:00.0"),
+        (Types.SQL_TIMESTAMP(), datetime.datetime(2026, 1, 31, 12, 0, 0, 120_000), "2026-01-31 12:00:00.12"),
+        (None, ("hi", 1), "('hi', 1)"),
+    ],
+)
+def test_the_string_encoder_writes_what_java_would(type_info, value, text):
+    """PyFlink's records are Java's when its sink writes them; without a type they are only Python's."""
+    out = io.BytesIO()
+    encoder = pickle.loads(pickle.dumps(Encoder.simple_string_encoder().for_type(type_info)))
+    encoder.encode(value, out)
+    assert out.getvalue().decode() == f"{text}\n"
 
 
 @given(ROWS)

@@ -171,13 +171,22 @@ class SinkHost:
     """A task as a writer sees it."""
 
     def __init__(
-        self, subtask_index: int = 0, parallelism: int = 1, attempt: int = 0, job_id: str = "job", operator: str = "op"
+        self,
+        subtask_index: int = 0,
+        parallelism: int = 1,
+        attempt: int = 0,
+        job_id: str = "job",
+        operator: str = "op",
+        run: str = "",
+        restored: int | None = None,
     ) -> None:
         self.subtask_index = subtask_index
         self.parallelism = parallelism
         self.attempt = attempt
         self.job_id = job_id
         self.operator_id = operator
+        self.run = run or str(attempt)
+        self.restored_checkpoint_id = restored
         self.now = 0
         self.emitted: list[bytes] = []
 

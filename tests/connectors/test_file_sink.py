@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.connectors.harness import SinkHost, read
@@ -57,7 +61,8 @@ class Killed(Exception):
 class Job:
     """A job of one source and `parallelism` writers with checkpoints, killed before the call that `deaths` names.
 
-    It keeps the order that a sink operator must: restored committables are committed before writers are made.
+    Ahead of each checkpoint it takes a savepoint. Restored committables are committed subtask by subtask, while other
+    subtasks make their writers.
     """
 
     def __init__(self, sink: FileSink[Any], records: int, deaths: set[int], parallelisms: list[int]) -> None:
@@ -66,8 +71,12 @@ class Job:
         self.deaths = deaths
         self.parallelisms = parallelisms
         self.calls = 0
-        # Completed checkpoint: position of the source, writer states, committables.
-        self.checkpoint: tuple[int, list[Any], list[Any]] = (0, [], [])
+        #: The last snapshot that was begun.
+        self.number = 0
+        # Completed checkpoint: its number, position of the source, writer states, committables by subtask.
+        self.checkpoint: tuple[int, int, list[Any], list[list[Any]]] = (0, 0, [], [])
+        #: What each savepoint that was taken holds.
+        self.savepoints: list[list[Any]] = []
 
     def step(self) -> None:
         self.calls += 1
@@ -84,19 +93,20 @@ class Job:
                 attempt += 1
 
     def attempt(self, attempt: int, parallelism: int) -> None:
-        hosts = [SinkHost(i, parallelism, attempt) for i in range(parallelism)]
-        position, states, committables = pickle.loads(pickle.dumps(self.checkpoint))
+        restored_id, position, states, committables = pickle.loads(pickle.dumps(self.checkpoint))
+        hosts = [SinkHost(i, parallelism, attempt, restored=restored_id or None) for i in range(parallelism)]
         committer = self.sink.create_committer(hosts[0])
-        for committable in committables:
-            self.step()
-            committer.commit([committable])
         writers = []
         for host in hosts:
+            for subtask in range(host.subtask_index, len(committables), parallelism):
+                self.step()
+                committer.recommit(committables[subtask])
             self.step()
             # State falls to other subtasks than it came from.
             writers.append(
                 self.sink.restore_writer(host, states[(host.subtask_index + 1) % parallelism :: parallelism])
             )
+        pending: list[list[Any]] = [[] for _ in writers]
         while True:
             for _ in range(3):
                 for host, writer in zip(hosts, writers, strict=True):
@@ -105,25 +115,51 @@ class Job:
                     position += len(values)
                     host.now += 10
                     writer.write_batch(values, None)
-            prepared: list[Any] = []
-            states = []
-            for writer in writers:
-                self.step()
-                writer.flush(position == self.records)
-                prepared += writer.prepare_commit()
-                self.step()
-                states += writer.snapshot_state(1)
+                if _ == 1:
+                    self.savepoints.append(self.snapshot(writers, pending, is_savepoint=True)[1])
+            states, _ = self.snapshot(writers, pending, position == self.records)
             self.step()
-            self.checkpoint = (position, states, prepared)
-            for committable in prepared:
+            self.checkpoint = (self.number, position, states, pending)
+            for prepared in pending:
                 self.step()
-                committer.commit([committable])
+                committer.commit(prepared)
+            pending = [[] for _ in writers]
             if position == self.records:
                 break
         for writer in writers:
             self.step()
             writer.close()
         committer.close()
+
+    def snapshot(
+        self, writers: list[Any], pending: list[list[Any]], ends: bool = False, is_savepoint: bool = False
+    ) -> tuple[list[Any], list[Any]]:
+        """The states of all writers, and all that is prepared and not committed."""
+        self.number += 1
+        states = []
+        for writer, prepared in zip(writers, pending, strict=True):
+            self.step()
+            writer.flush(ends)
+            prepared += writer.prepare_commit()
+            self.step()
+            states += writer.snapshot_state(self.number)
+            if is_savepoint and prepared:
+                self.step()
+                writer.pin(self.number, prepared)
+        self.step()
+        return states, [committable for prepared in pending for committable in prepared]
+
+
+def check_savepoints(job: Job) -> None:
+    """Each can be begun from: what it names is hidden, or visible."""
+    strict = FileCommitter(missing="fail")
+    before = {path: path.stat().st_mtime_ns for path in Path(job.sink._base_path).glob("part-*")}
+    for committables in job.savepoints:
+        strict.recommit(committables)
+    assert all(path.stat().st_mtime_ns == changed for path, changed in before.items())
+    left = hidden(Path(job.sink._base_path))
+    pinned = {name for path in left if "pins-" in path.name for name in path.read_text().split("\n")}
+    assert {path.name for path in left if "pins-" not in path.name} <= pinned, "of savepoints that were given up"
 
 
 POLICIES = [
@@ -146,9 +182,10 @@ def test_a_kill_before_any_call_changes_nothing_visible(
     for death in range(1, whole.calls + 1):
         for more in (set(), {death + 5, death + 17}):
             path = tmp_path / f"{death}-{len(more)}-{sum(more)}"
-            Job(lines_sink(path, policy), records, {death, *more}, parallelisms).run()
+            job = Job(lines_sink(path, policy), records, {death, *more}, parallelisms)
+            job.run()
             assert visible(path) == expected
-            assert hidden(path) == []
+            check_savepoints(job)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -167,9 +204,10 @@ def test_any_kills(
 ) -> None:
     """G9: any number of kills, rescaling in between."""
     path = tmp_path_factory.mktemp("any")
-    Job(lines_sink(path, data.draw(st.sampled_from(POLICIES))), records, deaths, parallelisms).run()
+    job = Job(lines_sink(path, data.draw(st.sampled_from(POLICIES))), records, deaths, parallelisms)
+    job.run()
     assert visible(path) == sorted(map(str, range(records)))
-    assert hidden(path) == []
+    check_savepoints(job)
 
 
 def test_nothing_is_visible_before_commit_and_close_removes_the_rest(tmp_path: Path) -> None:
@@ -189,14 +227,113 @@ def test_nothing_is_visible_before_commit_and_close_removes_the_rest(tmp_path: P
 
 def test_other_jobs_and_operators_are_left_alone(tmp_path: Path) -> None:
     sink = lines_sink(tmp_path)
-    for host in (SinkHost(attempt=3), SinkHost(job_id="other"), SinkHost(operator="other"), SinkHost(1, 2)):
-        sink.create_writer(host).write_batch(["x"], None)
+    hosts = (SinkHost(attempt=3), SinkHost(job_id="other"), SinkHost(operator="other"), SinkHost(1, 2))
+    writers = [sink.create_writer(host) for host in hosts]
+    for writer in writers:
+        writer.write_batch(["x"], None)
     sink.create_writer(SinkHost(0, 2, attempt=2))
     assert len(hidden(tmp_path)) == 4
     sink.create_writer(SinkHost(1, 2, attempt=2))
     assert len(hidden(tmp_path)) == 3
     sink.create_writer(SinkHost(0, 1, attempt=4))
     assert len(hidden(tmp_path)) == 2
+
+
+def test_runs_of_one_task_write_files_of_their_own(tmp_path: Path) -> None:
+    """G9: two at a time, of which one is committed; the other's files go when the job is over."""
+    sink = lines_sink(tmp_path)
+    writers = [sink.create_writer(SinkHost(run=run)) for run in ("one", "other")]
+    for number in range(10):
+        for writer in writers:
+            writer.write_batch([number], None)
+    prepared = [writer.prepare_commit() for writer in writers]
+    committer = sink.create_committer(SinkHost())
+    committer.commit(prepared[1])
+    assert visible(tmp_path) == list(map(str, range(10)))
+    assert len(hidden(tmp_path)) == 1
+    committer.end_job()
+    for writer in writers:
+        writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == [Path(prepared[1][0].final_path).name]
+
+
+def prepared_by(sink: FileSink[Any], host: SinkHost, checkpoint_id: int, value: str) -> list[FileCommittable]:
+    """One record, up to a snapshot; then the process dies."""
+    writer = sink.create_writer(host)
+    writer.write_batch([value], None)
+    prepared: list[FileCommittable] = list(writer.prepare_commit())
+    writer.snapshot_state(checkpoint_id)
+    writer.write_batch(["never snapshot"], None)
+    return prepared
+
+
+def test_a_later_attempt_removes_what_no_snapshot_names_and_nothing_else(tmp_path: Path) -> None:
+    """G9, H1: not what its checkpoint, which another subtask has yet to commit, or a savepoint names."""
+    sink = lines_sink(tmp_path)
+    in_checkpoint = prepared_by(sink, SinkHost(0), 1, "checkpoint 1")
+    never_completed = prepared_by(sink, SinkHost(0, attempt=1, restored=1), 2, "checkpoint 2")
+    writer = sink.create_writer(SinkHost(0, attempt=1, restored=1, run="1b"))
+    writer.write_batch(["savepoint"], None)
+    in_savepoint = writer.prepare_commit()
+    writer.snapshot_state(3)
+    writer.pin(3, in_savepoint)
+    for attempt in (2, 3):
+        sink.create_writer(SinkHost(0, attempt=attempt, restored=1))
+        parts = [str(path) for path in hidden(tmp_path) if "part-" in path.name]
+        assert sorted(parts) == sorted(made.hidden_path for made in (in_checkpoint + in_savepoint))
+    assert never_completed[0].hidden_path not in parts
+    committer = sink.create_committer(SinkHost())
+    committer.end_job()
+    committer.recommit(in_savepoint)
+    assert visible(tmp_path) == ["savepoint"]
+    sink.create_writer(SinkHost(0, attempt=4, restored=5)).close()
+    assert hidden(tmp_path) == [], "the note of what the savepoint names goes when that is committed"
+
+
+def test_nobody_looks_through_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G9: what a subtask may have left lies in one small directory, however much was written before."""
+    looked: list[str] = []
+    find = LocalFileSystem.find
+
+    def noted(fs: Any, path: str, **options: Any) -> Any:
+        looked.append(path)
+        return find(fs, path, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "find", noted)
+    sink = lines_sink(tmp_path)
+    for attempt in range(3):
+        writer = sink.create_writer(SinkHost(attempt=attempt))
+        writer.write_batch(["x"], None)
+        sink.create_committer(SinkHost()).commit(writer.prepare_commit())
+    assert looked
+    assert all(path.startswith(f"{tmp_path}/.penstock") for path in looked)
+
+
+def test_what_a_killed_process_has_not_closed_goes_with_the_next_job(tmp_path: Path) -> None:
+    """G9: of any job; what is still being written, and what was closed and may be in a checkpoint, stays."""
+    program = f"""
+import os, signal
+from pathlib import Path
+from tests.connectors.harness import SinkHost
+from tests.connectors.test_file_sink import lines_sink
+writer = lines_sink(Path({str(tmp_path)!r})).create_writer(SinkHost(job_id="killed"))
+writer.write_batch(["closed"], None)
+writer.prepare_commit()
+writer.write_batch(["open"], None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == -signal.SIGKILL
+    alive = lines_sink(tmp_path).create_writer(SinkHost(1, 2, job_id="alive"))
+    alive.write_batch(["alive"], None)
+    assert len(hidden(tmp_path)) == 3
+    lines_sink(tmp_path).create_writer(SinkHost(job_id="next"))
+    found = hidden(tmp_path)
+    assert [("closed" in path.name, "open" in path.name) for path in sorted(found)].count((True, False)) == 1
+    assert len(found) == 2
+    alive.close()
+    lines_sink(tmp_path).create_writer(SinkHost(job_id="one after that"))
+    assert [path.read_text() for path in hidden(tmp_path)] == ["closed\n"]
 
 
 def test_names_never_meet(tmp_path: Path) -> None:
@@ -249,6 +386,13 @@ def test_commit_table(tmp_path: Path, root: str) -> None:
         else:
             with pytest.raises(CommitError, match=r"cannot commit .*/a: "):
                 FileCommitter().commit([committable])
+            if before is None:
+                FileCommitter().recommit([committable])
+                with pytest.raises(CommitError, match=r"cannot commit .*/a again: .*with_missing_part_files"):
+                    FileCommitter(missing="fail").recommit([committable])
+            else:
+                with pytest.raises(CommitError, match=r"cannot commit .*/a: "):
+                    FileCommitter().recommit([committable])
     put(source, None)
     put(target, None)
 
@@ -284,10 +428,10 @@ def test_buckets(tmp_path: Path) -> None:
         return found
 
     hours = BucketAssigner.date_time_bucket_assigner()
-    assert run(hours, [0, 3_600_000, 1]) == {"1970-01-01--00": ["a", "c"], "1970-01-01--01": ["b"]}
-    assert run(hours, None) == {"1970-01-01--01": ["a", "b", "c"]}
+    for timestamps in (None, [0, 1, 2], [2**63 - 1] * 3):  # as Flink: the present counts, not event time
+        assert run(hours, timestamps) == {"1970-01-01--01": ["a", "b", "c"]}
     berlin = BucketAssigner.date_time_bucket_assigner("yyyy/'d'dd%HH:mm:ss", "Europe/Berlin")
-    assert run(berlin, [0, 1_000, 2_000])["1970/d01%01:00:01"] == ["b"]
+    assert run(berlin, None) == {"1970/d01%02:00:00": ["a", "b", "c"]}
     assert run(BucketAssigner.by(lambda value: f"k={value}"), None)["k=b"] == ["b"]
     assert run(BASE, None) == {".": ["a", "b", "c"]}
     for bad in ("../x", "/x", "_x", "a/.b", "a//b"):

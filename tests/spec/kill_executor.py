@@ -4,6 +4,9 @@ Starts a master and two workers of the Spark that PySpark brings along, runs a j
 program, and sends SIGKILL to the executors' JVMs, one after the other: one while the first stage runs, another when
 there is shuffled data to be lost. The job must end with the answer of plain Python, in one call of `execute`.
 
+Its output also goes through a file sink, and Spark speculates: it runs slow tasks twice at a time, and one is slow.
+What becomes visible must be whole, each record once, and nothing hidden may be left.
+
 With `--back-fill` it leaves its state as a savepoint, without a restart strategy: tasks that run again must have sent
 the same, or the job fails. A job in this process goes on from there, to the end of time, where the answer comes.
 """
@@ -27,10 +30,11 @@ from typing import Any
 import click
 import pyspark
 
-from penstock.common import Configuration, WatermarkStrategy
+from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.functions import KeyedProcessFunction
+from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
+from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.datastream.state import ValueStateDescriptor
 
 HOST = "127.0.0.1"
@@ -84,16 +88,62 @@ def build(env: StreamExecutionEnvironment, count: int) -> Any:
 
     What a task deals out depends on the order of its input, so one that runs again has to get the same.
     """
-    source: Any = NumberSequenceSource(0, count - 1)
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").rebalance()
+    numbers = numbers_of(env, count, "numbers").rebalance()
     pairs = numbers.map(lambda n: (n % KEYS, mixed(n))).rebalance().map(lambda pair: pair)
     totals = pairs.key_by(lambda pair: pair[0]).process(TotalOfPairs())
     return totals.map(lambda total: (total[0] % 100, *total[1:])).key_by(lambda total: total[0]).reduce(add)
 
 
+def numbers_of(env: StreamExecutionEnvironment, count: int, name: str) -> Any:
+    source: Any = NumberSequenceSource(0, count - 1)
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), name)
+
+
 class TotalOfPairs(Total):
     def process_element(self, value: Any, ctx: Any) -> None:
         super().process_element(value[1], ctx)
+
+
+def write_down(numbers: Any, out: Path) -> None:
+    """Each number as a line, by tasks of which one is so slow at first that Spark runs it twice."""
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+    policy = RollingPolicy.default_rolling_policy(part_size=1 << 16)
+    lines = numbers.map(Slow(out.with_name("slow")), output_type=Types.LONG()).name("slow")
+    lines.sink_to(sink.with_rolling_policy(policy).build())
+
+
+class Slow(MapFunction):
+    """Takes its time in the one task that comes first, once."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def open(self, runtime_context: Any) -> None:
+        self.is_slow = runtime_context.get_index_of_this_subtask() == 0 and self.comes_first()
+        self.seen = 0
+
+    def comes_first(self) -> bool:
+        try:
+            self.marker.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def map(self, value: int) -> int:
+        self.seen += 1
+        if self.is_slow and self.seen % 500 == 0:
+            time.sleep(0.1)
+        return value
+
+
+def check_files(out: Path, count: int) -> str:
+    """What is wrong with the files, if anything is."""
+    parts = [path for path in out.rglob("part-*") if path.is_file()]
+    lines = b"".join(path.read_bytes() for path in parts).split(b"\n")
+    if sorted(map(int, filter(None, lines))) != list(range(count)):
+        return f"{len(lines) - 1} lines of {count} in {len(parts)} files"
+    left = [str(path) for path in out.rglob(".*") if path.is_file() and path.suffix != ".crc"]
+    return f"left over: {left}" if left else ""
 
 
 # --- a cluster --------------------------------------------------------------------------------------------------------
@@ -233,6 +283,10 @@ def main(count: int, back_fill: bool) -> None:
                 "spark.executor.cores": "2",
                 "spark.driver.host": HOST,
                 "spark.driver.bindAddress": HOST,
+                "spark.speculation": "true",
+                "spark.speculation.interval": "100ms",
+                "spark.speculation.quantile": "0.5",
+                "spark.speculation.minTaskRuntime": "1s",
                 **({"execution.batch.savepoint-path": f"{name}/filled"} if back_fill else {}),
             }
         )
@@ -241,8 +295,12 @@ def main(count: int, back_fill: bool) -> None:
         killer = threading.Thread(target=kill_executors, args=(Path(name), say, killed), daemon=True)
         killer.start()
         say(f"process {os.getpid()} runs the program")
-        with build(env, count).execute_and_collect("kill an executor") as results:
+        totals = build(env, count)
+        write_down(numbers_of(env, count, "to write down"), Path(name) / "out")
+        with totals.execute_and_collect("kill an executor") as results:
             found = sorted(results)
+        wrong = check_files(Path(name) / "out", count)
+        say(f"files: {wrong or 'each number once, nothing hidden is left'}")
         say(f"the job has ended in process {os.getpid()}, with {len(found)} results")
         killer.join(1)
         lost = [line for n in (1, 2) for line in log_of(Path(name), f"Worker{n}").splitlines() if "exitStatus" in line]
@@ -255,6 +313,8 @@ def main(count: int, back_fill: bool) -> None:
             found = answer_from(Path(name) / "filled", count)
     if len(killed) < 2:
         raise SystemExit(f"only {len(killed)} executors were killed before the job ended: give it more to do")
+    if wrong:
+        raise SystemExit(f"wrong files: {wrong}")
     if found != expected(count):
         raise SystemExit(f"wrong: {found[:3]} and so on")
     say("the result is that of plain Python")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from penstock.common.errors import FormatError
+from penstock.common.rendering import renderer
 from penstock.common.typeinfo import TypeInformation, Types
 
 __all__ = [
@@ -141,12 +142,21 @@ class Encoder(Generic[T]):
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder[Any]:
-        """Writes `str(record)` and the end of a line.
+        """Writes a record as text, and the end of a line.
+
+        Records of a declared type look as Flink writes them: `(hi,1)` a TUPLE, `+I[hi, 1]` a ROW, `true` a boolean,
+        `1.0E10` a double. Others are written as `str` gives them.
 
         Raises:
             LookupError: if there is no such character set.
         """
         return Encoder(_StringLine(codecs.lookup(charset_name).name))
+
+    def for_type(self, type_info: TypeInformation | None) -> Encoder[T]:
+        """The encoder for records of a declared type, None for none; by default the type makes no difference."""
+        if isinstance(self._encode, _StringLine):
+            return Encoder(self._encode.for_type(type_info))
+        return self
 
     def encode(self, element: T, stream: BinaryIO) -> None:
         """Writes a record at the stream's position."""
@@ -156,11 +166,22 @@ class Encoder(Generic[T]):
 class _StringLine:
     """A line of text for each record; a class, so that encoders pickle."""
 
-    def __init__(self, charset: str) -> None:
+    def __init__(self, charset: str, type_info: TypeInformation | None = None) -> None:
         self._charset = charset
+        self._type_info = type_info
+        self._render: Callable[[Any], str] | None = None
+
+    def for_type(self, type_info: TypeInformation | None) -> _StringLine:
+        return _StringLine(self._charset, type_info)
 
     def __call__(self, element: Any) -> bytes:
-        return f"{element}\n".encode(self._charset)
+        render = self._render
+        if render is None:
+            render = self._render = renderer(self._type_info)
+        return f"{render(element)}\n".encode(self._charset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_render": None}
 
 
 class BulkWriter(ABC, Generic[T]):

@@ -8,7 +8,6 @@ subtask has one file, which another attempt writes anew; with them, one for the 
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
@@ -89,8 +88,6 @@ class _CachingWriter(SinkWriter[Any, FileCommittable]):
         self._number = number
         self._file: BinaryIO | None = None
         self._ended = False
-        # Spark may run a task twice at once, and then commits only what one of them has written.
-        self._run = uuid.uuid4().hex[:8]
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         if self._file is None:
@@ -119,7 +116,7 @@ class _CachingWriter(SinkWriter[Any, FileCommittable]):
 
     def _hidden(self, kind: str) -> str:
         context = self._context
-        return join(self._directory, f".{kind}-{context.subtask_index}-{self._number}-{self._run}")
+        return join(self._directory, f".{kind}-{context.subtask_index}-{self._number}-{context.run}")
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         return [self._number]

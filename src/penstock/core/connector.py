@@ -7,6 +7,10 @@ their positions, so that a restored reader goes on exactly where the snapshot st
 A *sink* has two halves (FLIP-143). The `SinkWriter` runs in a task and writes what nobody may see yet; when a barrier
 passes, `prepare_commit` hands out *committables*. The `Committer` makes them visible once the checkpoint has
 completed. It may be asked to commit the same committable again after a recovery, so committing is idempotent.
+
+One task may run several times: again after a failure, and on Spark also twice at a time (speculation, an executor that
+was given up and lives on). `SinkWriterContext.run` tells these runs apart, and what a writer makes bears names of its
+run alone. Only the committables of the run that counts are ever committed.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common.column_data import ColumnData
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.records import Batch
 
 T = TypeVar("T")
@@ -264,6 +269,16 @@ class SinkWriterContext(Protocol):
     @property
     def operator_id(self) -> str: ...
 
+    @property
+    def run(self) -> str:
+        """Tells this run of the subtask from all others of the job; may be empty for a committer."""
+        ...
+
+    @property
+    def restored_checkpoint_id(self) -> int | None:
+        """The checkpoint or savepoint that the task began from; None for none."""
+        ...
+
     def now_ms(self) -> int:
         """Processing time in ms; the only clock that a writer may use."""
         ...
@@ -295,6 +310,13 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """Picklable items of writer state; handed to `Sink.restore_writer` of any subtask after a recovery."""
         return []
 
+    def pin(self, checkpoint_id: int, committables: Sequence[CommT]) -> None:
+        """A savepoint names these: no later attempt of the job may throw away what committing them needs.
+
+        The savepoint is about to be stored, and may outlive the job. By default nothing is done, which is right for
+        writers that throw nothing away. Not called for sinks that commit globally.
+        """
+
     def close(self) -> None:
         """Release what the writer holds, and throw away what was not prepared; called on every path."""
 
@@ -306,8 +328,57 @@ class Committer(ABC, Generic[CommT]):
     def commit(self, committables: Sequence[CommT]) -> None:
         """Commit all; a committable that was committed before is not an error (G9)."""
 
+    def recommit(self, committables: Sequence[CommT]) -> None:
+        """Commit what may have been committed long ago: what restored state holds, or what a commit that failed had.
+
+        Somebody may have taken away since what the first commit had made visible. By default as `commit`.
+        """
+        self.commit(committables)
+
+    def end_job(self) -> None:
+        """The job is over, and everything that it owed is committed: remove what runs that did not count have left.
+
+        Called where the job is driven, in BATCH and MICRO_BATCH. What a savepoint names stays.
+        """
+
     def close(self) -> None:
         """Release what the committer holds."""
+
+
+class CommitLog(ABC):
+    """What a batch is about to commit, written down where the death of its driver does not reach it.
+
+    A batch has no checkpoint to go on from, so it commits all or nothing: a run that dies between two commits, or can
+    not finish them, is taken back, by itself or by the next run of the job. The log of one sink of a job holds what all
+    sinks with a log of the same class have to commit.
+    """
+
+    @abstractmethod
+    def begin(self) -> list[str]:
+        """Note that this run is alive, after taking back what dead runs of the job had begun to commit.
+
+        Returns lines for the log of the job.
+        """
+
+    @abstractmethod
+    def write(self, committables: Sequence[Any]) -> None:
+        """Write down durably what is about to be committed."""
+
+    @abstractmethod
+    def take_back(self) -> None:
+        """Make what was written down invisible again, as far as it was committed."""
+
+    @abstractmethod
+    def close_commit(self) -> None:
+        """Everything is committed: from now on nobody takes it back.
+
+        Raises:
+            PenstockError: if another run has taken it back meanwhile.
+        """
+
+    @abstractmethod
+    def end(self) -> None:
+        """The run is over; nothing of it is left but what it has committed."""
 
 
 class Sink(ABC, Generic[T]):
@@ -332,6 +403,14 @@ class Sink(ABC, Generic[T]):
     def shows_on_commit(self) -> bool:
         """Whether what it writes is seen only when it has been committed; by default where it has a committer."""
         return type(self).create_committer is not Sink.create_committer
+
+    def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog | None:
+        """For a batch: where it writes down what it commits; None for a sink whose commits cannot be taken back."""
+        return None
+
+    def for_type(self, type_info: TypeInformation | None) -> Sink[T]:
+        """The sink for records of a declared type, None for none; by default the type makes no difference."""
+        return self
 
     def client_handler(self) -> Callable[[int, bytes], None] | None:
         """What the client does with the bytes of `emit_to_client`; None for a sink that emits none.

@@ -436,6 +436,7 @@ class DataStream(OperatorSettings):
 
     def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
         """Write the records to a sink."""
+        sink = sink.for_type(self.declared_type)
         if sink.commits_globally:
             from penstock.datastream.global_sink import add_global_sink
 

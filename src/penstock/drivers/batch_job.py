@@ -13,6 +13,7 @@ from penstock.common.errors import CheckpointError
 from penstock.core.batch.task import BatchVertex, batch_vertices
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.ports import JobListener
+from penstock.drivers.commits import BatchCommits
 from penstock.drivers.masterless_job import Last, MasterlessJob
 
 
@@ -22,6 +23,7 @@ class BatchJob(MasterlessJob):
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         super().__init__(job_graph, configuration, listener)
         self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
+        self.commits: BatchCommits = self.make_commits(BatchCommits)
 
     @abstractmethod
     def run_tasks(self) -> Iterator[Last]:
@@ -29,9 +31,13 @@ class BatchJob(MasterlessJob):
 
     def run_all(self) -> None:
         """All tasks; what they leave is delivered when every one has ended."""
-        last = list(self.run_tasks())
-        self.check_cancelled()
-        self.deliver(last)
+        try:
+            self.commits.begin()
+            last = list(self.run_tasks())
+            self.check_cancelled()
+            self.deliver(last)
+        finally:
+            self.commits.end()
 
     def _savepoint(self, directory: str | None, request: Any) -> Future[str]:
         future: CompletableFuture[str] = CompletableFuture()

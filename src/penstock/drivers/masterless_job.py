@@ -28,13 +28,13 @@ from penstock.core.connector import Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
-from penstock.core.operators.sink import SinkOperator
 from penstock.core.ports import JobListener
-from penstock.core.task.program import VertexProgram
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.commits import SinkCommits
 from penstock.drivers.running_job import RunningJob, completed, settle
 
 T = TypeVar("T")
+CommitsT = TypeVar("CommitsT", bound=SinkCommits)
 
 
 class Last(NamedTuple):
@@ -67,6 +67,7 @@ class MasterlessJob(RunningJob):
         self._accumulators: dict[str, Any] = {}
         self.figures = JobFigures()
         self._is_cancelled = threading.Event()
+        self.commits = self.make_commits(SinkCommits)
         self._started_ms = self.clock.now_ms()
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
 
@@ -149,23 +150,21 @@ class MasterlessJob(RunningJob):
                 self.listener.on_client_output(self._operator_id(one), subtask, one.payload)
             else:
                 committables[one.vertex, one.operator].extend(pickle.loads(one.payload))
-        for (vertex, operator), prepared in sorted(committables.items()):
-            self._commit(vertex, operator, prepared)
+        self.commits.commit(committables)
+
+    def make_commits(self, kind: type[CommitsT]) -> CommitsT:
+        """What commits for the job's sinks."""
+
+        def context_of(operator_id: str) -> _CommitterContext:
+            return _CommitterContext(self, operator_id)
+
+        def wait(for_ms: int) -> None:
+            self._is_cancelled.wait(for_ms / 1000)
+
+        return kind(self.job_graph, context_of, wait, self.listener.on_log)
 
     def _operator_id(self, one: Last) -> str:
         return self.job_graph.vertices[one.vertex].operators[one.operator].operator_id
-
-    def _commit(self, vertex: int, operator: int, prepared: Iterable[Any]) -> None:
-        program: VertexProgram = pickle.loads(self.job_graph.vertices[vertex].program)
-        chained = program.operators[operator]
-        sink = chained.factory()
-        assert isinstance(sink, SinkOperator)
-        committer = sink.make_committer(_CommitterContext(self, chained.operator_id))
-        if committer is not None:
-            try:
-                committer.commit(list(prepared))
-            finally:
-                committer.close()
 
     def on_client_output(self, operator_id: str, subtask: int, payload: bytes) -> None:
         """Bytes of a committer for the client."""
@@ -210,6 +209,8 @@ class _CommitterContext:
     subtask_index = 0
     parallelism = 1
     attempt = 0
+    run = ""
+    restored_checkpoint_id = None
 
     def __init__(self, job: MasterlessJob, operator_id: str) -> None:
         self._job = job

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import queue
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -65,6 +65,8 @@ class MicroBatchJob(MasterlessJob):
         self._completed: list[CheckpointMetadata] = []
         self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._is_over = False
+        #: Whether something that is in a checkpoint or savepoint has yet to be delivered.
+        self._owes = False
 
     # --- for drivers -----------------------------------------------------------------------------------------------
 
@@ -85,6 +87,8 @@ class MicroBatchJob(MasterlessJob):
             coordinator.close()
             self._is_over = True
             self._refuse_requests()
+            if not self._owes:
+                self.commits.end_job()
 
     def run_epochs(self, coordinator: EpochCoordinator) -> bool:
         """Epoch after epoch; whether the sources have come to their end, not the job to a stop."""
@@ -136,9 +140,16 @@ class MicroBatchJob(MasterlessJob):
                 continue
             coordinator.complete(metadata, answers)
             self.figures.epoch_completed(metadata, self.clock.now_ms() - begun_ms)
+            # If that fails, the older checkpoints are still there.
+            self._deliver_owed(left)
             self._keep(metadata)
-            self.deliver(left)
             return sum(answer.records_read for answer in answers.values())
+
+    def _deliver_owed(self, left: Sequence[Last]) -> None:
+        """Deliver what a checkpoint or savepoint that is visible names."""
+        self._owes = True
+        self.deliver(left)
+        self._owes = False
 
     def _run_works(self, works: Mapping[Task, EpochWork]) -> tuple[dict[Task, EpochAnswer], list[Last]]:
         answers: dict[Task, EpochAnswer] = {}
@@ -171,7 +182,8 @@ class MicroBatchJob(MasterlessJob):
 
     def _keep(self, metadata: CheckpointMetadata) -> None:
         self._completed = [*self._completed, metadata][-self._settings.retained :]
-        self._store.delete(garbage(self._store.listing(), self._completed, metadata.checkpoint_id))
+        # Nothing is in the making now: what the runs of tasks have left that did not count goes, too.
+        self._store.delete(garbage(self._store.listing(), self._completed, metadata.checkpoint_id + 1))
 
     def _discard_all(self) -> None:
         self._completed = []
@@ -226,7 +238,7 @@ class MicroBatchJob(MasterlessJob):
         metadata = coordinator.metadata(answers, self.clock.now_ms(), ends)
         self._store.complete(metadata.as_savepoint(path), path)
         if request.stop is not None:
-            self.deliver(left)
+            self._deliver_owed(left)
         return path
 
     def _ask_for_savepoint(self, directory: str | None, stop: StopMode | None, cancels: bool = False) -> Future[str]:

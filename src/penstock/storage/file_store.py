@@ -30,6 +30,8 @@ from penstock.storage.metadata import (
 )
 
 EPOCH_PREFIX: Final = "master-"
+#: What a file begins with that says which job writes a savepoint at a path that a person chose.
+CLAIM_PREFIX: Final = ".claim-"
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
 #: State that one subtask may hold inside the job master when no directory is configured.
@@ -175,6 +177,60 @@ class FileCheckpointStore:
         fs.invalidate_cache(directory)
         found: bool = fs.exists(directory)
         return found
+
+    def claim_savepoint(self, savepoint_path: str, owner: str) -> None:
+        """Take a path for one job, before anything is written there; whoever else is about to do so hears of it.
+
+        Raises:
+            CheckpointError: if there is something at the path, or another job has claimed it.
+        """
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        if not self.is_taken(savepoint_path):
+            fs.makedirs(directory, exist_ok=True)
+            fs.pipe_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"), b"")
+            fs.invalidate_cache(directory)
+            if [posixpath.basename(path) for path in fs.find(directory)] == [f"{CLAIM_PREFIX}{owner}"]:
+                return
+            self.release_savepoint(savepoint_path, owner)
+        raise CheckpointError(f"there is something at {savepoint_path} already; name a directory that does not exist")
+
+    def release_savepoint(self, savepoint_path: str, owner: str) -> None:
+        """Let go of a claim; what else is there stays."""
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"))
+        fs.invalidate_cache(directory)
+        if fs.exists(directory) and not fs.find(directory):
+            fs.rm(directory, recursive=True)
+
+    def empty_savepoint(self, savepoint_path: str, owner: str, kept: Iterable[StateFile] | None = None) -> None:
+        """Delete what a job has left at a path that it has claimed, but for the claim, and `kept` with its metadata.
+
+        Raises:
+            CheckpointError: if the savepoint of another job is there; then nothing is deleted.
+        """
+        self.check_savepoint_is_own(savepoint_path, owner)
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        needed = {f"{CLAIM_PREFIX}{owner}"}
+        if kept is not None:
+            needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
+        # The metadata first, so that what is half deleted never looks whole.
+        for path in sorted(fs.find(directory), key=lambda path: (posixpath.basename(path) != METADATA_NAME, path)):
+            if posixpath.basename(path) not in needed:
+                with contextlib.suppress(FileNotFoundError):
+                    fs.rm_file(path)
+
+    def check_savepoint_is_own(self, savepoint_path: str, owner: str) -> None:
+        """Raise `CheckpointError` if the savepoint of another job is at a path."""
+        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        fs.invalidate_cache(directory)
+        if fs.exists(posixpath.join(directory, METADATA_NAME)):
+            found = self._load(fs, directory)
+            if found.job_id != owner:
+                raise CheckpointError(
+                    f"job {found.job_name!r} ({found.job_id}) has meanwhile put a savepoint at {savepoint_path}, which "
+                    "stays as it is"
+                )
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         """Delete what was written for a savepoint that did not complete; one that is whole stays."""

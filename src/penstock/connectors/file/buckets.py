@@ -31,12 +31,15 @@ class BucketAssigner(ABC):
 
     #: True when every record goes to the base path, so that nobody needs to ask.
     is_constant: bool = False
-    #: When only the time counts: records whose timestamps have one quotient by so many ms share a bucket.
-    unit_ms: int | None = None
+    #: True when only processing time counts: `bucket_id` is asked once for a batch, with None and the present.
+    goes_by_clock: bool = False
 
     @abstractmethod
     def bucket_id(self, value: Any, timestamp_ms: int) -> str:
-        """The bucket of a record; `timestamp_ms` is its event time, or the present where it has none."""
+        """The bucket of a record; `timestamp_ms` is its event time, or the present where it has none.
+
+        Results of count and global windows have the largest timestamp there is.
+        """
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
@@ -45,10 +48,9 @@ class BucketAssigner(ABC):
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
-        """Puts records into buckets named by their event time (by the present for records without one).
+        """Puts records into buckets named by the time at which they are written, as Flink does.
 
-        Flink goes by the present for all records; event time makes the same records go to the same bucket after a
-        recovery.
+        For event time, name the bucket by a field of the record: `BucketAssigner.by`.
 
         Args:
             format_str: Java's letters yyyy, yy, MM, dd, HH, mm, ss, DDD, EEE; quoted text and other signs as they are.
@@ -81,22 +83,24 @@ class _ByFunction(BucketAssigner):
 
 
 class _DateTime(BucketAssigner):
+    goes_by_clock = True
+
     def __init__(self, format_str: str, timezone_id: str | None) -> None:
         self._format = _strftime_format(format_str)
         try:
             self._zone: datetime.tzinfo = zoneinfo.ZoneInfo(timezone_id) if timezone_id else datetime.UTC
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
             raise ConfigurationError(f"unknown time zone {timezone_id!r}") from error
-        self.unit_ms: int = 1_000 if "%S" in self._format else 60_000
+        self._unit_ms = 1_000 if "%S" in self._format else 60_000
         self._names: dict[int, str] = {}
 
     def bucket_id(self, value: Any, timestamp_ms: int) -> str:
-        unit = timestamp_ms // self.unit_ms
+        unit = timestamp_ms // self._unit_ms
         name = self._names.get(unit)
         if name is None:
             if len(self._names) >= _CACHE_ENTRIES_MAX:
                 self._names.clear()
-            seconds = unit * self.unit_ms // 1_000
+            seconds = unit * self._unit_ms // 1_000
             moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds)
             name = self._names[unit] = moment.astimezone(self._zone).strftime(self._format)
         return name

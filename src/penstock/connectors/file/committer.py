@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.common.errors import PenstockError
 from penstock.connectors.file.filesystem import remove, rename, size_or_none
+from penstock.connectors.file.staging import Staging
 from penstock.core.connector import Committer
+
+_log = logging.getLogger("penstock.connectors.file")
+
+IGNORE: Final = "ignore"
+FAIL: Final = "fail"
 
 
 class CommitError(PenstockError):
-    """A part file that was promised cannot be made visible, because it is gone or torn."""
+    """A part file that was promised cannot be made visible, because it is gone or torn. No other attempt helps."""
+
+    suppresses_restart = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +36,49 @@ class FileCommittable:
 class FileCommitter(Committer[FileCommittable]):
     """Renames part files to their final names; doing so again changes nothing.
 
-    | hidden file | final file | then |
-    | --- | --- | --- |
-    | whole | none | rename |
-    | none | whole | it was committed before |
-    | whole | whole | a move by copy and delete stopped half-way: delete the hidden one |
-    | whole | torn | a copy stopped half-way: rename again |
-    | torn | any, or both none | CommitError |
-    | none | torn | CommitError |
+    | hidden file | final file | first commit | commit of restored state |
+    | --- | --- | --- | --- |
+    | whole | none | rename | rename |
+    | none | whole | it was committed before | the same |
+    | whole | whole | a move by copy and delete stopped half-way: delete the hidden one | the same |
+    | whole | torn | a copy stopped half-way: rename again | the same |
+    | torn | any, or both none | CommitError | CommitError |
+    | none | torn | CommitError | committed before, and changed since |
+    | none | none | CommitError | committed before, and taken away since |
+
+    A hidden file is only ever taken away by its commit, or by an attempt that knows it to be in no snapshot. So when
+    restored state names one that is gone, the failed attempt, or an earlier job, had committed it, and whoever reads
+    the output has moved or deleted the file. With `missing` FAIL that is an error all the same.
+
+    Args:
+        staging: the directory that the hidden files of this job are in; None when they are not together.
+        missing: what to do about a file of restored state that is gone.
     """
 
+    def __init__(self, staging: str | None = None, missing: str = IGNORE) -> None:
+        self._staging = None if staging is None else Staging(staging)
+        self._missing = missing
+
     def commit(self, committables: Sequence[FileCommittable]) -> None:
-        """Commits all in order.
+        """Commits all in order, for the first time.
 
         Raises:
             CommitError: if a part file is missing or has not the length it was promised with.
         """
         for committable in committables:
-            self._commit(committable)
+            self._commit(committable, is_first=True)
 
-    def _commit(self, committable: FileCommittable) -> None:
+    def recommit(self, committables: Sequence[FileCommittable]) -> None:
+        """Commits all in order, of which some or all may have been committed long ago.
+
+        Raises:
+            CommitError: if a hidden file has not the length it was promised with; with FAIL also if a part file is
+                gone, or was changed since it was committed.
+        """
+        for committable in committables:
+            self._commit(committable, is_first=False)
+
+    def _commit(self, committable: FileCommittable, is_first: bool) -> None:
         hidden, final, size_bytes = committable.hidden_path, committable.final_path, committable.size_bytes
         hidden_bytes = size_or_none(hidden)
         final_bytes = size_or_none(final)
@@ -54,8 +87,23 @@ class FileCommitter(Committer[FileCommittable]):
                 remove([hidden])
         elif hidden_bytes == size_bytes:
             rename(hidden, final)
-        elif hidden_bytes is None:
-            found = "it is missing" if final_bytes is None else f"{final_bytes} bytes are there"
-            raise CommitError(f"cannot commit {final}: {found}, {size_bytes} bytes are expected, {hidden} is gone")
-        else:
+        elif hidden_bytes is not None:
             raise CommitError(f"cannot commit {final}: {hidden} has {hidden_bytes} bytes, {size_bytes} are expected")
+        else:
+            found = "it is missing" if final_bytes is None else f"{final_bytes} bytes are there"
+            self._on_missing(f"{found}, {size_bytes} bytes are expected, {hidden} is gone", final, is_first)
+
+    def _on_missing(self, found: str, final: str, is_first: bool) -> None:
+        if is_first:
+            raise CommitError(f"cannot commit {final}: {found}")
+        if self._missing == FAIL:
+            raise CommitError(
+                f"cannot commit {final} again: {found}. It was committed before and changed or taken away since; "
+                "with_missing_part_files('ignore') of the sink's builder goes on without it"
+            )
+        _log.info("%s was committed before, and changed or taken away since: %s", final, found)
+
+    def end_job(self) -> None:
+        """Removes the hidden files that are left of this job, but for those that a savepoint names."""
+        if self._staging is not None:
+            self._staging.remove_unpinned()

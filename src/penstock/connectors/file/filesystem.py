@@ -7,6 +7,9 @@ whole, and for a moment both exist.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import os
 import zipfile
 from collections.abc import Iterable
@@ -69,10 +72,10 @@ def list_files(path: str, refresh: bool = False) -> list[FileInfo]:
 
 
 def list_all(directory: str) -> list[str]:
-    """The paths of all files below a directory, hidden ones too; none when it does not exist."""
+    """The paths of all files below a directory, hidden ones too, in order; none when it does not exist."""
     fs, root = url_to_fs(directory)
     fs.invalidate_cache()
-    return [_public(fs, name) for name in fs.find(root)]
+    return sorted(_public(fs, name) for name in fs.find(root))
 
 
 def is_compressed(path: str) -> bool:
@@ -108,26 +111,121 @@ def size_or_none(path: str) -> int | None:
 def create(path: str) -> BinaryIO:
     """Creates an empty file for writing, and the directories above it."""
     fs, root = url_to_fs(path)
-    fs.makedirs(fs._parent(root), exist_ok=True)
-    return cast(BinaryIO, fs.open(root, "wb"))
+    while True:
+        fs.makedirs(fs._parent(root), exist_ok=True)
+        try:
+            return cast(BinaryIO, fs.open(root, "wb"))
+        except FileNotFoundError:
+            # Somebody has removed the directory meanwhile, because it was empty.
+            if fs.exists(fs._parent(root)):
+                raise
+
+
+def create_held(path: str) -> BinaryIO:
+    """As `create`; in a local file system this process holds the file until it is closed, see `remove_unless_held`."""
+    while True:
+        file = create(path)
+        descriptor = _descriptor(file)
+        if descriptor is None or not _lock(descriptor, fcntl.LOCK_EX):
+            return file
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return file
+        file.close()  # removed between its making and its lock
+
+
+def remove_unless_held(path: str) -> bool:
+    """Removes a file that `create_held` made, if the process that wrote it is no more; whether it is gone.
+
+    The system lets go of a file when its process ends, however it ends. In other file systems than local ones nobody
+    can tell, so nothing is removed.
+    """
+    if not is_local(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            if not _lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                return False
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:  # held by somebody, or there are no locks here
+        return False
+    return True
+
+
+def is_local(path: str) -> bool:
+    """Whether the path is one of the local file system."""
+    fs, _ = url_to_fs(path)
+    return "file" in fs.protocol
+
+
+def read_bytes(path: str) -> bytes:
+    """All of a file.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    fs, root = url_to_fs(path)
+    return cast(bytes, fs.cat_file(root))
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Writes a file that is there whole or not at all, and durably."""
+    partial = join(os.path.dirname(path), f"{os.path.basename(path)}.part")
+    file = create(partial)
+    file.write(data)
+    close_durably(file)
+    rename(partial, path)
+
+
+def remove_empty_directory(directory: str) -> None:
+    """Removes a directory of a local file system if nothing is in it; elsewhere an empty one is nothing at all."""
+    if is_local(directory):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
 
 
 def close_durably(file: BinaryIO) -> None:
     """Closes a file that was written, after its bytes have reached the disk where that can be asked for."""
-    file.flush()
-    try:
-        descriptor = file.fileno()
-    except (AttributeError, OSError):
-        descriptor = None
-    if descriptor is not None:
-        os.fsync(descriptor)
+    make_durable(file)
     file.close()
 
 
+def make_durable(file: BinaryIO) -> None:
+    """Lets the bytes of an open file reach the disk where that can be asked for."""
+    file.flush()
+    descriptor = _descriptor(file)
+    if descriptor is not None:
+        os.fsync(descriptor)
+
+
+def _descriptor(file: BinaryIO) -> int | None:
+    try:
+        return file.fileno()
+    except (AttributeError, OSError):
+        return None
+
+
 def rename(source: str, target: str) -> None:
-    """Moves a file within one file system, in place of what was at the target."""
+    """Moves a file within one file system, in place of what was at the target, and makes the directories above it."""
     fs, root = url_to_fs(source)
-    fs.mv(root, url_to_fs(target)[1])
+    goal = url_to_fs(target)[1]
+    fs.makedirs(fs._parent(goal), exist_ok=True)
+    if "file" in fs.protocol:
+        try:
+            os.replace(root, goal)
+            return
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+    fs.mv(root, goal)
 
 
 def remove(paths: Iterable[str]) -> None:
@@ -147,6 +245,15 @@ def remove_directory(directory: str) -> None:
         fs.rm(root, recursive=True)
     except FileNotFoundError:
         return
+
+
+def remove_empty_directories(directory: str) -> None:
+    """Removes those in a directory of a local file system in which there is nothing, and then itself."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(directory):
+            if entry.is_dir(follow_symlinks=False):
+                remove_empty_directory(entry.path)
+    remove_empty_directory(directory)
 
 
 def _open_zip(path: str) -> BinaryIO:

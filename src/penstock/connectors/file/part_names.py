@@ -1,26 +1,69 @@
 """The names of a file sink's part files, and which left-over files a new writer may remove.
 
-A part file is written under a hidden name and committed by renaming it:
+A part file is written in a directory of its job and operator, the *staging* directory below the base path, and
+committed by renaming it:
 
-    .{prefix}-{subtask}-{counter}-{run}{suffix}.inprogress.{operator}-{attempt}
-    {prefix}-{subtask}-{counter}-{run}{suffix}
+    {base path}/.penstock/{owner}/.{prefix}-{subtask}-{counter}-{run}{suffix}.{stage}.{subtask}-{attempt}-{since}
+    {base path}/{bucket}/{prefix}-{subtask}-{counter}-{run}{suffix}
 
-`operator` stands for the job and the operator, `run` for these and the attempt. So no two writers ever use the same
-name: within one attempt of one subtask the counter tells them apart, between attempts, jobs and operators the run does
-(G9).
+`owner` stands for the job and the operator, `run` for these and the run of the task. So no two writers ever use the
+same name: within a run of a subtask the counter tells them apart, between runs (attempts, epochs, tasks that Spark runs
+twice at a time), jobs and operators the run does (G9).
+
+**Who owns a hidden file.** `since` is the last snapshot that the writer had taken part in when it began the file, or
+the one that it was restored from. Part files end at every snapshot, so a file is named by snapshots after `since` only.
+Of these, for an attempt that is restored from checkpoint n:
+
+- checkpoints up to n: the file is in them if `since` < n; it was committed, or will be before n is let go of;
+- checkpoints after n never completed, or were passed over because they are damaged: nobody can begin from them;
+- savepoints after n may be begun from at any time. The writer notes what they name, in a file of *pins* beside the part
+  files, before it acknowledges the savepoint.
+
+So an attempt may remove the files of earlier attempts with `since` >= n that are not pinned, and nothing else. It looks
+into the staging directory alone, which holds what is under way, whatever has piled up in the output.
+
+**Other jobs.** The files of another job may be named by its retained checkpoints. Only a file that was never closed is
+in none: its stage is `open`, it is held by its process as long as that lives (`filesystem.create_held`), and when it is
+not held any more everybody may remove it. A closed file is renamed to the stage `closed`. This is so in local file
+systems. In object stores there is no file before it is closed; in others nobody can tell who has died, and a person has
+to remove what is left there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.connectors.file.filesystem import is_local, join
 from penstock.core.connector import SinkWriterContext
 
-_HIDDEN = re.compile(
-    r"\..*-(?P<subtask>\d+)-\d+-[0-9a-f]{8}.*\.inprogress\.(?P<operator>[0-9a-f]{16})-(?P<attempt>\d+)$"
-)
+STAGING = ".penstock"
+OPEN, CLOSED = "open", "closed"
+_HIDDEN = re.compile(rf"\..*\.({OPEN}|{CLOSED})\.(?P<subtask>\d+)-(?P<attempt>\d+)-(?P<since>\d+)$")
+_PINS = re.compile(r"\.pins-(?P<subtask>\d+)-\d+-\d+$")
+
+
+def staging_directory(base_path: str, job_id: str, operator_id: str) -> str:
+    """Where the part files of an operator of a job lie until they are committed."""
+    return join(join(base_path, STAGING), _digest(job_id, operator_id))
+
+
+def is_open_part(name: str) -> bool:
+    """Whether a file of a staging directory has that name because nobody has closed it."""
+    match = _HIDDEN.match(name)
+    return match is not None and match[1] == OPEN
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of a staging directory is a part file."""
+    return _HIDDEN.match(name) is not None
+
+
+def is_pins(name: str) -> bool:
+    """Whether a file of a staging directory names files that belong to a savepoint."""
+    return _PINS.match(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,37 +72,70 @@ class PartNames:
 
     prefix: str
     suffix: str
+    staging: str
     subtask_index: int
     parallelism: int
     attempt: int
-    operator: str
     run: str
+    #: Whether open files have another name than closed ones.
+    has_stages: bool
 
     @staticmethod
-    def of(context: SinkWriterContext, prefix: str, suffix: str) -> PartNames:
+    def of(context: SinkWriterContext, base_path: str, prefix: str, suffix: str) -> PartNames:
         """The names for a writer with that context."""
-        operator = _digest(context.job_id, context.operator_id)[:16]
-        run = _digest(context.job_id, context.operator_id, str(context.attempt))[:8]
-        return PartNames(prefix, suffix, context.subtask_index, context.parallelism, context.attempt, operator, run)
+        return PartNames(
+            prefix,
+            suffix,
+            staging_directory(base_path, context.job_id, context.operator_id),
+            context.subtask_index,
+            context.parallelism,
+            context.attempt,
+            _digest(context.job_id, context.operator_id, context.run),
+            is_local(base_path),
+        )
 
     def final(self, counter: int) -> str:
         """The name under which a part becomes visible."""
         return f"{self.prefix}-{self.subtask_index}-{counter}-{self.run}{self.suffix}"
 
-    def hidden(self, counter: int) -> str:
-        """The name under which it is written."""
-        return f".{self.final(counter)}.inprogress.{self.operator}-{self.attempt}"
+    def open(self, counter: int, since: int) -> str:
+        """The path under which it is written."""
+        return self._staged(counter, OPEN if self.has_stages else CLOSED, since)
 
-    def is_stale(self, name: str) -> bool:
-        """Whether a file was left by an earlier attempt of this subtask, or of one that is no longer there.
+    def closed(self, counter: int, since: int) -> str:
+        """The path under which it waits for its commit."""
+        return self._staged(counter, CLOSED, since)
+
+    def pins(self, checkpoint_id: int) -> str:
+        """The path of the file that names what a savepoint needs."""
+        return join(self.staging, f".pins-{self.subtask_index}-{self.attempt}-{checkpoint_id}")
+
+    def _staged(self, counter: int, stage: str, since: int) -> str:
+        name = f".{self.final(counter)}.{stage}.{self.subtask_index}-{self.attempt}-{since}"
+        return join(self.staging, name)
+
+    def is_stale(self, name: str, restored_id: int, pinned: set[str]) -> bool:
+        """Whether a file of the staging directory was left by an earlier attempt, and no snapshot can name it.
 
         Of subtasks beyond today's parallelism each is looked after by one of today's.
         """
         match = _HIDDEN.match(name)
-        if match is None or match["operator"] != self.operator or int(match["attempt"]) >= self.attempt:
+        if match is None or int(match["attempt"]) >= self.attempt or name in pinned:
             return False
+        return int(match["since"]) >= restored_id and self._looks_after(match)
+
+    def stale_pins(self, pins: dict[str, set[str]], listed: Sequence[str]) -> list[str]:
+        """The files of pins whose part files are all gone: they have been committed."""
+        there = set(listed)
+        return [
+            name
+            for name, pinned in pins.items()
+            if (match := _PINS.match(name)) and self._looks_after(match) and not pinned & there
+        ]
+
+    def _looks_after(self, match: re.Match[str]) -> bool:
         return int(match["subtask"]) % self.parallelism == self.subtask_index
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()

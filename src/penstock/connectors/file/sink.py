@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Generic, Self, TypeVar
 
 from penstock.common.errors import ConfigurationError
 from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
+from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.file.buckets import BucketAssigner
-from penstock.connectors.file.committer import FileCommittable, FileCommitter
+from penstock.connectors.file.commit_log import FileCommitLog
+from penstock.connectors.file.committer import FAIL, IGNORE, FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import absolute_path
-from penstock.connectors.file.part_names import PartNames
+from penstock.connectors.file.part_names import PartNames, staging_directory
 from penstock.connectors.file.rolling import OutputFileConfig, RollingPolicy
 from penstock.connectors.file.writer import FileWriter
-from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.core.connector import CommitLog, Committer, Sink, SinkWriter, SinkWriterContext
 
 T = TypeVar("T")
 RecordT = TypeVar("RecordT")
@@ -26,12 +29,13 @@ class FileSink(Sink[T]):
 
     Make one with `for_row_format` or `for_bulk_format`.
 
-    A file is written under a hidden name (it begins with `.`) and renamed once the checkpoint that covers it has
-    completed. So readers that leave out hidden files see whole files only, and each record once. Files end at every
-    checkpoint at the latest: the interval between checkpoints sets how many there are. Without checkpoints all files
-    appear at the end of the input.
+    A file is written in the hidden directory `.penstock` below the base path, and renamed once the checkpoint that
+    covers it has completed. So readers that leave out what is hidden see whole files only, and each record once. Files
+    end at every checkpoint at the latest: the interval between checkpoints sets how many there are. Without checkpoints
+    all files appear at the end of the input; those of a batch, all or none.
 
-    A job that is killed for good may leave hidden files behind; a later attempt of the same job removes them.
+    A job that is killed may leave hidden files behind. Its next attempt removes those that no checkpoint or savepoint
+    names, and any other job with a sink at this path those that were never closed.
     """
 
     def __init__(
@@ -41,12 +45,14 @@ class FileSink(Sink[T]):
         bucket_assigner: BucketAssigner,
         rolling_policy: RollingPolicy,
         file_config: OutputFileConfig,
+        missing: str = IGNORE,
     ) -> None:
         self._base_path = base_path
         self._encoding = encoding
         self._bucket_assigner = bucket_assigner
         self._rolling_policy = rolling_policy
         self._file_config = file_config
+        self._missing = missing
 
     @staticmethod
     def for_row_format(
@@ -84,10 +90,25 @@ class FileSink(Sink[T]):
 
     def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
         """The committer, which renames."""
-        return FileCommitter()
+        staging = staging_directory(self._base_path, context.job_id, context.operator_id)
+        return FileCommitter(staging, self._missing)
+
+    def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog:
+        """A list of part files, beside them."""
+        staging = staging_directory(self._base_path, context.job_id, context.operator_id)
+        return FileCommitLog(self._base_path, staging, job_name)
+
+    def for_type(self, type_info: TypeInformation | None) -> FileSink[T]:
+        """The sink for records of a declared type, which say how text looks (`Encoder.simple_string_encoder`)."""
+        if not isinstance(self._encoding, Encoder):
+            return self
+        sink: FileSink[T] = copy(self)
+        sink._encoding = self._encoding.for_type(type_info)
+        return sink
 
     def _writer(self, context: SinkWriterContext, counter: int) -> FileWriter:
-        names = PartNames.of(context, self._file_config.part_prefix, self._file_config.part_suffix)
+        config = self._file_config
+        names = PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix)
         return FileWriter(
             context, self._base_path, self._encoding, self._bucket_assigner, self._rolling_policy, names, counter
         )
@@ -101,12 +122,32 @@ class FileSink(Sink[T]):
             self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
             self._rolling_policy: RollingPolicy = RollingPolicy.default_rolling_policy()
             self._file_config = OutputFileConfig()
+            self._missing = IGNORE
 
         def build(self) -> FileSink[RecordT]:
             """The sink."""
             return FileSink(
-                self._base_path, self._encoding, self._bucket_assigner, self._rolling_policy, self._file_config
+                self._base_path,
+                self._encoding,
+                self._bucket_assigner,
+                self._rolling_policy,
+                self._file_config,
+                self._missing,
             )
+
+        def with_missing_part_files(self, missing: str) -> Self:
+            """Sets what a job does that begins from a checkpoint one of whose files was taken away, or changed.
+
+            `ignore`, unless set: the file was made visible before and taken away by whoever reads the output; the job
+            goes on, and says so in its log. `fail`: the job fails.
+
+            Raises:
+                ConfigurationError: if it is neither.
+            """
+            if missing not in (IGNORE, FAIL):
+                raise ConfigurationError(f"with_missing_part_files takes {IGNORE!r} or {FAIL!r}, not {missing!r}")
+            self._missing = missing
+            return self
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Sets which record goes into which directory; by hours of time unless set."""

@@ -1,8 +1,7 @@
 """Writes part files that nobody sees: the first phase of a file sink's commit (G9).
 
-The order that whoever hosts the sink must keep: after a recovery, first commit the committables restored from the
-checkpoint, then create the writers. A new writer removes hidden files that earlier attempts left; the restored
-committables' files are among those, unless they were renamed before.
+A new writer removes what earlier attempts have left and no snapshot names; the rules, and why they hold, are those of
+`part_names`.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from penstock.common.column_data import ColumnData
 from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
-from penstock.connectors.file.filesystem import close_durably, create, join, list_all, remove
+from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename
 from penstock.connectors.file.part_names import PartNames
 from penstock.connectors.file.rolling import RollingPolicy
+from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext, call_each
 from penstock.formats.bulk_format import BatchWriter
 
@@ -106,12 +106,13 @@ class BulkPartFormat:
 class _Part:
     """An open part file."""
 
-    def __init__(self, hidden_path: str, final_path: str, now_ms: int) -> None:
-        self.hidden_path = hidden_path
+    def __init__(self, open_path: str, closed_path: str, final_path: str, now_ms: int) -> None:
+        self.open_path = open_path
+        self.closed_path = closed_path
         self.final_path = final_path
         self.begun_ms = now_ms
         self.written_ms = now_ms
-        self.stream = create(hidden_path)
+        self.stream = create_held(open_path)
         self.format: PartFormat | None = None
 
 
@@ -147,15 +148,20 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._counter = counter
         self._open: dict[str, _Part] = {}
         self._closed: list[FileCommittable] = []  # not handed out by prepare_commit yet
+        self._since = context.restored_checkpoint_id or 0
+        self._staging = Staging(names.staging)
+        self._has_ended = False
         if context.attempt > 0:
-            remove(path for path in list_all(base_path) if names.is_stale(path.rpartition("/")[2]))
+            self._staging.remove_stale(names, self._since)
+        elif context.subtask_index == 0:
+            remove_what_died(base_path)
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Writes records in order into the part files of their buckets."""
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
-        if self._buckets.is_constant:
-            self._write("", values, now_ms)
+        if self._has_one_bucket:
+            self._write(self._bucket_at(now_ms), values, now_ms)
         else:
             for bucket_id, members in self._group(values, timestamps, now_ms).items():
                 self._write(bucket_id, members, now_ms)
@@ -165,24 +171,31 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Writes columns, as they are where the format takes them."""
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
-        if self._buckets.is_constant:
-            self._write("", data, now_ms)
+        if self._has_one_bucket:
+            self._write(self._bucket_at(now_ms), data, now_ms)
         else:
             for bucket_id, positions in self._positions(data, rowtimes, now_ms).items():
                 self._write(bucket_id, ColumnData(data.columns.take(pa.array(positions))), now_ms)
         self._roll_by_policy(now_ms)
 
+    @property
+    def _has_one_bucket(self) -> bool:
+        """Whether all records of a batch go to one."""
+        return self._buckets.is_constant or self._buckets.goes_by_clock
+
+    def _bucket_at(self, now_ms: int) -> str:
+        return self._buckets.bucket_id(None, now_ms) if self._buckets.goes_by_clock else ""
+
     def _positions(self, data: ColumnData, rowtimes: Any, now_ms: int) -> dict[str, Any]:
         """The positions of the records of each bucket."""
-        bucket_id, unit_ms = self._buckets.bucket_id, self._buckets.unit_ms
         times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
-        if unit_ms is None:
-            names = np.array(list(map(bucket_id, data.rows(), times.tolist())))
-        else:
-            units, codes = np.unique(times // unit_ms, return_inverse=True)
-            names = np.array([bucket_id(None, unit * unit_ms) for unit in units.tolist()])[codes]
+        names = np.array(list(map(self._buckets.bucket_id, data.rows(), times.tolist())))
         found, codes = np.unique(names, return_inverse=True)
         return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(found)}
+
+    def flush(self, end_of_input: bool) -> None:
+        """Nothing is held back; tells whether records will follow."""
+        self._has_ended = self._has_ended or end_of_input
 
     def prepare_commit(self) -> list[FileCommittable]:
         """Closes every part file; they stay hidden until they are committed."""
@@ -193,7 +206,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 
     def snapshot_state(self, checkpoint_id: int) -> list[int]:
         """The next number to use in names."""
+        self._since = checkpoint_id
         return [self._counter]
+
+    def pin(self, checkpoint_id: int, committables: Sequence[FileCommittable]) -> None:
+        """Notes that a savepoint names these files."""
+        self._staging.pin(self._names.pins(checkpoint_id), [committable.hidden_path for committable in committables])
 
     def close(self) -> None:
         """Removes the files that were not prepared."""
@@ -202,10 +220,12 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             if part.format is not None:
                 part.format.discard()
             part.stream.close()
-            leftover.append(part.hidden_path)
+            leftover.append(part.open_path)
         self._open = {}
         self._closed = []
         remove(leftover)
+        if self._has_ended:  # and not with every epoch, under the eyes of whoever looks through the output
+            self._staging.remove_if_empty()
 
     def _group(self, values: list[Any], timestamps: list[int] | None, now_ms: int) -> dict[str, list[Any]]:
         groups: dict[str, list[Any]] = {}
@@ -229,8 +249,9 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
     def _begin_part(self, bucket_id: str, now_ms: int) -> _Part:
         directory = join(self._base_path, check_bucket_id(bucket_id)) if bucket_id else self._base_path
         counter, self._counter = self._counter, self._counter + 1
-        hidden, final = self._names.hidden(counter), self._names.final(counter)
-        part = self._open[bucket_id] = _Part(join(directory, hidden), join(directory, final), now_ms)
+        names, since = self._names, self._since
+        final = join(directory, names.final(counter))
+        part = self._open[bucket_id] = _Part(names.open(counter, since), names.closed(counter, since), final, now_ms)
         if isinstance(self._encoding, BulkWriterFactory):
             part.format = BulkPartFormat(self._encoding, part.stream)
         else:
@@ -248,6 +269,9 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         assert part.format is not None
         part.format.finish()
         size_bytes = part.stream.tell()
-        close_durably(part.stream)
+        make_durable(part.stream)
+        if part.closed_path != part.open_path:
+            rename(part.open_path, part.closed_path)  # while the file is held, so that nobody takes it for dead
+        part.stream.close()
         del self._open[bucket_id]
-        self._closed.append(FileCommittable(part.hidden_path, part.final_path, size_bytes))
+        self._closed.append(FileCommittable(part.closed_path, part.final_path, size_bytes))

@@ -43,6 +43,7 @@ def bounded_context(
     attempt: int = 0,
     is_batch: bool = False,
     superstep: Superstep | None = None,
+    run: str = "",
 ) -> OperatorContext:
     """The context of the operator at a place of the chain; what it emits to the client becomes a row."""
     chained = program.operators[index]
@@ -67,4 +68,5 @@ def bounded_context(
         job_parameters=program.job_parameters,
         coroutines=coroutines,
         superstep=None if superstep is None else SuperstepContext(superstep),
+        run=run and f"{attempt}-{run}",
     )

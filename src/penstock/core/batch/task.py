@@ -80,7 +80,8 @@ class BatchTask:
     """See the module's text.
 
     `wait(ms)` is called when a source has nothing yet, or when calls are out that must come back before the task can go
-    on; it waits no longer than that, and hands over what `coroutines` have given by then.
+    on; it waits no longer than that, and hands over what `coroutines` have given by then. `run` tells the runs of one
+    task apart, where there may be several.
     """
 
     def __init__(
@@ -90,12 +91,14 @@ class BatchTask:
         clock: Clock,
         wait: Callable[[int], None],
         coroutines: Coroutines | None = None,
+        run: str = "",
     ) -> None:
         self._vertex = vertex
         self._subtask = subtask
         self._clock = clock
         self._wait = wait
         self._coroutines = coroutines
+        self._run = run
         self._rows = Rows()
         self._sequences = sequences_of(subtask)
         #: Pickled accumulators of the operators above, which have come with the records; then the chain's own.
@@ -306,6 +309,7 @@ class BatchTask:
             self._coroutines,
             is_batch=True,
             superstep=self._vertex.superstep,
+            run=self._run,
         )
 
 

@@ -3,8 +3,9 @@
 Theory. An epoch is the plain algorithm that barrier snapshots improve on: stop, drain, snapshot, go on. Every task is
 restored from the last checkpoint, reads what is there, and stores its state as the next checkpoint; vertices run one
 behind the other, so nothing is in flight when an epoch ends, and no barrier is needed. The checkpoint is complete when
-every task's part is stored; only then do sinks commit (`SinkOperator` commits again what a restored checkpoint holds,
-so a crash in between loses nothing). An epoch that fails is run again from the same checkpoint.
+every task's part is stored; only then is committed what sinks have prepared, ahead of the next epoch and of letting go
+of the checkpoint before (`SinkOperator` commits again what a checkpoint of another run holds, so a crash in between
+loses nothing). An epoch that fails is run again from the same checkpoint.
 
 Checkpoints are those of streaming, by operator id and key group: a job may go on in either tempo.
 

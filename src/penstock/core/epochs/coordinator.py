@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from penstock.core.batch.edges import consumers_of_vertex, is_keyed
 from penstock.core.batch.splits import SplitDealer
 from penstock.core.checkpoint.coordinator import enumerator_state
@@ -11,7 +13,8 @@ from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.job.scheduler import state_of_subtask
-from penstock.storage.metadata import CheckpointMetadata
+from penstock.state.operator_state import COMMITTABLE_MODE
+from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 
 Task = tuple[int, int]
 
@@ -47,6 +50,7 @@ class EpochCoordinator:
         self._epoch = 0 if begin_from is None else begin_from.checkpoint_id
         self._watermarks: dict[Task, dict[int, int]] = {}
         self._ended: set[Task] = set()
+        self._is_delivered = False
         self._sources: dict[str, SplitDealer] = {}
         self.roll_back()
 
@@ -98,7 +102,9 @@ class EpochCoordinator:
                     self._epoch,
                     None if latest is None else latest.checkpoint_id,
                     {
-                        o.operator_id: state_of_subtask(o, subtask, vertex.parallelism, vertex.max_parallelism)
+                        o.operator_id: self._owed(
+                            state_of_subtask(o, subtask, vertex.parallelism, vertex.max_parallelism)
+                        )
                         for o in known
                     },
                     latest is not None and latest.job_id == self._job_id and not latest.is_savepoint,
@@ -110,6 +116,17 @@ class EpochCoordinator:
                     savepoint_path,
                 )
         return works
+
+    def _owed(self, state: OperatorSubtaskState) -> OperatorSubtaskState:
+        """Without what sinks have prepared for the last epoch, when this run of the job has delivered that."""
+        if not self._is_delivered:
+            return state
+        kept = {
+            name: handles
+            for name, handles in state.operator.items()
+            if any(handle.mode != COMMITTABLE_MODE for handle in handles)
+        }
+        return replace(state, operator=kept)
 
     def metadata(self, answers: Mapping[Task, EpochAnswer], timestamp_ms: int, ends: bool) -> CheckpointMetadata:
         """The checkpoint that the answers make; with a savepoint's path, which it does not have here, a savepoint."""
@@ -137,7 +154,8 @@ class EpochCoordinator:
         )
 
     def complete(self, metadata: CheckpointMetadata, answers: Mapping[Task, EpochAnswer]) -> None:
-        """The checkpoint is visible: the next epoch goes on from it."""
+        """The checkpoint is visible: the next epoch goes on from it, when all that this one has left is delivered."""
         self.latest = metadata
+        self._is_delivered = True
         self._watermarks = watermarks_behind(answers)
         self._ended |= {task for task, answer in answers.items() if answer.has_ended}

@@ -40,7 +40,8 @@ class EpochTask:
     """See the module's text. `run` may be called once.
 
     Calls that an epoch's records have made are waited for, so that their results belong to the epoch; `wait` and
-    `coroutines`: see `BatchTask`.
+    `coroutines`: see `BatchTask`. `token` tells the runs of the task apart; in a run that sorts it only does so in the
+    names of what it writes, see `tokens`.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class EpochTask:
         clock: Clock,
         storage: StateStorage,
         backends: KeyedBackends,
-        token: bytes = b"-",
+        token: bytes = b"",
         wait: Callable[[int], None] = lambda ms: None,
         coroutines: Coroutines | None = None,
     ) -> None:
@@ -69,7 +70,8 @@ class EpochTask:
         self._sequences = sequences_of(subtask)
         self._histories = StateHistories()
         self._wait = wait
-        self._token = token
+        self._run = token.hex()
+        self._token = token or b"-"
         self._digest = OutputDigest(vertex.index, subtask) if vertex.sorts else None
         self._used: set[bytes] = set()
         self._records_read = 0
@@ -196,6 +198,7 @@ class EpochTask:
             self._key_groups,
             self._vertex.max_parallelism,
             self._work.savepoint_path,
+            self._run,
         )
         return writer.store(captures, self._histories.confirmed)
 
@@ -337,6 +340,7 @@ class EpochTask:
             self._clock,
             self._coroutines,
             attempt=self._work.epoch,
+            run=self._run,
         )
 
 

@@ -131,12 +131,20 @@ class OperatorContext:
     coroutines: Coroutines | None = None
     #: None outside of iterations
     superstep: SuperstepContext | None = None
+    #: what tells this run of the task from all others of the job; the attempt does where no task runs twice at a time
+    run: str = ""
 
     def __post_init__(self) -> None:
+        self.run = self.run or str(self.attempt)
         self.metrics = MetricRegistry(self.clock.now_ms)
         self.keyed.now_ms = self.clock.now_ms
         self.keyed.migrations = self.migrations
         self.columns.owner = self.operator_name
+
+    @property
+    def restored_checkpoint_id(self) -> int | None:
+        """The checkpoint or savepoint that the task began from; None for none."""
+        return self.operator_state.restored_checkpoint_id
 
     def now_ms(self) -> int:
         """Processing time in ms."""
@@ -222,6 +230,9 @@ class StreamOperator:
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all state as of now; later changes must not reach what was captured (G7)."""
         return [*self.context.keyed.capture(checkpoint_id), *self.context.operator_state.capture()]
+
+    def on_savepoint(self, checkpoint_id: int) -> None:
+        """What was captured just now is a savepoint's, which may outlive the job."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is complete and will be the one to recover from."""

@@ -3,7 +3,8 @@
 Exactly-once output. At a barrier the writer hands out committables, which go into the snapshot with all earlier ones
 not yet committed. When a checkpoint completes, what was prepared up to it is committed. After a recovery everything
 that the restored checkpoint holds is committed again before the writer starts: commits are idempotent, so whether the
-failed attempt had committed it does not matter. What was prepared after that checkpoint is never committed.
+failed attempt had committed it does not matter. What was prepared after that checkpoint is never committed, but by a
+job that begins from a savepoint that names it: the writer is told, so that it is still there then (`SinkWriter.pin`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from penstock.common.errors import PenstockError, short_repr
 from penstock.common.pickling import dumps_named
 from penstock.core.columns.batch import ColumnBatch
-from penstock.core.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
+from penstock.core.connector import Committer, RecordError, Sink, SinkWriter
 from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
 from penstock.core.records import Batch
 from penstock.state.operator_state import COMMITTABLE_MODE
@@ -85,7 +86,7 @@ class SinkOperator(StreamOperator):
         self._committer = self._sink.create_committer(self.context)
         restored = self._committables.get()
         if restored and self._committer is not None:
-            self._committer.commit(restored)
+            self._committer.recommit(restored)
         self._committables.update([])
 
     def pickled(self, committables: list[Any]) -> bytes:
@@ -117,6 +118,12 @@ class SinkOperator(StreamOperator):
         self._writer_state.update(writer.snapshot_state(checkpoint_id))
         return super().snapshot_state(checkpoint_id)
 
+    def on_savepoint(self, checkpoint_id: int) -> None:
+        """Keep what the savepoint names from being thrown away."""
+        named = self._committables.get()
+        if named:
+            self.writer.pin(checkpoint_id, named)
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Commit what was prepared up to this checkpoint."""
         due = [i for i in self._pending if i <= checkpoint_id]
@@ -136,9 +143,10 @@ class SinkOperator(StreamOperator):
             if prepared and self._committer is not None:
                 self._committer.commit(prepared)
 
-    def make_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
-        """A committer for what `prepare_last` gave, wherever it runs."""
-        return self._sink.create_committer(context)
+    @property
+    def sink(self) -> Sink[Any]:
+        """What it writes to; for whoever commits in place of this operator."""
+        return self._sink
 
     def prepared(self, checkpoint_id: int) -> list[Any]:
         """What the snapshot for a checkpoint has prepared, for whoever commits it in place of this operator."""

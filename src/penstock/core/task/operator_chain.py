@@ -155,7 +155,8 @@ class OperatorChain:
             for operator, context in zip(self.operators, self.contexts, strict=True)
         }
         if is_savepoint:
-            for context in self.contexts:
+            for operator, context in zip(self.operators, self.contexts, strict=True):
+                operator.on_savepoint(checkpoint_id)
                 context.keyed.take_back(checkpoint_id)
         return captures
 

@@ -68,7 +68,10 @@ class StateHistories:
 
 
 class SnapshotWriter:
-    """Writes what was captured for one checkpoint; runs in the background."""
+    """Writes what was captured for one checkpoint; runs in the background.
+
+    `run` tells the runs of one attempt apart where a task may run twice at a time: none writes a file of another.
+    """
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class SnapshotWriter:
         key_groups: tuple[int, int],
         max_parallelism: int,
         savepoint_path: str | None = None,
+        run: str = "",
     ) -> None:
         self._storage = storage
         self._checkpoint_id = checkpoint_id
@@ -85,6 +89,7 @@ class SnapshotWriter:
         self._key_groups = key_groups
         self._max_parallelism = max_parallelism
         self._savepoint_path = savepoint_path
+        self._run = run and f"{run}-"
 
     def store(self, captures: dict[str, list[Any]], confirmed: StoredState) -> dict[str, OperatorSubtaskState]:
         """Write all; returns where it is, by operator."""
@@ -155,7 +160,7 @@ class SnapshotWriter:
 
     def _write(self, operator_id: str, name: str, data: bytes) -> StateFile:
         execution = self._execution
-        file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{name}"
+        file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{self._run}{name}"
         return self._storage.write(self._checkpoint_id, file_name, data, self._savepoint_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import uuid
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -119,7 +120,8 @@ def task_of(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
     loop = WaitingEventLoop("penstock-async")
     try:
         with failures_told(settings, subtask):
-            yield BatchTask(settings.vertex, subtask, SystemClock(), loop.wait, loop.coroutines)
+            run = uuid.uuid4().hex[:16]  # Spark may run a task twice, also at a time
+            yield BatchTask(settings.vertex, subtask, SystemClock(), loop.wait, loop.coroutines, run)
     finally:
         loop.coroutines.close()
 

@@ -63,7 +63,7 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             SystemClock(),
             stage.storage.store(),
             stage.backends.backends(),
-            uuid.uuid4().bytes,
+            uuid.uuid4().bytes[:8],
             loop.wait,
             loop.coroutines,
         )

@@ -5,20 +5,19 @@ offsets. Spark calls back in a thread of its own, which waits until the job has 
 the job ends before that, the query is stopped while the call still waits: so Spark begins no trigger behind it, in
 which it would tell its sources that they are done with the batch.
 
-The query's checkpoint location is a directory of this process, thrown away at its end: see `query_position`.
+The query's checkpoint location is a directory of this process, thrown away at its end, or by the next query if the
+process is killed: see `query_position`.
 """
 
 from __future__ import annotations
 
 import functools
 import queue
-import shutil
-import tempfile
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.drivers.held_directory import HeldDirectory
 from penstock.drivers.spark.query_position import archive_of, lay_out
 
 if TYPE_CHECKING:
@@ -75,13 +74,14 @@ class FrameQuery:
         self._lock = threading.Lock()
         self._at_hand: StreamingBatch | None = None
         self._is_closed = False
-        self._location = Path(tempfile.mkdtemp(prefix="penstock-query-"))
+        self._directory = HeldDirectory("penstock-query-")
+        self._location = self._directory.path
         try:
             if archive is not None:
                 lay_out(archive, self._location)
             self._query = self._start(frames, interval_ms, name)
         except BaseException:
-            shutil.rmtree(self._location, ignore_errors=True)
+            self._directory.remove()
             raise
 
     def _start(self, frames: Sequence[DataFrame], interval_ms: int | None, name: str) -> StreamingQuery:
@@ -145,7 +145,7 @@ class FrameQuery:
                 if self._at_hand is not None:
                     self._at_hand.release()
         stopper.join()
-        shutil.rmtree(self._location, ignore_errors=True)
+        self._directory.remove()
 
 
 def _as_one(frames: Sequence[DataFrame]) -> DataFrame:

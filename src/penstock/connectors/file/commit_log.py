@@ -1,0 +1,143 @@
+"""All or nothing for batches: which part files a run is about to make visible, in a file beside them (G9).
+
+A run of a batch has two files in the directory `.penstock` of a sink's base path, named after the job and the run:
+
+- `….run`, held by the process that drives the job as long as that lives (`filesystem.create_held`);
+- `….commit`, written whole before the first part file is made visible, and removed when all of them are.
+
+So a run whose `.run` is not held any more is dead. All that it wrote is hidden yet if there is no `.commit`; otherwise
+the files in that list are removed, visible or not. Either way nothing of the run is left, and the job's next run writes
+all rows once.
+
+Where files cannot be held (they can in local file systems) only a `.commit` of the same job's name tells of another
+run. It is taken back although that run may be alive; it then finds its list gone, and fails rather than lose its rows
+without a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from penstock.connectors.file.committer import CommitError, FileCommittable
+from penstock.connectors.file.filesystem import (
+    create_held,
+    is_local,
+    join,
+    list_all,
+    read_bytes,
+    remove,
+    remove_unless_held,
+    size_or_none,
+    write_whole,
+)
+from penstock.connectors.file.part_names import STAGING, is_part
+from penstock.connectors.file.staging import Staging, remove_what_died
+from penstock.core.connector import CommitLog
+
+_RUN, _COMMIT = ".run", ".commit"
+
+
+class FileCommitLog(CommitLog):
+    """That of one run.
+
+    Args:
+        base_path: the sink's.
+        staging: the staging directory of the run.
+        job_name: tells whose earlier runs are looked for.
+    """
+
+    def __init__(self, base_path: str, staging: str, job_name: str) -> None:
+        digest = hashlib.blake2b(job_name.encode(), digest_size=8).hexdigest()
+        self._job_name = job_name
+        self._base_path = base_path
+        self._staging = Staging(staging)
+        self._directory = join(base_path, STAGING)
+        self._prefix = f".{digest}-"
+        self._path = join(self._directory, f"{self._prefix}{staging.rpartition('/')[2]}")
+        self._held: BinaryIO | None = None
+
+    def begin(self) -> list[str]:
+        """Takes back what died; holds this run's file."""
+        lines = [line for stem in self._dead() for line in self._take_back(stem)]
+        remove_what_died(self._base_path)
+        if is_local(self._directory):
+            self._held = create_held(self._path + _RUN)
+        return lines
+
+    def _dead(self) -> list[str]:
+        """The paths of runs, without their ending."""
+        mine = [path for path in list_all(self._directory) if path.rpartition("/")[2].startswith(self._prefix)]
+        stems = sorted({path.rpartition(".")[0] for path in mine if path.endswith((_RUN, _COMMIT))})
+        return [stem for stem in stems if not is_local(stem) or remove_unless_held(stem + _RUN)]
+
+    def _take_back(self, stem: str) -> list[str]:
+        lines = []
+        files = _read(stem + _COMMIT)
+        if files is not None:
+            gone = _remove(files)
+            lines.append(
+                f"a run of job {self._job_name!r} died while it committed {len(files)} files, which were taken back"
+                + (f"; {gone} of them had been taken away before, so their rows may be there twice" if gone else "")
+            )
+        name = stem.rpartition("/")[2].removeprefix(self._prefix)
+        Staging(join(self._directory, name)).remove_unpinned()
+        remove([stem + _COMMIT])
+        return lines
+
+    def write(self, committables: Sequence[FileCommittable]) -> None:
+        """Writes the list."""
+        files = [[c.hidden_path, c.final_path, c.size_bytes] for c in committables]
+        write_whole(self._path + _COMMIT, json.dumps({"job": self._job_name, "files": files}).encode())
+
+    def take_back(self) -> None:
+        """Removes the files of the list, and then the list."""
+        _remove(_read(self._path + _COMMIT) or [])
+        remove([self._path + _COMMIT])
+
+    def close_commit(self) -> None:
+        """Removes the list."""
+        if size_or_none(self._path + _COMMIT) is None:
+            raise CommitError(
+                f"another run of job {self._job_name!r} has taken back what this one committed below "
+                f"{self._base_path}: two of them must not run at a time, or have different names"
+            )
+        remove([self._path + _COMMIT])
+
+    def end(self) -> None:
+        """Removes all that is hidden of the run."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        remove([self._path + _RUN])
+        self._staging.remove_unpinned()
+
+
+def _read(path: str) -> list[FileCommittable] | None:
+    """The files of a list; None when there is no list.
+
+    Raises:
+        CommitError: if it names anything but part files.
+    """
+    try:
+        files: Any = json.loads(read_bytes(path))["files"]
+    except FileNotFoundError:
+        return None
+    committables = [FileCommittable(*file) for file in files]
+    for committable in committables:
+        hidden, final = (p.rpartition("/")[2] for p in (committable.hidden_path, committable.final_path))
+        if not (is_part(hidden) and hidden.startswith(f".{final}.")):
+            raise CommitError(f"{path} is no list of part files: it names {committable.final_path}")
+    return committables
+
+
+def _remove(files: Sequence[FileCommittable]) -> int:
+    """Removes what is there, hidden ones first, so that nobody makes them visible afterwards; how many were gone."""
+    gone = 0
+    for file in files:
+        there = [path for path in (file.hidden_path, file.final_path) if size_or_none(path) is not None]
+        remove([file.hidden_path, file.final_path])
+        gone += not there
+    return gone

@@ -1,0 +1,80 @@
+"""What lies in a staging directory, and what of it may go; see `part_names` for the rules."""
+
+from __future__ import annotations
+
+from penstock.connectors.file.filesystem import (
+    is_local,
+    join,
+    list_all,
+    read_bytes,
+    remove,
+    remove_empty_directories,
+    remove_empty_directory,
+    remove_unless_held,
+    write_whole,
+)
+from penstock.connectors.file.part_names import STAGING, PartNames, is_open_part, is_part, is_pins
+
+
+class Staging:
+    """The staging directory of one operator of one job."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def remove_stale(self, names: PartNames, restored_id: int) -> None:
+        """What earlier attempts have left; `restored_id` is the checkpoint that this one begins from, 0 for none."""
+        listed = self._listed()
+        pins = self._pins(listed)
+        pinned = {name for of_one in pins.values() for name in of_one}
+        stale = [name for name in listed if names.is_stale(name, restored_id, pinned)]
+        self._remove(stale + names.stale_pins(pins, listed))
+
+    def pin(self, path: str, hidden_paths: list[str]) -> None:
+        """Let the parts among these files be, whatever becomes of the job, until they are committed."""
+        own = [name for hidden in hidden_paths if (name := _name(hidden)) and is_part(name)]
+        write_whole(path, "\n".join(own).encode())
+
+    def remove_unpinned(self) -> None:
+        """The job is over and owes nothing: all but what savepoints name goes."""
+        listed = self._listed()
+        pins = self._pins(listed)
+        pinned = {name for of_one in pins.values() for name in of_one}
+        self._remove([name for name in listed if is_part(name) and name not in pinned])
+        self._remove([name for name, of_one in pins.items() if not of_one & set(listed)])
+        self.remove_if_empty()
+
+    def remove_if_empty(self) -> None:
+        """Leave no empty directories behind."""
+        remove_empty_directory(self._directory)
+        remove_empty_directory(self._directory.rpartition("/")[0])
+
+    def _listed(self) -> list[str]:
+        return [_name(path) for path in list_all(self._directory)]
+
+    def _pins(self, listed: list[str]) -> dict[str, set[str]]:
+        """By file of pins: the names in it."""
+        pins = {}
+        for name in filter(is_pins, listed):
+            try:
+                pins[name] = set(read_bytes(join(self._directory, name)).decode().split("\n"))
+            except FileNotFoundError:
+                continue  # another subtask has just found that it is not needed
+        return pins
+
+    def _remove(self, names: list[str]) -> None:
+        remove(join(self._directory, name) for name in names)
+
+
+def remove_what_died(base_path: str) -> None:
+    """The part files of any job that their processes did not live to close, see `part_names`."""
+    if is_local(base_path):
+        directory = join(base_path, STAGING)
+        for path in list_all(directory):
+            if is_open_part(_name(path)):
+                remove_unless_held(path)
+        remove_empty_directories(directory)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,162 @@
+"""What the sinks of a job without a job master have prepared, made visible from the client's process (G9).
+
+A commit that fails is tried again a few times: file systems have moments of weakness, and committing is idempotent.
+After that, an epoch's checkpoint is there to commit it from. A batch has none. So it commits all or nothing, as far as
+its sinks can take back what they have committed: it writes down first what it is about to commit, takes it back when it
+cannot commit all of it, and a run that is killed in the middle is taken back by the next run of the job.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.core.connector import CommitLog, Sink, SinkWriterContext
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.operators.sink import SinkOperator
+from penstock.core.task.program import VertexProgram
+
+#: Vertex, and place in its chain.
+Place = tuple[int, int]
+
+COMMIT_TRIES_MAX: Final = 5
+#: How long to wait for the second try; twice as long for each one after that.
+FIRST_WAIT_MS: Final = 100
+
+
+class SinkCommits:
+    """Commits of all sinks of a job.
+
+    Args:
+        job_graph: the job.
+        context_of: what a committer is handed, by the id of its operator.
+        wait: lets a time (ms) pass.
+        log: takes lines for the log of the job.
+    """
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        context_of: Callable[[str], SinkWriterContext],
+        wait: Callable[[int], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._job_name = job_graph.name
+        self._wait = wait
+        self._log = log
+        self._sinks: dict[Place, tuple[str, Sink[Any], SinkWriterContext]] = {}
+        self._logs: dict[Place, CommitLog] = {}
+        for vertex in job_graph.vertices:
+            program: VertexProgram = pickle.loads(vertex.program)
+            for index, chained in enumerate(program.operators):
+                operator = chained.factory()
+                if isinstance(operator, SinkOperator):
+                    context = context_of(chained.operator_id)
+                    self._sinks[vertex.index, index] = chained.name, operator.sink, context
+
+    def commit(self, prepared: Mapping[Place, list[Any]]) -> None:
+        """Commit everything.
+
+        Raises:
+            Exception: what a committer raised in its last try.
+        """
+        for place, committables in sorted(prepared.items()):
+            self._commit(place, committables)
+
+    def _commit(self, place: Place, committables: list[Any]) -> None:
+        name, sink, context = self._sinks[place]
+        committer = sink.create_committer(context)
+        if committer is None:
+            return
+        try:
+            for tries_left in reversed(range(COMMIT_TRIES_MAX)):
+                try:
+                    committer.commit(committables)
+                    return
+                except Exception as error:
+                    if not tries_left or (isinstance(error, PenstockError) and error.suppresses_restart):
+                        raise
+                    wait_ms = FIRST_WAIT_MS << (COMMIT_TRIES_MAX - 1 - tries_left)
+                    self._log(f"{name}: the commit is tried again in {wait_ms} ms: {type(error).__name__}: {error}")
+                    self._wait(wait_ms)
+        finally:
+            committer.close()
+
+    def end_job(self) -> None:
+        """The job is over and owes nothing: let sinks remove what tasks have left whose runs did not count."""
+        for name, sink, context in self._sinks.values():
+            committer = sink.create_committer(context)
+            if committer is not None:
+                try:
+                    committer.end_job()
+                except Exception as error:  # noqa: BLE001 - the job itself has come to its end
+                    self._log(f"{name}: left-over output could not be removed: {type(error).__name__}: {error}")
+                finally:
+                    committer.close()
+
+
+class BatchCommits(SinkCommits):
+    """All or nothing: see the module's text. Call `begin` first, and `end` on every path."""
+
+    def begin(self) -> None:
+        """Take back what runs of the job that died have begun to commit."""
+        for place, (name, sink, context) in self._sinks.items():
+            log = sink.create_commit_log(context, self._job_name)
+            if log is not None:
+                self._logs[place] = log
+                for line in log.begin():
+                    self._log(f"{name}: {line}")
+
+    def commit(self, prepared: Mapping[Place, list[Any]]) -> None:
+        """Commit everything; when that cannot be done, take back what was committed.
+
+        Sinks that cannot take anything back come last.
+
+        Raises:
+            JobExecutionError: if something could not be committed.
+        """
+        written: dict[type, CommitLog] = {}
+        for kind, committables in self._by_kind(prepared).items():
+            written[kind] = next(log for log in self._logs.values() if type(log) is kind)
+            written[kind].write(committables)
+        try:
+            for place in sorted(prepared, key=lambda place: (place not in self._logs, place)):
+                self._commit(place, prepared[place])
+            for log in written.values():
+                log.close_commit()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            outcome = self._take_back(written.values())
+            raise JobExecutionError(
+                self._job_name, f"its output could not be committed: {reason}. {outcome}"
+            ) from error
+
+    def _by_kind(self, prepared: Mapping[Place, list[Any]]) -> dict[type, list[Any]]:
+        by_kind: dict[type, list[Any]] = {}
+        for place, committables in prepared.items():
+            if place in self._logs and committables:
+                by_kind.setdefault(type(self._logs[place]), []).extend(committables)
+        return by_kind
+
+    def _take_back(self, logs: Iterable[CommitLog]) -> str:
+        try:
+            for log in logs:
+                log.take_back()
+        except Exception as error:  # noqa: BLE001 - what could not be committed is what the job fails with
+            return (
+                f"What had been committed could not be taken back ({type(error).__name__}: {error}); the next run of "
+                "the job does that"
+            )
+        return "What had been committed was taken back"
+
+    def end(self) -> None:
+        """The run is over."""
+        for place, log in self._logs.items():
+            try:
+                log.end()
+            except Exception as error:  # noqa: BLE001 - the job itself has come to its end
+                name = self._sinks[place][0]
+                self._log(f"{name}: left-over output could not be removed: {type(error).__name__}: {error}")
+        self.end_job()

@@ -1,0 +1,39 @@
+"""A directory of temporary files that goes with its process, or, if that is killed, with the next one that makes one.
+
+A file in it is held as long as the process lives (`filesystem.create_held`), which needs no process ids: containers may
+share a disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from penstock.connectors.file.filesystem import create_held, remove_unless_held
+
+_HELD: Final = ".held"
+
+
+class HeldDirectory:
+    """Made below `parent` (None: the machine's directory of temporary files); `remove` it.
+
+    Those of the same prefix whose processes are no more are removed first.
+    """
+
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        parent = parent or Path(tempfile.gettempdir())
+        for held in parent.glob(f"{prefix}*/{_HELD}"):
+            if remove_unless_held(str(held)):
+                shutil.rmtree(held.parent, ignore_errors=True)
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        self._file = create_held(str(made / _HELD))
+        #: empty
+        self.path = made / "content"
+        self.path.mkdir()
+
+    def remove(self) -> None:
+        """Remove it with all that is in it."""
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+        self._file.close()
