@@ -27,6 +27,7 @@ from penstock.common.options import (
     SAVEPOINT_DIR,
 )
 from penstock.common.restart_strategy import RestartStrategyConfiguration
+from penstock.common.single_precision import rounding
 from penstock.common.time import Duration, to_millis
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.unknown_options import unknown_options
@@ -249,6 +250,9 @@ class StreamExecutionEnvironment(Dependencies):
         values = list(collection)
         if isinstance(type_info, RowTypeInfo):
             values = list(map(RowMaker(type_info), values))
+        made = rounding(type_info)
+        if made is not None:
+            values = list(map(made, values))
         return self.from_source(
             CollectionSource(values), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
         )
@@ -335,7 +339,8 @@ class StreamExecutionEnvironment(Dependencies):
     def _check_options(self) -> None:
         """Warn of keys that no option has, of each once; or raise, where the configuration is to be strict."""
         unknown = unknown_options(self._configuration.key_set() - self._told_options)
-        if unknown and self._configuration.read(CONFIGURATION_STRICT):
+        is_strict = self._configuration.read(CONFIGURATION_STRICT)
+        if unknown and is_strict:
             raise ConfigurationError("; ".join(unknown.values()))
         if unknown:
             log_to_stderr_by_default()
