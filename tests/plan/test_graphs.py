@@ -77,7 +77,7 @@ def test_redistributing_edges_cut_chains(partition, partitioning):
 def test_branches_and_side_outputs_in_one_chain():
     """B4: several consumers of one operator are chained to it, side outputs too."""
     env = environment(1)
-    stream = env.from_collection([1]).map(ident).name("A")
+    stream = env.from_collection([1]).flat_map(lambda v: [v]).name("A")
     stream.map(ident).name("B").print()
     stream.get_side_output(OutputTag("t")).map(ident).name("C")
     (vertex,) = env.job_graph().vertices
@@ -89,6 +89,7 @@ def test_branches_and_side_outputs_in_one_chain():
         ("Print", 2, None),
         ("C", 1, "t"),
     ]
+    assert vertex.side_outputs == (("A", "t"),)
 
 
 def test_programs_carry_what_became_of_classes():

@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from penstock.common.errors import MisuseError
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.output_tag import OutputTag
 from penstock.common.typeinfo import TypeInformation, Types
@@ -77,6 +78,24 @@ if TYPE_CHECKING:
     from penstock.datastream.windowed_stream import WindowedStream
 
 Function = Any
+
+#: Kinds of transformations that give one record for one, or the same ones.
+_WITHOUT_SIDE_OUTPUTS = {
+    "Cache",
+    "Filter",
+    "Keyed Max",
+    "Keyed Max By",
+    "Keyed Min",
+    "Keyed Min By",
+    "Keyed Reduce",
+    "Keyed Sum",
+    "Map",
+    "Map Batches",
+    "Projection",
+    "Select",
+    "Timestamps/Watermarks",
+    "Where",
+}
 
 __all__ = [
     "AllWindowedStream",
@@ -320,8 +339,17 @@ class DataStream(OperatorSettings):
         return self.window_all(count_windows(size, slide))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """What the operator wrote to a side output."""
+        """What the operator wrote to a side output.
+
+        Raises:
+            MisuseError: if it is an operator that writes none, such as a map.
+        """
         transformation = self._transformation
+        if transformation.kind in _WITHOUT_SIDE_OUTPUTS:
+            raise MisuseError(
+                f"operator {transformation.display_name!r} ({transformation.kind}) writes no side outputs, so nothing "
+                f"would come from {output_tag.tag_id!r}: side outputs are written in process() and in window functions"
+            )
         upstream = Upstream(transformation, side_tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info or Types.PICKLED_BYTE_ARRAY())
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from penstock.common.single_precision import rounding
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.emitting_rows import emitting_rows
+from penstock.core.operators.emitting_rows import emitting_rows, emitting_singles
 
 
 def declared(
     factory: Callable[[], StreamOperator], output_type: TypeInformation | None
 ) -> Callable[[], StreamOperator]:
-    """The factory; where rows are declared, tuples, lists and dicts that its operators emit become rows."""
-    return partial(emitting_rows, factory, output_type) if isinstance(output_type, RowTypeInfo) else factory
+    """The factory; where rows are declared, tuples, lists and dicts that its operators emit become rows, and where a
+    FLOAT is, it is rounded to single precision.
+    """
+    if isinstance(output_type, RowTypeInfo):
+        factory = partial(emitting_rows, factory, output_type)
+    if output_type is not None and rounding(output_type) is not None:
+        factory = partial(emitting_singles, factory, output_type)
+    return factory

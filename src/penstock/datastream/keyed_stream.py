@@ -89,7 +89,7 @@ class KeyedStream(DataStream):
     def reduce(self, func: Function) -> DataStream:
         """Fold each record into its key's value; emits the new value for every record."""
         refuse_generator_function(func, "reduce")
-        factory = partial(KeyedReduceOperator, func, self._key_selector)
+        factory = partial(KeyedReduceOperator, func, self._key_selector, self.declared_type)
         return self._add("Keyed Reduce", factory, is_stateful=True, keeps_type=True)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
@@ -120,7 +120,7 @@ class KeyedStream(DataStream):
     def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
         if isinstance(field, int) and field < 0:
             raise ValueError(f"the field to aggregate is a position from 0 on, or a name, not {field!r}")
-        factory = partial(KeyedAggregateOperator, kind, field, self._key_selector)
+        factory = partial(KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
         name = f"Keyed {kind.name.replace('_', ' ').title()}"
         return self._add(name, factory, is_stateful=True, keeps_type=True)
 

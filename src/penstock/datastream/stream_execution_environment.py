@@ -27,6 +27,7 @@ from penstock.common.options import (
     SAVEPOINT_DIR,
 )
 from penstock.common.restart_strategy import RestartStrategyConfiguration
+from penstock.common.single_precision import rounding
 from penstock.common.time import Duration, to_millis
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.unknown_options import unknown_options
@@ -44,6 +45,7 @@ from penstock.datastream.data_frames import source_of_dataframe
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.program_end import Unexecuted, watch
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.iterations import compile_iterations
 from penstock.drivers.listener import log_to_stderr_by_default
@@ -72,6 +74,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._caches: list[Cache] = []
         self._left_out: set[Transformation] = set()
         self._told_options: set[str] = set()
+        self._unexecuted = Unexecuted()
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -249,6 +252,9 @@ class StreamExecutionEnvironment(Dependencies):
         values = list(collection)
         if isinstance(type_info, RowTypeInfo):
             values = list(map(RowMaker(type_info), values))
+        made = rounding(type_info)
+        if made is not None:
+            values = list(map(made, values))
         return self.from_source(
             CollectionSource(values), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
         )
@@ -295,6 +301,8 @@ class StreamExecutionEnvironment(Dependencies):
     def add(self, transformation: Transformation) -> None:
         """Add a step to the program; called by streams."""
         self._transformations.append(transformation)
+        if transformation.sink is not None:
+            self._unexecuted.add(transformation)
 
     def leave_out(self, transformations: list[Transformation]) -> None:
         """Let `execute` leave out these, which became a data frame, where nothing else of the program needs them."""
@@ -304,6 +312,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     def job_graph(self, job_name: str | None = None) -> JobGraph:
         """What would run; raises `ConfigurationError` where the program contradicts itself."""
+        self._unexecuted.clear()
         return self._job_graph(job_name)[0]
 
     def _job_graph(self, job_name: str | None) -> tuple[JobGraph, list[Cache]]:
@@ -386,6 +395,7 @@ class StreamExecutionEnvironment(Dependencies):
     def plan(self, job_name: str | None = None) -> Plan:
         """What would run, to look at: as text, Mermaid or SVG; in a notebook it shows itself as a picture."""
         self._check_not_empty()
+        self._unexecuted.clear()
         return build_plan(self._program()[0], self._configuration, self._name(job_name))
 
     def explain(self) -> str:
@@ -398,6 +408,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     def close(self) -> None:
         """Forget the program that was not executed, and delete what was cached; jobs that run go on."""
+        self._unexecuted.clear()
         self._transformations, self._left_out = [], set()
         for cache in self._caches:
             cache.invalidate()
@@ -412,10 +423,12 @@ class StreamExecutionEnvironment(Dependencies):
             self._check_options()
             job_graph, caches = self._job_graph(job_name)
         finally:
+            self._unexecuted.clear()
             self._transformations, self._left_out = [], set()
         for cache in caches:
             cache.invalidate()
         job = submit(job_graph, self._configuration)
+        watch(job, job_graph.name)
         for cache in caches:
             cache.written_by(job.get_job_execution_result())
         return job

@@ -139,7 +139,9 @@ class Windows:
         refuse_generator_function(reduce_function, "reduce")
         if window_function is None and output_type is None:
             output_type = self._stream.declared_type
-        return self._add("Window Reduce", ReducingContents(reduce_function), window_function, output_type)
+        return self._add(
+            "Window Reduce", ReducingContents(reduce_function, self._stream.declared_type), window_function, output_type
+        )
 
     def aggregate(
         self,

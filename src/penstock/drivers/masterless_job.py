@@ -28,6 +28,7 @@ from penstock.core.connector import Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
+from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.ports import JobListener
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.commits import SinkCommits
@@ -106,6 +107,8 @@ class MasterlessJob(RunningJob):
             self._prepare_sources()
             self.run_all()
             status = JobStatus.FINISHED
+            for line in unwritten_side_outputs(self.job_graph, self.figures.tasks.values()):
+                self.listener.on_log(line)
         except Cancelled:
             status = JobStatus.CANCELED
         except Exception as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it

@@ -172,6 +172,8 @@ class _JobGraphBuilder:
             for edge_id, edge in edges
             if edge.source.operator_id in position
         )
+        read = {(position[e.source.operator_id], e.side_tag) for _, e in edges if e.source.operator_id in position}
+        read |= {(one.parent, one.side_tag) for one in chained}
         head = chain.nodes[0]
         sources: dict[str, Source[Any, Any]] = {}
         if head.transformation.source is not None:
@@ -196,6 +198,11 @@ class _JobGraphBuilder:
             sources=sources,
             slot_sharing_group=head.slot_sharing_group,
             alignments={} if alignment is None else {head.operator_id: alignment},
+            side_outputs=tuple(
+                (chain.nodes[place].name, tag)
+                for place, tag in sorted(read, key=str)
+                if tag is not None and chain.nodes[place].transformation.source is None
+            ),
         )
 
     def _buffer_timeout_ms(self, chain: _Chain, out_edges: tuple[OutEdge, ...]) -> int | None:

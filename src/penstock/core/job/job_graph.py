@@ -63,6 +63,8 @@ class JobVertex:
     slot_sharing_group: str = "default"
     #: operator id of a source -> the group that it keeps close to
     alignments: Mapping[str, WatermarkAlignment] = field(default_factory=dict)
+    #: (operator's name, tag) of each side output of an operator, other than a source, that somebody reads
+    side_outputs: tuple[tuple[str, str], ...] = ()
 
     def state_of(
         self,

@@ -37,6 +37,7 @@ from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.scheduler import deployments
+from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
@@ -491,6 +492,8 @@ class JobMaster:
             source.close()
         if status is _S.FINISHED:
             self.failure = None
+            for line in unwritten_side_outputs(self.job_graph, self._metrics.values()) if not self.restarts else ():
+                self._listener.on_log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
             self.checkpoints.discard_all()

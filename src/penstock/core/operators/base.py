@@ -199,6 +199,10 @@ class StreamOperator:
         """All inputs became idle, or one became active again."""
         self.output.emit_status(idle)
 
+    def late_outputs(self) -> tuple[str, ...]:
+        """The tags of side outputs for late records, of which nobody wonders that they are empty."""
+        return ()
+
     def next_timer_ms(self) -> int | None:
         """When the earliest processing-time timer is due (ms), or None."""
         return None

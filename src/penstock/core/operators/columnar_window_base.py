@@ -46,6 +46,10 @@ class ColumnarWindowBase(StreamOperator):
         self._merged_rows = 0
         self._schema: pa.Schema | None = None
 
+    def late_outputs(self) -> tuple[str, ...]:
+        """That of the operator, when it has one."""
+        return () if self._late_tag is None else (self._late_tag,)
+
     def about(self) -> str:
         """What the state is, see `ColumnStates`."""
         raise NotImplementedError

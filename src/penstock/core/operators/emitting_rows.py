@@ -1,4 +1,7 @@
-"""Operators whose output is declared to be rows: tuples, lists and dicts become `Row`s, and rows get their names."""
+"""Operators whose output type is declared, where that changes what they emit.
+
+Rows: tuples, lists and dicts become `Row`s, and rows get their names. FLOATs: they are rounded to single precision.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from copy import copy
 from typing import Any
 
 from penstock.common.composite_types import RowTypeInfo
+from penstock.common.single_precision import rounding
+from penstock.common.typeinfo import TypeInformation
 from penstock.common.types import Row
 from penstock.core.operators.base import OperatorContext, Output, StreamOperator
 from penstock.core.records import Batch
@@ -51,16 +56,29 @@ def emitting_rows(factory: Callable[[], StreamOperator], type_info: RowTypeInfo)
     return operator
 
 
-class _RowOutput:
-    def __init__(self, output: Output, make_row: RowMaker) -> None:
+def emitting_singles(factory: Callable[[], StreamOperator], type_info: TypeInformation) -> StreamOperator:
+    """The operator that `factory` makes, with the FLOATs that it emits to its main output in single precision."""
+    operator = factory()
+    set_up, made = operator.setup, rounding(type_info)
+    if made is None:
+        raise ValueError(f"{type_info!r} holds no FLOAT")
+
+    def setup(context: OperatorContext, output: Output) -> None:
+        set_up(context, _ChangedOutput(output, made))
+
+    operator.setup = setup  # type: ignore[method-assign]
+    return operator
+
+
+class _ChangedOutput:
+    """An output whose records somebody changes on their way."""
+
+    def __init__(self, output: Output, change: Callable[[Any], Any]) -> None:
         self._output = output
-        self._make_row = make_row
+        self._change = change
 
     def collect(self, batch: Batch) -> None:
-        values = batch.values
-        if set(map(type, values)) != {Row} or not all(map(self._make_row.leaves, values)):
-            batch = Batch(list(map(self._make_row, batch.values)), batch.timestamps)
-        self._output.collect(batch)
+        self._output.collect(Batch(list(map(self._change, batch.values)), batch.timestamps))
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         self._output.collect_side(tag_id, batch)
@@ -70,3 +88,18 @@ class _RowOutput:
 
     def emit_status(self, idle: bool) -> None:
         self._output.emit_status(idle)
+
+
+class _RowOutput(_ChangedOutput):
+    """Makes rows of the records that are none yet."""
+
+    def __init__(self, output: Output, make_row: RowMaker) -> None:
+        super().__init__(output, make_row)
+        self._leaves = make_row.leaves
+
+    def collect(self, batch: Batch) -> None:
+        values = batch.values
+        if set(map(type, values)) != {Row} or not all(map(self._leaves, values)):
+            super().collect(batch)
+        else:
+            self._output.collect(batch)

@@ -137,6 +137,10 @@ class IntervalJoinOperator(FunctionOperator):
         self._late_tags = late_tags
         self._watermark = MIN_TIMESTAMP
 
+    def late_outputs(self) -> tuple[str, ...]:
+        """Those of the two sides."""
+        return tuple(tag for tag in self._late_tags if tag is not None)
+
     def initialize_state(self) -> None:
         """Find what both sides keep."""
         super().initialize_state()

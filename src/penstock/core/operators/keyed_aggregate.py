@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.common.types import Row
-from penstock.core.operators.keyed_reduce import MISSING, KeyedReduceOperator
+from penstock.core.operators.keyed_reduce import MISSING, KeyedReduceOperator, rounded_reduce
 from penstock.core.records import Batch
 
 Reducer = Callable[[Any, Any], Any]
@@ -42,11 +43,18 @@ class KeyedAggregateOperator(KeyedReduceOperator):
         kind: what to make of the field.
         field: its position, or its name in rows, named tuples, dataclasses and dicts (`f0`, `f1`, … in tuples).
         key_selector: takes the key out of a record.
+        type_info: of the records, as far as the program says.
     """
 
-    def __init__(self, kind: AccumulateType, field: int | str, key_selector: Callable[[Any], Any]) -> None:
-        super().__init__(None, key_selector)
-        self._reducers = _Reducers(kind, field)
+    def __init__(
+        self,
+        kind: AccumulateType,
+        field: int | str,
+        key_selector: Callable[[Any], Any],
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(None, key_selector, type_info)
+        self._reducers = _Reducers(kind, field, type_info)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Fold every record in."""
@@ -75,16 +83,18 @@ class KeyedAggregateOperator(KeyedReduceOperator):
 class _Reducers(dict[type, Reducer]):
     """The function that folds a record into an aggregate of a class, worked out when it is first asked for."""
 
-    def __init__(self, kind: AccumulateType, field: int | str) -> None:
+    def __init__(self, kind: AccumulateType, field: int | str, type_info: TypeInformation | None = None) -> None:
         super().__init__()
         self._kind = kind
         self._field = field
+        self._type_info = type_info
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._kind, self._field)
+        return type(self), (self._kind, self._field, self._type_info)
 
     def __missing__(self, cls: type) -> Reducer:
-        reducer = self[cls] = _reducer(self._kind, cls, self._field)
+        reducer: Reducer = rounded_reduce(_reducer(self._kind, cls, self._field), self._type_info)
+        self[cls] = reducer
         return reducer
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.single_precision import rounding
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.returned import NO_VALUES, wrong_value
 from penstock.core.operators.stateless import method
@@ -14,19 +16,29 @@ from penstock.core.records import MAX_TIMESTAMP, Batch
 MISSING = object()
 
 
+def rounded_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
+    """The function, with what it gives in single precision where the type holds a FLOAT."""
+    made = rounding(type_info)
+    return reduce if made is None else lambda one, other: made(reduce(one, other))
+
+
 class KeyedReduceOperator(FunctionOperator):
     """Folds each record into its key's value and emits the result (A2)."""
 
     is_keyed = True
 
-    def __init__(self, function: Any, key_selector: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, function: Any, key_selector: Callable[[Any], Any], type_info: TypeInformation | None = None
+    ) -> None:
         super().__init__(function)
         self._key_selector = key_selector
+        #: of the records, as far as the program says
+        self._type_info = type_info
 
     def open(self) -> None:
         """Open the function."""
         super().open()
-        self._reduce: Any = method(self.function, "reduce")
+        self._reduce = rounded_reduce(method(self.function, "reduce"), self._type_info)
         table = self.context.keyed.table("_penstock_reduce")
         self._entries, self._mark = table.entries(None), table.mark
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from penstock.common.accumulators import Accumulator
@@ -15,6 +16,13 @@ from penstock.state.descriptors import (
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
+)
+from penstock.state.single_precision import (
+    single_aggregating_state,
+    single_list_state,
+    single_map_state,
+    single_reducing_state,
+    single_value_state,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
 from penstock.state.ttl.states import (
@@ -34,23 +42,23 @@ class KeyedStateStore:
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """The value state of the current key; raises `StateError` on a stream without keys."""
-        return open_value_state(self._context.keyed, state_descriptor)
+        return single_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """The list state of the current key; raises `StateError` on a stream without keys."""
-        return open_list_state(self._context.keyed, state_descriptor)
+        return single_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """The map state of the current key; raises `StateError` on a stream without keys."""
-        return open_map_state(self._context.keyed, state_descriptor)
+        return single_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """The reducing state of the current key; raises `StateError` on a stream without keys."""
-        return open_reducing_state(self._context.keyed, state_descriptor)
+        return single_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The aggregating state of the current key; raises `StateError` on a stream without keys."""
-        return open_aggregating_state(self._context.keyed, state_descriptor)
+        return single_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
 
 
 class RuntimeContext(KeyedStateStore):

@@ -52,6 +52,10 @@ class WindowOperatorBase(FunctionOperator):
         """The function that aggregates and the one that sees the result."""
         return (self.function, self._result and self._result.function)
 
+    def late_outputs(self) -> tuple[str, ...]:
+        """That of the operator, when it has one."""
+        return () if self._late_tag is None else (self._late_tag,)
+
     def initialize_state(self) -> None:
         """Find what contexts of window functions reach."""
         super().initialize_state()

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.keyed_reduce import rounded_reduce
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.core.operators.stateless import method
@@ -49,9 +51,9 @@ class WindowContents(ABC):
 class ReducingContents(WindowContents):
     """One value, into which records are folded."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, type_info: TypeInformation | None = None) -> None:
         self.function = function
-        self._reduce: Callable[[Any, Any], Any] = method(function, "reduce")
+        self._reduce: Callable[[Any, Any], Any] = rounded_reduce(method(function, "reduce"), type_info)
 
     def first(self, value: Any) -> Any:
         """The record itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from penstock.core.job.side_outputs import side_output_counter
 from penstock.core.operators.base import OperatorContext, StreamOperator
 from penstock.core.records import Batch, Watermark, WatermarkStatus
 from penstock.core.task.program import VertexProgram
@@ -12,6 +13,10 @@ from penstock.core.task.result_partition import ResultPartition
 from penstock.state.snapshot import StateCapture
 
 _NO_COMPLETIONS: Final = StreamOperator.process_completions
+
+
+def _count_nowhere(name: str, increment: int) -> None:
+    """There is no context yet."""
 
 
 class ChainOutput:
@@ -22,6 +27,11 @@ class ChainOutput:
         self._sides: dict[str, list[Callable[[Batch], None]]] = {}
         self._operators: list[StreamOperator] = []
         self._partitions: list[ResultPartition] = []
+        self._count: Callable[[str, int], None] = _count_nowhere
+
+    def count_with(self, context: OperatorContext) -> None:
+        """Count what goes to side outputs that somebody reads, in a counter for each."""
+        self._count = context.count
 
     def add_operator(self, operator: StreamOperator, side_tag: str | None) -> None:
         """Feed an operator from the main output, or from a side output."""
@@ -47,8 +57,11 @@ class ChainOutput:
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         """Emit records to a side output; nothing happens when nobody reads it."""
-        for consume in self._sides.get(tag_id, ()):
-            consume(batch)
+        consumers = self._sides.get(tag_id)
+        if consumers is not None:
+            self._count(side_output_counter(tag_id), len(batch))
+            for consume in consumers:
+                consume(batch)
 
     def emit_watermark(self, timestamp: int) -> None:
         """Pass a watermark to everything downstream."""
@@ -93,6 +106,9 @@ class OperatorChain:
         for operator_index, partitioner in self._partitioners:
             partitioner.open(contexts[operator_index])
         for operator, context, output in reversed(list(zip(self.operators, contexts, self._outputs, strict=True))):
+            output.count_with(context)
+            for tag_id in operator.late_outputs():
+                context.count(side_output_counter(tag_id), 0)
             operator.setup(context, output)
         for index, chained in enumerate(self.program.operators):
             if chained.parent < 0 or not self._outputs[chained.parent].feeds_only(self.operators[index]):

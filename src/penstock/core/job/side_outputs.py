@@ -1,0 +1,31 @@
+"""Side outputs that are read and never written to, most likely for a misspelt tag: told when a job has finished.
+
+A task counts the records of each side output that is read, in a counter that it does not have before the first one.
+Side outputs for late records have one from the start: they are empty as a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.protocol import TaskMetrics
+
+
+def side_output_counter(tag_id: str) -> str:
+    """The name of the counter of records that went to a side output."""
+    return f"side_output.{tag_id}.records"
+
+
+def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[TaskMetrics]) -> list[str]:
+    """A line for each side output of which the job's tasks, all of which have reported, know nothing."""
+    counters: dict[int, set[str]] = {}
+    for task in metrics:
+        counters.setdefault(task.execution.vertex, set()).update(task.counters)
+    return [
+        f"no record came to side output {tag_id!r} of operator {name!r}, which the program reads; is that the tag that "
+        "its function writes to?"
+        for vertex in job_graph.vertices
+        for name, tag_id in vertex.side_outputs
+        if vertex.index in counters and side_output_counter(tag_id) not in counters[vertex.index]
+    ]

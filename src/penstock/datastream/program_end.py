@@ -1,0 +1,96 @@
+"""What a program says at its end when it has left something undone: steps never executed, jobs that still run.
+
+Only a script says so: not a notebook or an interpreter's prompt, where one looks at things; not a test run, where
+programs are built to be looked at; not a forked process; and not a program that fails, whose traceback says more.
+An environment may be gone by then, so nothing of it is kept here but that it had sinks, and what they are called.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import weakref
+from typing import Final
+
+from penstock.drivers.listener import log_to_stderr_by_default
+from penstock.drivers.running_job import RunningJob
+from penstock.plan.transformation import Transformation
+
+_log = logging.getLogger("penstock.job")
+
+_QUIET_WITH: Final = ("IPython", "pytest", "_pytest")
+
+
+class Unexecuted:
+    """The sinks of one environment that no job has had yet."""
+
+    def __init__(self) -> None:
+        self._sinks: list[tuple[weakref.ref[Transformation], str]] = []
+
+    def add(self, sink: Transformation) -> None:
+        """The program has a sink more; it may get another name yet."""
+        if not self._sinks:
+            _left.unexecuted.append(self)
+            _left.listen()
+        self._sinks.append((weakref.ref(sink), sink.display_name))
+
+    def names(self) -> str:
+        """What the sinks are called; by their kind where nothing else is left of them."""
+        found = [(ref(), name) for ref, name in self._sinks]
+        names = dict.fromkeys(name if sink is None else sink.display_name for sink, name in found)
+        return ", ".join(map(repr, names))
+
+    def clear(self) -> None:
+        """They were executed, looked at, or given up."""
+        if self._sinks:
+            self._sinks = []
+            _left.unexecuted.remove(self)
+
+
+class _Left:
+    """What is undone at present, in this process."""
+
+    def __init__(self) -> None:
+        self.unexecuted: list[Unexecuted] = []
+        self.jobs: dict[RunningJob, str] = {}
+        self._pid = 0
+
+    def listen(self) -> None:
+        """Be the first to hear of the end: ahead of those who then end jobs and sessions."""
+        self._pid = os.getpid()
+        atexit.unregister(self.tell)
+        atexit.register(self.tell)
+
+    def tell(self) -> None:
+        """The end has come."""
+        if os.getpid() != self._pid or _is_quiet():
+            return
+        unexecuted, jobs = list(self.unexecuted), list(self.jobs.values())
+        if unexecuted or jobs:
+            log_to_stderr_by_default()
+        for left in unexecuted:
+            _log.warning("the program ends, and what leads to %s was never executed: call env.execute()", left.names())
+        for name in jobs:
+            _log.warning(
+                "the program ends, and job %r with it, which still runs: wait for it with job.wait(), or end it with "
+                "job.cancel() or job.stop_with_savepoint(...)",
+                name,
+            )
+
+
+_left = _Left()
+
+
+def watch(job: RunningJob, name: str) -> None:
+    """A job has begun, and runs until its result is there."""
+    _left.jobs[job] = name
+    _left.listen()
+    job.get_job_execution_result().add_done_callback(lambda _: _left.jobs.pop(job, None))
+
+
+def _is_quiet() -> bool:
+    is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
+    has_failed = getattr(sys, "last_value", None) is not None
+    return bool(is_interactive or has_failed or any(name in sys.modules for name in _QUIET_WITH))
