@@ -7,6 +7,7 @@ from benchmarks.columnar import COLUMNAR
 from benchmarks.joins import JOIN
 from benchmarks.large_state import LARGE_STATE
 from benchmarks.sessions import SESSIONS
+from benchmarks.sparse import SPARSE
 from benchmarks.workloads import Workload
 
 WORKLOADS: dict[str, Workload] = {
@@ -18,7 +19,8 @@ WORKLOADS: dict[str, Workload] = {
     "W6": SESSIONS,
     "W7": JOIN,
     "W8": LARGE_STATE,
+    **SPARSE,
 }
 
 #: Those that `make bench-guard` watches.
-GUARDED: list[str] = [key for key in ("W1", "W2", "W3", "W4", "W5") if key in WORKLOADS]
+GUARDED: list[str] = [key for key in ("W1", "W2", "W3", "W4", "W5", *SPARSE) if key in WORKLOADS]

@@ -36,10 +36,12 @@ class Workload:
     options: Mapping[str, str] = field(default_factory=dict)
     #: what the twin reads
     input_of: Callable[[EventsSpec], Any] = events_of
+    #: what its events have of their own, as fields of `EventsSpec`
+    shape: Mapping[str, Any] = field(default_factory=dict)
 
     def spec(self, events: EventsSpec) -> EventsSpec:
         """The events for this workload."""
-        return replace(events, count=max(1, int(events.count * self.share)))
+        return replace(events, count=max(1, int(events.count * self.share)), **self.shape)
 
 
 # --- what both sides do to a record ----------------------------------------------------------------------------------

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks import by_hand, columnar, guard
 from benchmarks.events import EventsSpec, events_of
 from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
 from benchmarks.registry import WORKLOADS
+from benchmarks.sparse import SPARSE
 from benchmarks.sweeps import maps, numbers
+
+from penstock.datastream import StreamExecutionEnvironment
 
 SPEC = EventsSpec(30_000)
 FIGURES = Figures("map + filter", "bare loop", 1_000, 2e6, 1e6, [0.5], [0.8, 0.7, 0.9], 0.2, 0.3, None, None)
@@ -22,6 +26,18 @@ def test_both_sides_of_a_workload_emit_as_many_records(key: str) -> None:
     workload = WORKLOADS[key]
     spec = workload.spec(SPEC)
     assert run_twin(workload, spec).records == run_penstock(workload, spec, Settings()).records > 0
+
+
+@pytest.mark.parametrize("key", SPARSE)
+def test_both_sides_of_a_sparse_workload_give_the_same_results(key: str) -> None:
+    """Not only as many; in whatever order."""
+    workload = WORKLOADS[key]
+    spec = workload.spec(SPEC)
+    by_hand: list[Any] = []
+    workload.twin(workload.input_of(spec), by_hand.append)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    assert sorted(workload.build(env, spec).execute_and_collect()) == sorted(by_hand)
 
 
 def test_the_columnar_workload_emits_a_record_for_each_auction_and_window(

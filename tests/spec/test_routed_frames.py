@@ -83,6 +83,17 @@ def test_keys_of_any_type_are_kept_apart_and_together(session: Any, kind: str) -
     assert kind == "BOOLEAN" or len({subtask for _, subtask, _ in found}) > 1
 
 
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_zeros_and_nans_are_one_key_each(session: Any, kind: str) -> None:
+    """I2, D1: as in streaming, though Arrow and Spark tell them by their bits."""
+    values = [0.0, -0.0, float("nan"), -float("nan"), 1.5, None, -0.0]
+    frame = session.createDataFrame(
+        [(value, 1, n) for n, value in enumerate(values)], f"name {kind}, amount INT, at INT"
+    )
+    found = collect(batch(3).from_dataframe(frame, None, NAMED_AT).key_by("name").process(Seen()))
+    assert sorted((str(key), len(seen)) for key, _, seen in found) == [("0.0", 3), ("1.5", 1), ("None", 1), ("nan", 2)]
+
+
 def test_keys_of_two_frames_meet_though_their_columns_are_of_different_types(session: Any) -> None:
     """I2, A1: an INT and a BIGINT are one key, and Spark's hash does not know."""
     left = session.range(20).selectExpr("CAST(id AS INT) AS name", "1L AS at")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.core.task.timers import TimerQueue
+from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed
 from penstock.state.table import StateTable
@@ -82,3 +84,46 @@ def test_what_was_restored_counts_as_a_snapshot() -> None:
     table.build_on_snapshot()
     table.drop("old")
     assert list(table._dropped) == ["old"]
+
+
+def test_timers_that_came_and_went_are_not_told_of_one_by_one() -> None:
+    """G7: of 50,000 that fired since the last snapshot none was in it: the 100 that wait are written instead."""
+    backend = HeapKeyedStateBackend(MAX)
+    table = backend.table("timers")
+    timers = TimerQueue(table)
+    timers.register(-1, "gone after the first snapshot")
+    backend.capture(1)
+    backend.confirm(1)
+    for time in range(50_000):
+        timers.register(time, "key")
+        timers.fire(time - 100, lambda time, key: None)
+        backend.settle()
+    assert len(table._dropped) + len(table._changed) < 5_000
+    (capture,) = backend.capture(2)
+    assert capture.is_whole
+    assert read_keyed([capture.to_bytes(MAX)], 0, MAX - 1) == {time: {"key": None} for time in range(49_900, 50_000)}
+
+
+def test_a_timer_set_after_a_whole_snapshot_is_in_the_next_one() -> None:
+    """G7: marks count again, for timers and for values, from the moment of the capture on."""
+    backend = HeapKeyedStateBackend(MAX)
+    timers, value = TimerQueue(backend.table("timers")), backend.value_state(ValueStateDescriptor("value"))
+    for backend.current_key in range(5_000):
+        timers.register(backend.current_key, backend.current_key)
+        value.update(1)
+        backend.settle()
+    files = [[capture.to_bytes(MAX)] for capture in backend.capture(1)]
+    backend.confirm(1)
+    timers.register(9_000, 7)
+    timers.delete(8, 8)
+    backend.current_key = 7
+    value.update(2)
+    backend.current_key = 8
+    value.clear()
+    for captures, capture in zip(files, backend.capture(2), strict=True):
+        assert not capture.is_whole
+        captures.append(capture.to_bytes(MAX))
+    of_timers, of_values = (read_keyed(captures, 0, MAX - 1) for captures in files)
+    due = {(time, key) for time, keys in of_timers.items() for key in keys}
+    assert due == {(key, key) for key in range(5_000) if key != 8} | {(9_000, 7)}
+    assert of_values[None] == {key: 2 if key == 7 else 1 for key in range(5_000) if key != 8}

@@ -23,9 +23,20 @@ class PenstockError(Exception):
 class ConfigurationError(PenstockError, ValueError):
     """A configuration option is missing, has the wrong type, or does not fit with another one."""
 
+    suppresses_restart = True
+
 
 class FormatError(PenstockError, ValueError):
     """Bytes could not be read as, or a value could not be written in, the declared format."""
+
+
+class MisuseError(PenstockError, TypeError):
+    """A user function is used where it does not fit, or gave what cannot be taken there.
+
+    Another attempt would meet it again, so it fails a job at once.
+    """
+
+    suppresses_restart = True
 
 
 class UnknownFieldError(PenstockError, KeyError, ValueError):
@@ -71,6 +82,7 @@ class UserFunctionError(JobExecutionError):
         parallelism: how many subtasks the operator has.
         record_text: the record's repr, cut to `RECORD_TEXT_CHARS_MAX` characters; empty when no record was at hand.
         traceback_text: the user's traceback, as text.
+        what: what was called, such as `the key selector`; empty for the operator's own function.
     """
 
     def __init__(
@@ -81,6 +93,7 @@ class UserFunctionError(JobExecutionError):
         parallelism: int,
         record_text: str,
         traceback_text: str,
+        what: str = "",
     ) -> None:
         lines = traceback_text.strip().splitlines()
         super().__init__(job_name, lines[-1] if lines else "unknown cause")
@@ -89,15 +102,17 @@ class UserFunctionError(JobExecutionError):
         self.parallelism = parallelism
         self.record_text = shorten(record_text)
         self.traceback_text = traceback_text
+        self.what = what
 
     def __str__(self) -> str:
         place = f"operator {self.operator_name!r}, subtask {self.subtask_index + 1}/{self.parallelism}"
+        what = f", in {self.what}" if self.what else ""
         record = f"\nrecord: {self.record_text}" if self.record_text else ""
-        return f"{place}{record}\n{self.traceback_text.rstrip()}"
+        return f"{place}{what}{record}\n{self.traceback_text.rstrip()}"
 
-    def __reduce__(self) -> tuple[type[UserFunctionError], tuple[str, str, int, int, str, str]]:
+    def __reduce__(self) -> tuple[type[UserFunctionError], tuple[str, str, int, int, str, str, str]]:
         place = (self.job_name, self.operator_name, self.subtask_index, self.parallelism)
-        return type(self), (*place, self.record_text, self.traceback_text)
+        return type(self), (*place, self.record_text, self.traceback_text, self.what)
 
 
 class SlotsUnavailableError(JobExecutionError):
@@ -115,6 +130,15 @@ class SlotsUnavailableError(JobExecutionError):
 
     def __reduce__(self) -> tuple[type[SlotsUnavailableError], tuple[str, int, int]]:
         return type(self), (self.job_name, self.wanted, self.got)
+
+
+def short_repr(value: object, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
+    """`repr(value)` in at most `chars_max` characters; never raises."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - any repr may raise anything
+        text = f"<a {type(value).__qualname__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
 def shorten(text: str, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:

@@ -91,6 +91,13 @@ GLOBAL_JOB_PARAMETERS = _option(
     "pipeline.global-job-parameters", MAPPING, {}, "The user's own settings, readable in every function."
 )
 
+CONFIGURATION_STRICT = _option(
+    "penstock.configuration.strict",
+    BOOLEAN,
+    False,
+    "Whether an unknown key under a prefix of Flink's or Penstock's is an error; otherwise it is a warning.",
+)
+
 # Where and how it runs -----------------------------------------------------------------------------------------------
 
 RUNTIME_MODE = _option(
@@ -245,6 +252,20 @@ RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     False,
     "Whether state that no operator of the program claims is dropped instead of being an error.",
 )
+RECOVERY_MATCH_BY_PLACE = _option(
+    "penstock.recovery.match-by-place",
+    BOOLEAN,
+    False,
+    "Whether an operator without uid takes the state that was written at its place in the program, also where the "
+    "operators around it have changed, so that it may be another one's.",
+)
+RECOVERY_PAST_DAMAGED = _option(
+    "penstock.recovery.past-damaged-checkpoint",
+    choice("refuse", "fall-back"),
+    "refuse",
+    "What a job with sinks that commit does when its newest checkpoint is damaged: fail, or go back to the one before, "
+    "so that what was committed since is committed again. Jobs without such sinks go back.",
+)
 RECOVERY_CLAIM_MODE = _option(
     "execution.state-recovery.claim-mode",
     choice("NO_CLAIM", "CLAIM"),
@@ -344,6 +365,13 @@ EXPONENTIAL_ATTEMPTS_MAX = _option(
     _POSITIVE,
     2**31 - 1,
     "How many restarts in a row before the job fails for good; by default no limit that matters.",
+)
+IDENTICAL_FAILURES_MAX = _option(
+    "penstock.restart.identical-failures-max",
+    _COUNT,
+    10,
+    "With how many failures that are alike, and no completed checkpoint between, a job fails for good, whatever its "
+    "restart strategy; 0 for no limit. Refused connections, time-outs and the like are not counted.",
 )
 
 # Workers and the network between them --------------------------------------------------------------------------------

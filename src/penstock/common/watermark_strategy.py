@@ -141,7 +141,8 @@ class WatermarkStrategy:
 
         Args:
             timestamp_assigner: a `TimestampAssigner`, or a function of the record, or of the record and its present
-                timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` is of one.
+                timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` is of one. It
+                gives an int for every record: anything else, None included, fails the job.
 
         Raises:
             TypeError: if it is none of these.

@@ -40,6 +40,11 @@ class CollectSink(Sink[Any]):
     def __init__(self, immediate: bool = False) -> None:
         self._immediate = immediate
 
+    @property
+    def shows_on_commit(self) -> bool:
+        """Not when it sends at once."""
+        return not self._immediate
+
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, CollectCommittable]:
         """A writer for one subtask."""
         return self.restore_writer(context, ())

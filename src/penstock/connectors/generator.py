@@ -17,6 +17,7 @@ from penstock.core.connector import (
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
+    call_each,
 )
 from penstock.core.records import Batch
 
@@ -105,9 +106,11 @@ class _GeneratorReader(PositionedReader[GeneratorSplit]):
             return None
         if self._limit is not None:
             self._limit.spend(len(indexes))
-        timestamps = None if self._timestamps is None else list(map(self._timestamps, indexes))
+        timestamps = (
+            None if self._timestamps is None else call_each(self._timestamps, indexes, "the function of timestamps")
+        )
         following = replace(split, position=split.position + len(indexes) * split.step)
-        return Batch(list(map(self._function, indexes)), timestamps), following
+        return Batch(call_each(self._function, indexes, "the generator function"), timestamps), following
 
     def allowance(self, max_records: int) -> int:
         if self._limit is None or not self._splits:

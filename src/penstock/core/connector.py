@@ -31,6 +31,34 @@ SILENT_RETRY_MS: Final = 50
 POLLS_IN_VAIN_MAX: Final = 100
 
 
+class RecordError(Exception):
+    """A function of the user's raised within a source or a sink: raise this from what it raised.
+
+    The error that the user sees then tells the record, and what was called.
+    """
+
+    def __init__(self, record: Any, what: str) -> None:
+        super().__init__(record, what)
+        self.record = record
+        self.what = what
+
+
+def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData, what: str) -> list[Any]:
+    """What a function of the user's gives for each value.
+
+    Raises:
+        RecordError: if it raises, with the value; `what` says what was called.
+    """
+    results: list[Any] = []
+    try:
+        results.extend(map(function, values))
+        if len(results) != len(values):
+            raise RuntimeError("the function raised StopIteration")
+    except Exception as error:
+        raise RecordError(list(values)[len(results)], what) from error
+    return results
+
+
 class Boundedness(enum.Enum):
     """Whether a source ends by itself."""
 
@@ -299,6 +327,11 @@ class Sink(ABC, Generic[T]):
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """The committer, or None for a sink that writes straight through (at least once)."""
         return None
+
+    @property
+    def shows_on_commit(self) -> bool:
+        """Whether what it writes is seen only when it has been committed; by default where it has a committer."""
+        return type(self).create_committer is not Sink.create_committer
 
     def client_handler(self) -> Callable[[int, bytes], None] | None:
         """What the client does with the bytes of `emit_to_client`; None for a sink that emits none.

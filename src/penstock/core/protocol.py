@@ -37,7 +37,9 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True):
 class Failure(msgspec.Struct, frozen=True):
     """Why a task failed, in words for the user. `user_code` is True when a user's function raised it.
 
-    With `suppresses_restart` the same would happen again, whatever the restart strategy says.
+    With `suppresses_restart` the same would happen again, whatever the restart strategy says; with `is_final_at_first`
+    it would unless the job has worked before, as with a directory that may not be written. `is_outside` says that what
+    failed lies outside of the job, such as a server that refused a connection, and may heal by itself.
     """
 
     reason: str
@@ -46,6 +48,10 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None = None
     user_code: bool = False
     suppresses_restart: bool = False
+    #: what was called of the user's code; empty for the operator's own function
+    what: str = ""
+    is_final_at_first: bool = False
+    is_outside: bool = False
 
 
 class InputChannels(msgspec.Struct, frozen=True):
@@ -237,12 +243,17 @@ class AcknowledgeCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class DeclineCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """A subtask cannot take part in a checkpoint; `is_failure` when it tried and failed, rather than was not ready."""
+    """A subtask cannot take part in a checkpoint; `is_failure` when it tried and failed, rather than was not ready.
+
+    `is_final_at_first` and `is_outside` are those of `Failure`.
+    """
 
     execution: ExecutionId
     checkpoint_id: int
     reason: str
     is_failure: bool = False
+    is_final_at_first: bool = False
+    is_outside: bool = False
 
 
 class RequestSplit(msgspec.Struct, frozen=True, tag=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -73,7 +74,7 @@ class BroadcastConnectedStream:
             factory = partial(BroadcastProcessOperator, func, descriptors)
             kind = "Broadcast Process"
         inputs = tuple(
-            Upstream(u.transformation, u.partitioner, u.side_tag, input_index)
+            replace(u, input_index=input_index)
             for input_index, one in (
                 (1 - BROADCAST_INPUT, stream),
                 (BROADCAST_INPUT, self.broadcast_stream.input_stream),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.collect import CollectedRecords
@@ -13,20 +15,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CloseableIterator"]
 
+_log = logging.getLogger("penstock.job")
+
 
 class CloseableIterator:
-    """Results of a running job, as they come. Closing it (or leaving its `with` block) cancels the job."""
+    """Results of a running job, as they come. Closing it (or leaving its `with` block) cancels the job.
 
-    def __init__(self) -> None:
+    Args:
+        other_sinks: the names of the program's other sinks; a warning names them when they are cancelled too.
+    """
+
+    def __init__(self, other_sinks: Sequence[str] = ()) -> None:
+        self._other_sinks = other_sinks
+        self._drops = False
         self._records = CollectedRecords()
-        self._arrived: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Sequence[Any]] = queue.SimpleQueue()
         self._current: Iterator[Any] = iter(())
         self._job: RunningJob | None = None
         self._ended = False
 
     def on_frame(self, subtask_index: int, frame: bytes) -> None:
         """A frame of the job's collecting sink."""
-        records = self._records.take(frame)
+        records = () if self._drops else self._records.take(frame)
         if records:
             self._arrived.put(records)
 
@@ -56,8 +66,37 @@ class CloseableIterator:
         """The next result; waits for it. Raises StopIteration at the end, and what made the job fail."""
         return self.__next__()
 
+    def take(self, limit: int, is_bounded: bool) -> list[Any]:
+        """At most so many results; then the job is over.
+
+        One without other sinks is cancelled when they are there. So is one that never ends. A bounded job with other
+        sinks goes on to its end, so that they get all records, and its other results are dropped.
+
+        Raises:
+            JobExecutionError: if the job fails, also after the last result that is wanted.
+        """
+        with self:
+            taken = list(islice(self, limit))
+            if self._other_sinks and is_bounded and self._job is not None:
+                self._drops = True
+                self._job.wait()
+            elif self._is_running():
+                self._warn_of_other_sinks(f"the limit of {limit} records is reached")
+                self._other_sinks = ()
+            return taken
+
+    def _is_running(self) -> bool:
+        return self._job is not None and not self._job.get_job_execution_result().done()
+
+    def _warn_of_other_sinks(self, reason: str) -> None:
+        if self._other_sinks:
+            names = ", ".join(map(repr, self._other_sinks))
+            _log.warning("%s, so the job is cancelled: what its sinks %s have not committed is lost", reason, names)
+
     def close(self) -> None:
         """Cancel the job, when it still runs, and wait for its end."""
+        if self._is_running():
+            self._warn_of_other_sinks("the results are closed")
         job, self._job = self._job, None
         if job is not None:
             job.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,8 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.declared_output import declared
+from penstock.datastream.functions import CoProcessFunction, KeyedCoProcessFunction
+from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
 
@@ -47,9 +50,11 @@ class ConnectedStreams:
             selectors = (one.key_selector, other.key_selector)  # type: ignore[attr-defined]
             factory: Any = partial(KeyedCoProcessOperator, func, kind, *selectors)
         else:
+            remedy = "one.key_by(…).connect(other.key_by(…)).process(…)"
+            check_needs_no_key(func, KeyedCoProcessFunction, CoProcessFunction, remedy)
             factory = partial(CoProcessOperator, func, kind)
         inputs = tuple(
-            Upstream(u.transformation, u.partitioner, u.side_tag, input_index)
+            replace(u, input_index=input_index)
             for input_index, stream in enumerate((one, other))
             for u in stream.upstreams
         )

@@ -8,6 +8,7 @@ and with `Types.ROW` tuples, lists and dicts that a function emits become rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -29,6 +30,7 @@ from penstock.core.operators.column_operators import (
     WhereOperator,
 )
 from penstock.core.operators.process import ProcessOperator
+from penstock.core.operators.returned import refuse_generator_function
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.stateless import (
     FilterOperator,
@@ -54,7 +56,9 @@ from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.declared_output import declared
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.datastream.functions import Partitioner as PartitionerFunction
+from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.operator_settings import OperatorSettings
 from penstock.datastream.projected_type import projected_type
 from penstock.plan.description import Plan
@@ -167,16 +171,20 @@ class DataStream(OperatorSettings):
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """One record out for each record in: a function, or a `MapFunction`."""
+        refuse_generator_function(func, "map")
         return self._add("Map", partial(MapOperator, func), output_type=output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Any number of records out for each one in: a function that returns or yields them, or a `FlatMapFunction`."""
+        """Any number of records out for each one in: a function that yields them or returns a list, or a
+        `FlatMapFunction`.
+        """
         return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 
     def filter(self, func: Function | Expression) -> DataStream:
         """The records for which a function, a `FilterFunction`, or an expression over columns is true."""
         if isinstance(func, Expression):
             return self._add("Where", partial(WhereOperator, func), keeps_type=True)
+        refuse_generator_function(func, "filter")
         return self._add("Filter", partial(FilterOperator, func), keeps_type=True)
 
     def map_batches(
@@ -219,7 +227,12 @@ class DataStream(OperatorSettings):
         return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `ProcessFunction`: sees timestamps, may write to side outputs."""
+        """Apply a `ProcessFunction`: sees timestamps, may write to side outputs.
+
+        Raises:
+            MisuseError: for a `KeyedProcessFunction`, which needs `key_by` before it.
+        """
+        check_needs_no_key(func, KeyedProcessFunction, ProcessFunction, "stream.key_by(…).process(…)")
         return self._add("Process", partial(ProcessOperator, func), output_type=output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -248,8 +261,10 @@ class DataStream(OperatorSettings):
         """
         from penstock.datastream.keyed_stream import KeyedStream
 
+        refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or method(key_selector, "get_key")
-        return KeyedStream(self._environment, self._upstreams_by(HashPartitioner(selector)), selector, self)
+        upstreams = tuple(replace(u, key_type=key_type) for u in self._upstreams_by(HashPartitioner(selector)))
+        return KeyedStream(self._environment, upstreams, selector, self)
 
     def union(self, *streams: DataStream) -> DataStream:
         """The records of all these streams, in no particular order between them."""
@@ -284,9 +299,15 @@ class DataStream(OperatorSettings):
         return CoGroupedStreams(self, other_stream)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give the records event timestamps, and the stream watermarks (C2)."""
+        """Give the records event timestamps, and the stream watermarks (C2).
+
+        Directly behind a source it has the source's parallelism, unless another one is set: so it sees each record in
+        the order in which it was read.
+        """
         factory = partial(TimestampsAndWatermarksOperator, watermark_strategy)
-        return self._add("Timestamps/Watermarks", factory, keeps_type=True)
+        stream = self._add("Timestamps/Watermarks", factory, keeps_type=True)
+        stream._transformation.follows_source = True
+        return stream
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group all records into windows, in one subtask."""
@@ -445,9 +466,16 @@ class DataStream(OperatorSettings):
         self._environment.add(transformation)
         return transformation
 
-    def collect(self, limit: int = 100) -> list[Any]:
-        """Run the program and bring at most so many records of this stream here; then the job is cancelled."""
-        return list(self.execute_and_collect(limit=limit))
+    def collect(self, limit: int | None = None) -> list[Any]:
+        """Run the program and bring the records of this stream here, all of them or at most `limit`.
+
+        Without a limit this waits for the end of the job, which for a stream that never ends is for ever. What becomes
+        of the rest of the job at the limit: see `execute_and_collect`.
+        """
+        if limit is not None:
+            return list(self.execute_and_collect(limit=limit))
+        with self._results(None, False)[0] as results:
+            return list(results)
 
     def to_dataframe(self, schema: Any = None) -> Any:
         """The records as a Spark data frame, to go on with in Spark; for batch execution (I2).
@@ -473,16 +501,29 @@ class DataStream(OperatorSettings):
     ) -> CloseableIterator | list[Any]:
         """Run the program and bring the records here: an iterator, or with `limit` a list of at most so many.
 
-        With checkpoints on, each record comes exactly once, when the checkpoint that covers it has completed.
+        With checkpoints on, each record comes exactly once, when the checkpoint that covers it has completed; with a
+        limit records come at once, and after a failure perhaps again.
+
+        At the limit the job is cancelled, unless it is bounded and the program has other sinks: then it goes on to its
+        end, so that they get all records. A warning names the sinks that are cancelled with a job that never ends.
+
+        Raises:
+            ValueError: if the limit is less than 1.
+            JobExecutionError: if the job fails.
         """
-        results = CloseableIterator()
-        immediate = limit is not None or not self._environment.is_checkpointed
+        if limit is not None and limit < 1:
+            raise ValueError(f"the limit must be at least 1, not {limit}")
+        results, is_bounded = self._results(job_execution_name, limit is not None)
+        return results if limit is None else results.take(limit, is_bounded)
+
+    def _results(self, job_name: str | None, has_limit: bool) -> tuple[CloseableIterator, bool]:
+        """Run the program: its results, and whether it comes to an end."""
+        other_sinks, is_bounded = self._environment.ends_so_far()
+        results = CloseableIterator(other_sinks)
+        immediate = has_limit or not self._environment.is_checkpointed
         self._sink_transformation("Collect", CollectSink(immediate)).client_handler = results.on_frame
-        results.begin(self._environment.execute_async(job_execution_name))
-        if limit is None:
-            return results
-        with results:
-            return [value for _, value in zip(range(limit), results, strict=False)]
+        results.begin(self._environment.execute_async(job_name))
+        return results, is_bounded
 
 
 #: Names that PyFlink has in this module too; their modules need this one.

@@ -77,7 +77,7 @@ class FlatMapFunction(Function, ABC):
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
-        """The records to emit: an iterable, or a generator."""
+        """The records to emit: a generator, a list, an iterator, or None."""
 
 
 class FilterFunction(Function, ABC):
@@ -139,7 +139,7 @@ class ProcessFunction(Function, ABC):
 
     @abstractmethod
     def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Any] | None:
-        """The records to emit: a generator, an iterable, or None."""
+        """The records to emit: a generator, a list, an iterator, or None."""
 
 
 class KeyedProcessFunction(Function, ABC):
@@ -152,7 +152,7 @@ class KeyedProcessFunction(Function, ABC):
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessContext) -> Iterable[Any] | None:
-        """The records to emit: a generator, an iterable, or None."""
+        """The records to emit: a generator, a list, an iterator, or None."""
 
     def on_timer(self, timestamp: int, ctx: KeyedTimerContext) -> Iterable[Any] | None:
         """A timer of the current key is due, at `timestamp` ms; the records to emit."""

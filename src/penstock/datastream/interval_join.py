@@ -7,6 +7,7 @@ paid = pairs.between(Time.seconds(0), Time.minutes(10)).process(Pay())
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -112,7 +113,7 @@ class IntervalJoined:
             (self._late_tags[0], self._late_tags[1]),
         )
         inputs = tuple(
-            Upstream(u.transformation, u.partitioner, u.side_tag, input_index)
+            replace(u, input_index=input_index)
             for input_index, stream in enumerate((self._left, self._right))
             for u in stream.upstreams
         )

@@ -20,6 +20,7 @@ from typing import Any
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time
 from penstock.common.typeinfo import TypeInformation
+from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
 from penstock.core.operators.stateless import MapOperator, method
 from penstock.core.windowing import EventTimeTrigger, GlobalWindows
 from penstock.datastream.data_stream import DataStream
@@ -212,7 +213,8 @@ class _Groups(_OfBothStreams):
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterable[Any]:
         co_group: Callable[..., Iterable[Any] | None] = method(self._function, "co_group")
-        return co_group(*_apart(inputs)) or ()
+        returned = co_group(*_apart(inputs))
+        return [] if returned is None else results_of(returned, co_group)
 
 
 class _Pairs(_OfBothStreams):
@@ -224,11 +226,16 @@ class _Pairs(_OfBothStreams):
         if isinstance(self._function, FlatJoinFunction):
             for one in first:
                 for other in second:
-                    yield from join(one, other) or ()
+                    returned = join(one, other)
+                    if returned is not None:
+                        yield from results_of(returned, join)
         else:
             for one in first:
                 for other in second:
-                    yield join(one, other)
+                    record = join(one, other)
+                    if type(record) in NO_VALUES:
+                        raise wrong_value(record, "join()")
+                    yield record
 
 
 def _apart(inputs: Iterable[Tagged]) -> tuple[list[Any], list[Any]]:

@@ -12,6 +12,7 @@ from penstock.core.operators.keyed_aggregate import AccumulateType, KeyedAggrega
 from penstock.core.operators.keyed_functions import KeyedFunctionOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator
+from penstock.core.operators.returned import refuse_generator_function
 from penstock.core.task.partitioners import Partitioner
 from penstock.core.windowing import WindowAssigner
 from penstock.core.windowing.count_windows import count_windows
@@ -74,6 +75,7 @@ class KeyedStream(DataStream):
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """One record out for each record in; a `MapFunction` may use keyed state."""
+        refuse_generator_function(func, "map")
         return self._function("map", func, output_type) or super().map(func, output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
@@ -86,6 +88,7 @@ class KeyedStream(DataStream):
 
     def reduce(self, func: Function) -> DataStream:
         """Fold each record into its key's value; emits the new value for every record."""
+        refuse_generator_function(func, "reduce")
         factory = partial(KeyedReduceOperator, func, self._key_selector)
         return self._add("Keyed Reduce", factory, is_stateful=True, keeps_type=True)
 

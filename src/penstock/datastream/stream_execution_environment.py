@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from penstock.common.options import (
     CACHE_DIR,
     CHECKPOINTING_INTERVAL_MS,
     CHECKPOINTING_MODE,
+    CONFIGURATION_STRICT,
     MAX_PARALLELISM,
     OPERATOR_CHAINING_ENABLED,
     PARALLELISM,
@@ -27,10 +29,11 @@ from penstock.common.options import (
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.time import Duration, to_millis
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.common.unknown_options import unknown_options
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
-from penstock.core.connector import Source
+from penstock.core.connector import Boundedness, Source
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.emitting_rows import RowMaker
 from penstock.core.operators.source import SourceOperator
@@ -43,12 +46,15 @@ from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.iterations import compile_iterations
+from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.submit import submit
 from penstock.plan.description import Plan
 from penstock.plan.iterations import check_outside_of_loops
 from penstock.plan.job_graph import build_job_graph, build_plan
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
+
+_log = logging.getLogger("penstock.job")
 
 DEFAULT_JOB_NAME = "Penstock Streaming Job"
 
@@ -65,6 +71,7 @@ class StreamExecutionEnvironment(Dependencies):
         self._transformations: list[Transformation] = []
         self._caches: list[Cache] = []
         self._left_out: set[Transformation] = set()
+        self._told_options: set[str] = set()
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -325,6 +332,18 @@ class StreamExecutionEnvironment(Dependencies):
                 caches.append(cache)
         return program, caches
 
+    def _check_options(self) -> None:
+        """Warn of keys that no option has, of each once; or raise, where the configuration is to be strict."""
+        unknown = unknown_options(self._configuration.key_set() - self._told_options)
+        is_strict = self._configuration.read(CONFIGURATION_STRICT)
+        if unknown and is_strict:
+            raise ConfigurationError("; ".join(unknown.values()))
+        if unknown:
+            log_to_stderr_by_default()
+        for told in unknown.values():
+            _log.warning("%s", told)
+        self._told_options.update(unknown)
+
     def cached(self, stream: DataStream) -> CachedDataStream:
         """Keep a stream; called by `DataStream.cache`."""
         cache = Cache(stream, self._configuration.read(CACHE_DIR))
@@ -340,6 +359,12 @@ class StreamExecutionEnvironment(Dependencies):
 
     def _ends(self) -> list[Transformation]:
         return [transformation for transformation in self._transformations if transformation not in self._left_out]
+
+    def ends_so_far(self) -> tuple[list[str], bool]:
+        """The names of the program's sinks so far, and whether all that it reads comes to an end; called by streams."""
+        sinks = list(dict.fromkeys(t.display_name for t in self._ends() if t.sink is not None))
+        sources = [t.source for t in upstream_first(self._ends()) if t.source is not None]
+        return sinks, all(source.boundedness is Boundedness.BOUNDED for source in sources)
 
     def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
         """The part of the program that these streams come from, upstream first; called by streams."""
@@ -384,6 +409,7 @@ class StreamExecutionEnvironment(Dependencies):
     def execute_async(self, job_name: str | None = None) -> RunningJob:
         """Run the program and return at once; the environment is ready for the next one, also when this one fails."""
         try:
+            self._check_options()
             job_graph, caches = self._job_graph(job_name)
         finally:
             self._transformations, self._left_out = [], set()

@@ -15,6 +15,7 @@ from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.columnar_session import ColumnarSessionOperator
 from penstock.core.operators.columnar_window import ColumnarWindowOperator
+from penstock.core.operators.returned import refuse_generator_function
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_contents import (
     AggregatingContents,
@@ -135,6 +136,7 @@ class Windows:
 
         Without a window function the type of the results is that of the records, unless `output_type` says another.
         """
+        refuse_generator_function(reduce_function, "reduce")
         if window_function is None and output_type is None:
             output_type = self._stream.declared_type
         return self._add("Window Reduce", ReducingContents(reduce_function), window_function, output_type)

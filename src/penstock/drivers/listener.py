@@ -16,7 +16,7 @@ class ClientListener:
     def __init__(self, job_graph: JobGraph) -> None:
         self._name = job_graph.name
         self._handlers = job_graph.client_handlers
-        _log_to_stderr_by_default()
+        log_to_stderr_by_default()
 
     def on_job_status(self, status: str, reason: str | None) -> None:
         """Failures and restarts are warnings, the rest is information."""
@@ -37,7 +37,7 @@ class ClientListener:
         _log.info("%s: %s", self._name, line)
 
 
-def _log_to_stderr_by_default() -> None:
+def log_to_stderr_by_default() -> None:
     """A program that has not set up logging still hears what its jobs do."""
     logger = logging.getLogger("penstock")
     if logger.handlers or logging.getLogger().handlers:

@@ -20,14 +20,15 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
 from penstock.core.checkpoint.garbage import garbage
-from penstock.core.checkpoint.restore import check_restorable
+from penstock.core.checkpoint.restore import check_fit
 from penstock.core.checkpoint.savepoints import savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.epochs.coordinator import EpochCoordinator, Task, epoch_vertices
 from penstock.core.epochs.task import ANSWER
 from penstock.core.epochs.work import EpochAnswer, EpochWork
+from penstock.core.job.failover import Failover
+from penstock.core.job.failures import failure_from
 from penstock.core.job.job_graph import JobGraph
-from penstock.core.job.restart import make_restart_strategy
 from penstock.core.ports import JobListener
 from penstock.core.protocol import StopMode
 from penstock.drivers.backends import BackendSettings
@@ -58,7 +59,7 @@ class MicroBatchJob(MasterlessJob):
         self._savepoint_directory = configuration.read(options.SAVEPOINT_DIR)
         self._store = self.storage.store()
         self._settings = CheckpointSettings.of(configuration)
-        self._restart = make_restart_strategy(configuration)
+        self._failover = Failover(configuration)
         self._interval_ms = configuration.read(options.MICRO_BATCH_INTERVAL_MS)
         self._records_max = configuration.read(options.MICRO_BATCH_RECORDS_MAX)
         self._completed: list[CheckpointMetadata] = []
@@ -108,8 +109,7 @@ class MicroBatchJob(MasterlessJob):
         except Exception as error:
             raise JobExecutionError(name, f"{where} cannot be read: {error}") from error
         try:
-            ignores = self.configuration.read(options.RECOVERY_IGNORE_UNCLAIMED_STATE)
-            for line in check_restorable(metadata, self.job_graph, ignores, self.backends.name):
+            for line in check_fit(metadata, self.job_graph, self.configuration):
                 self.listener.on_log(line)
         except CheckpointError as misfit:
             raise JobExecutionError(name, f"{where} does not fit the job: {misfit}") from misfit
@@ -157,9 +157,14 @@ class MicroBatchJob(MasterlessJob):
         return answers, left
 
     def _wait_for_restart(self, error: Exception) -> None:
-        suppresses = isinstance(error, PenstockError) and error.suppresses_restart
-        delay_ms = None if suppresses else self._restart.on_failure(self.clock.now_ms())
+        completed = self.figures.checkpoints.completed
+        delay_ms = self._failover.restart_delay_ms(
+            failure_from(error), None, completed, bool(self._completed), self.clock.now_ms()
+        )
         if delay_ms is None:
+            if self._failover.verdict is not None:
+                error.add_note(self._failover.verdict)
+                self.listener.on_log(self._failover.verdict)
             raise error
         self.listener.on_log(f"the epoch begins anew in {delay_ms} ms: {error}")
         self.pause(delay_ms)

@@ -26,6 +26,7 @@ from penstock.core.job.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex,
 from penstock.core.task.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.plan.description import Plan
+from penstock.plan.function_names import function_name
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from penstock.plan.transformation import Chaining, Transformation
 from penstock.state.migrations import registered
@@ -181,10 +182,7 @@ class _JobGraphBuilder:
             name=" -> ".join(node.name for node in chain.nodes),
             parallelism=head.parallelism,
             max_parallelism=head.max_parallelism,
-            operators=tuple(
-                OperatorInfo(n.operator_id, n.name, n.transformation.uid, n.transformation.is_stateful)
-                for n in chain.nodes
-            ),
+            operators=tuple(_info(node) for node in chain.nodes),
             program=_dumps(
                 VertexProgram(
                     tuple(chained),
@@ -208,6 +206,22 @@ class _JobGraphBuilder:
             return None
         timeouts = [job_wide if ms is None else ms for ms in wanted]
         return min((ms for ms in timeouts if ms >= 0), default=-1)
+
+
+def _info(node: StreamNode) -> OperatorInfo:
+    said = node.transformation
+    key_types = dict.fromkeys(str(upstream.key_type) for upstream in said.inputs if upstream.key_type is not None)
+    return OperatorInfo(
+        node.operator_id,
+        node.name,
+        said.uid,
+        said.is_stateful,
+        said.kind,
+        function_name(said.factory),
+        ", ".join(key_types),
+        said.has_placed_id,
+        said.sink is not None and said.sink.shows_on_commit,
+    )
 
 
 def _client_handler(transformation: Transformation) -> Callable[[int, bytes], None] | None:

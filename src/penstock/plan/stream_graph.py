@@ -88,7 +88,7 @@ def build_stream_graph(
         node = StreamNode(
             transformation,
             operator_id,
-            _parallelism(transformation, parallelism_default),
+            _parallelism(transformation, parallelism_default, inputs),
             transformation.max_parallelism or max_parallelism_default,
             transformation.slot_sharing_group or _common_group(inputs),
         )
@@ -124,12 +124,16 @@ def _operator_id(transformation: Transformation, position: int, inputs: list[Str
     return xxhash.xxh3_128_hexdigest("|".join(["place", str(position), *(n.operator_id for n in inputs)]).encode())
 
 
-def _parallelism(transformation: Transformation, default: int) -> int:
+def _parallelism(transformation: Transformation, default: int, inputs: list[StreamNode]) -> int:
     limit, wanted = transformation.parallelism_limit, transformation.parallelism
     if limit is not None and wanted is not None and wanted > limit:
         raise ConfigurationError(
             f"operator {transformation.display_name!r} can have at most parallelism {limit}, not {wanted}"
         )
+    if wanted is None and transformation.follows_source and len(inputs) == 1:
+        upstream = transformation.inputs[0]
+        if upstream.partitioner is None and upstream.side_tag is None and upstream.transformation.source is not None:
+            return inputs[0].parallelism
     return wanted or (default if limit is None else min(default, limit))
 
 

@@ -25,6 +25,8 @@ class Upstream:
     partitioner: Partitioner | None = None
     side_tag: str | None = None
     input_index: int = 0
+    #: of a partitioning by key, as far as the program says
+    key_type: TypeInformation | None = None
 
 
 class Chaining(enum.Enum):
@@ -47,6 +49,9 @@ class Transformation:
     parallelism: int | None = None
     max_parallelism: int | None = None
     parallelism_limit: int | None = None
+    #: Whether it has the parallelism of a source that it reads directly, where nothing else was said: so it sees the
+    #: records in the order in which they are read.
+    follows_source: bool = False
     is_stateful: bool = False
     source: Source[Any, Any] | None = None
     sink: Sink[Any] | None = None
@@ -69,6 +74,11 @@ class Transformation:
     def display_name(self) -> str:
         """The user's name for it, or its kind."""
         return self.name or self.kind
+
+    @property
+    def has_placed_id(self) -> bool:
+        """Whether the program leaves it to Penstock to tell the operator from others."""
+        return self.uid is None and self.uid_hash is None
 
 
 def upstream_first(transformations: Iterable[Transformation]) -> list[Transformation]:

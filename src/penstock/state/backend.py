@@ -59,8 +59,13 @@ class KeyedTable(Protocol):
     name: str
     #: The namespaces that there are, each with its entries.
     panes: dict[Any, dict[Any, Any]]
+    #: Namespaces that are not among them, for they have one key, given here, and nothing under it but None. Who puts
+    #: one here marks it as any other; `entries` makes it a pane. None where everything lies in panes.
+    lone: dict[Any, Any] | None
     #: A settling point for whoever goes through many entries in one call; None when nothing is ever put out of memory.
     settle: Callable[[], None] | None
+    #: Whether the next snapshot writes everything, so that until then nothing need be marked.
+    is_next_whole: bool
 
     def entries(self, namespace: Any) -> dict[Any, Any]:
         """The entries under a namespace; made when there are none."""

@@ -14,7 +14,7 @@ from penstock.state.ttl.config import StateTtlConfig
 
 
 class HeapKeyedStateBackend(KeyedStateBackend):
-    """Everything is in memory, and stays there; settling only forgets marks that nobody will ask for."""
+    """Everything is in memory, and stays there; settling only looks at marks, which may be for nothing."""
 
     adds_to_canonical = True
 
@@ -72,7 +72,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
 
     def settle(self) -> None:
         for table in self._tables.values():
-            table.forget_needless_marks()
+            table.look_at_marks()
 
     def close(self) -> None:
         pass

@@ -23,8 +23,10 @@ from io import BytesIO
 from typing import Any, Final
 
 from penstock.common.class_types import class_fields
-from penstock.state.errors import StateMigrationError
+from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.key_bytes import is_plain
 from penstock.state.key_groups import key_group_of
+from penstock.state.keys import with_one_nan
 from penstock.state.shapes import Shapes, are_as_before, find_class
 from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, script_class, tuple_stand_in
 
@@ -67,6 +69,23 @@ class StateLoader:
         """Raise when a key that came out of a changed class no longer belongs where it lies."""
         if self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
             raise self.other_key(key)
+
+    def renewed_key(self, key: Any, key_group: int) -> Any:
+        """A key of a file of an older version, as it is now; raises when it does not belong there any more."""
+        if is_plain(key):
+            return key
+        key = with_one_nan(key)
+        if not self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
+            raise self.older_key(key)
+        return key
+
+    def older_key(self, key: Any) -> StateError:
+        """The error for a key that an older release had elsewhere."""
+        return StateError(
+            f"{self._where}: it was written by an older release of Penstock, which took keys such as {key!r} (of type "
+            f"{type(key).__qualname__}) for equal to others, and has them in other key groups. Let the program begin "
+            "without this state, or read it with the state processor of that release and write it with this one's"
+        )
 
     def other_key(self, key: Any) -> StateMigrationError:
         """The error for a key that would not be found again."""

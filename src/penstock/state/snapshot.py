@@ -4,7 +4,8 @@ A keyed state is a *history* of files, each a table of rows (key_group, operatio
 applied after the one before: put an entry, remove an entry, or drop a whole namespace. A history of one file with
 puts only is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled
 bytes. Under the key `penstock.classes` the Arrow schema's metadata of keyed state holds, as JSON, the classes that the
-pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`).
+pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`), and under `penstock.keys` the version of
+`state.key_bytes` by which keys went to their groups.
 
 What is captured is safe from what user code changes afterwards (G7, see `state.frozen`). Working out key groups,
 building the Arrow bytes and writing them happens in the background.
@@ -17,7 +18,7 @@ import pickle
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,9 @@ REMOVE: Final = 1
 DROP_NAMESPACE: Final = 2
 
 _CLASSES: Final = b"penstock.classes"
+#: Which canonical bytes the key groups of a file follow; files of before there were versions have none.
+_KEYS: Final = b"penstock.keys"
+KEYS_VERSION: Final = b"2"
 _NO_NAMESPACE: Final = b""
 
 Entries = dict[Any, dict[Any, Any]]
@@ -67,12 +71,18 @@ class KeyedCapture:
         rows = KeyedRows()
         for namespace in dropped:
             rows.add(-1, DROP_NAMESPACE, b"", dumps(namespace), b"")
-        for namespace, kept, values, removed in written:
+        # Timers are thousands of namespaces with a key each, so what is put is gathered first.
+        keys: list[Any] = []
+        values: list[Any] = []
+        namespaces: list[bytes] = []
+        for namespace, kept, of_kept, removed in written:
             namespace_bytes = dumps(namespace)
             for key in removed:
                 rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
-            groups = key_groups_of(kept, max_parallelism)
-            rows.extend(groups, PUT, dumps_all(kept), [namespace_bytes] * len(kept), dumps_all(values))
+            keys += kept
+            values += of_kept
+            namespaces += [namespace_bytes] * len(kept)
+        rows.extend(key_groups_of(keys, max_parallelism), PUT, dumps_all(keys), namespaces, dumps_all(values))
         return rows.to_bytes(shapes)
 
 
@@ -127,9 +137,12 @@ class KeyedRows:
         columns[3].extend(namespaces)
         columns[4].extend(values)
 
-    def to_bytes(self, shapes: Shapes | None = None) -> bytes:
+    def to_bytes(self, shapes: Shapes | None = None, keys_version: bytes | None = KEYS_VERSION) -> bytes:
         groups, operations, *binary = self._columns
-        schema = _KEYED_SCHEMA if shapes is None else _KEYED_SCHEMA.with_metadata({_CLASSES: json.dumps(shapes)})
+        metadata = {} if keys_version is None else {_KEYS: keys_version}
+        if shapes is not None:
+            metadata[_CLASSES] = json.dumps(shapes).encode()
+        schema = _KEYED_SCHEMA.with_metadata(metadata or None)
         columns = [_int_column(groups, pa.int32(), "i"), _int_column(operations, pa.int8(), "b")]
         return _ipc(columns + [_bytes_column(column) for column in binary], schema)
 
@@ -157,22 +170,33 @@ def _ipc(columns: list[Any], schema: Any) -> bytes:
 
 
 def _columns(data: bytes) -> list[list[Any]]:
-    return _columns_and_shapes(data)[0]
+    return _columns_and_about(data)[0]
 
 
-def _columns_and_shapes(data: bytes) -> tuple[list[list[Any]], Shapes | None]:
+def _columns_and_about(data: bytes) -> tuple[list[list[Any]], AboutFile]:
     table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-    return [column.to_pylist() for column in table.columns], _shapes_in(table.schema)
+    return [column.to_pylist() for column in table.columns], _about(table.schema)
 
 
-def _shapes_in(schema: Any) -> Shapes | None:
-    classes = (schema.metadata or {}).get(_CLASSES)
-    return None if classes is None else shapes_from_json(json.loads(classes))
+class AboutFile(NamedTuple):
+    """What a file of keyed state says of itself.
+
+    `shapes`: the classes that its pickles name; None when it does not tell. `keys_version`: see the module's text.
+    """
+
+    shapes: Shapes | None
+    keys_version: bytes | None
 
 
-def shapes_of_keyed(data: bytes) -> Shapes | None:
-    """The classes that the pickles of one file name; None when it does not tell."""
-    return _shapes_in(pa.ipc.open_stream(pa.BufferReader(data)).schema)
+def _about(schema: Any) -> AboutFile:
+    metadata = schema.metadata or {}
+    classes = metadata.get(_CLASSES)
+    return AboutFile(None if classes is None else shapes_from_json(json.loads(classes)), metadata.get(_KEYS))
+
+
+def about_keyed(data: bytes) -> AboutFile:
+    """What one file says of itself."""
+    return _about(pa.ipc.open_stream(pa.BufferReader(data)).schema)
 
 
 def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
@@ -191,10 +215,11 @@ def read_keyed(
     """
     tables: Entries = {}
     for data in files:
-        columns, shapes = _columns_and_shapes(data)
-        loads = pickle.loads if loader is None else loader.for_file(shapes)
+        columns, about = _columns_and_about(data)
+        loads = pickle.loads if loader is None else loader.for_file(about.shapes)
+        renewed = None if loader is None or about.keys_version is not None else loader.renewed_key
         try:
-            _apply(tables, columns, first_key_group, last_key_group, loads, loader)
+            _apply(tables, columns, first_key_group, last_key_group, loads, loader, renewed)
         except StateError:
             raise
         except Exception as error:
@@ -211,8 +236,9 @@ def _apply(
     last_key_group: int,
     loads: Callable[[bytes], Any],
     loader: StateLoader | None,
+    renewed: Callable[[Any, int], Any] | None,
 ) -> None:
-    """Do to the entries what the rows of a file say."""
+    """Do to the entries what the rows of a file say. `renewed`: what the keys of an older file go through."""
     last_namespace_data, namespace = _NO_NAMESPACE, None
     for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
         if namespace_data != last_namespace_data:
@@ -221,6 +247,8 @@ def _apply(
             tables.pop(namespace, None)
         elif first_key_group <= group <= last_key_group:
             key = loads(key_data)
+            if renewed is not None:
+                key = renewed(key, group)
             if operation == PUT:
                 tables.setdefault(namespace, {})[key] = loads(value)
             else:
@@ -234,9 +262,11 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
     loads = pickle.loads
     entries: dict[Any, dict[Any, tuple[int, bytes, bytes, bytes]]] = {}
     all_shapes: list[Shapes | None] = []
+    keys_version: bytes | None = KEYS_VERSION
     for data in files:
-        columns, shapes = _columns_and_shapes(data)
-        all_shapes.append(shapes)
+        columns, about = _columns_and_about(data)
+        all_shapes.append(about.shapes)
+        keys_version = keys_version and about.keys_version
         last_namespace_data, namespace = _NO_NAMESPACE, None
         for group, operation, key_data, namespace_data, value in zip(*columns, strict=True):
             if namespace_data != last_namespace_data:
@@ -252,7 +282,7 @@ def merge_keyed(files: Iterable[bytes]) -> bytes:
         if rows_of_keys:
             groups, keys, namespaces, values = zip(*rows_of_keys.values(), strict=True)
             rows.extend(groups, PUT, keys, namespaces, values)
-    return rows.to_bytes(merged(all_shapes))
+    return rows.to_bytes(merged(all_shapes), keys_version)
 
 
 def read_operator(data: bytes, loads: Callable[[bytes], Any] = pickle.loads) -> list[Any]:

@@ -41,10 +41,11 @@ NO_KEY: Any = _NoKey()
 class State:
     """Base of all keyed states."""
 
-    __slots__ = ("_backend", "_changed", "_entries")
+    __slots__ = ("_backend", "_changed", "_entries", "_table")
 
     def __init__(self, backend: KeyedStateBackend, table: KeyedTable) -> None:
         self._backend = backend
+        self._table = table
         self._entries = table.entries(None)
         self._changed = table.changed(None)
 
@@ -52,7 +53,7 @@ class State:
         """Remove the state of the current key."""
         key = self._backend.current_key
         self._entries.pop(key, None)
-        self._changed.add(key)
+        self._changed.add(key)  # raises where no key is current; `pop` does not when nothing is there
 
 
 class ValueState(State, Generic[T]):
@@ -66,12 +67,13 @@ class ValueState(State, Generic[T]):
 
     def update(self, value: T | None) -> None:
         """Store the current key's value; None clears it."""
-        key = self._backend.current_key
-        self._changed.add(key)
         if value is None:
-            self._entries.pop(key, None)
-        else:
-            self._entries[key] = value
+            self.clear()
+            return
+        key = self._backend.current_key
+        if not self._table.is_next_whole:
+            self._changed.add(key)
+        self._entries[key] = value
 
 
 class AppendingState(State, ABC, Generic[IN, OUT]):
@@ -106,7 +108,8 @@ class ListState(MergingState[T, Iterable[T]]):
     def add(self, value: T) -> None:
         """Append an item."""
         entries, key = self._entries, self._backend.current_key
-        self._changed.add(key)
+        if not self._table.is_next_whole:
+            self._changed.add(key)
         items = entries.get(key)
         if items is None:
             entries[key] = [value]
@@ -118,7 +121,8 @@ class ListState(MergingState[T, Iterable[T]]):
         values = list(values)
         if values:
             key = self._backend.current_key
-            self._changed.add(key)
+            if not self._table.is_next_whole:
+                self._changed.add(key)
             self._entries.setdefault(key, []).extend(values)
 
     def update(self, values: Iterable[T]) -> None:
@@ -126,7 +130,8 @@ class ListState(MergingState[T, Iterable[T]]):
         values = list(values)
         if values:
             key = self._backend.current_key
-            self._changed.add(key)
+            if not self._table.is_next_whole:
+                self._changed.add(key)
             self._entries[key] = values
         else:
             self.clear()
@@ -151,7 +156,8 @@ class MapState(State, Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Store a value under `key`."""
         entries, current = self._entries, self._backend.current_key
-        self._changed.add(current)
+        if not self._table.is_next_whole:
+            self._changed.add(current)
         found = entries.get(current)
         if found is None:
             entries[current] = {key: value}
@@ -162,14 +168,16 @@ class MapState(State, Generic[K, V]):
         """Store several values."""
         if dict_value:
             current = self._backend.current_key
-            self._changed.add(current)
+            if not self._table.is_next_whole:
+                self._changed.add(current)
             self._entries.setdefault(current, {}).update(dict_value)
 
     def remove(self, key: K) -> None:
         """Remove the value under `key`, when there is one."""
         found = self._map()
         found.pop(key, None)
-        self._changed.add(self._backend.current_key)
+        if not self._table.is_next_whole:
+            self._changed.add(self._backend.current_key)
         if not found:
             self.clear()
 
@@ -230,7 +238,8 @@ class ReducingState(MergingState[T, T | None]):
     def add(self, value: T) -> None:
         """Fold a value in."""
         entries, key = self._entries, self._backend.current_key
-        self._changed.add(key)
+        if not self._table.is_next_whole:
+            self._changed.add(key)
         folded = entries.get(key, _MISSING)
         entries[key] = value if folded is _MISSING else self._reduce(folded, value)
 
@@ -253,7 +262,8 @@ class AggregatingState(MergingState[T, V | None], Generic[T, V]):
     def add(self, value: T) -> None:
         """Add a value."""
         entries, key = self._entries, self._backend.current_key
-        self._changed.add(key)
+        if not self._table.is_next_whole:
+            self._changed.add(key)
         accumulator = entries.get(key, _MISSING)
         if accumulator is _MISSING:
             accumulator = self._function.create_accumulator()

@@ -1,7 +1,8 @@
 """One keyed state on the heap: `namespace -> key -> value`, with a record of what has changed since the last snapshot.
 
 Plain states use the one namespace None; windows use a namespace a window, timers one a time. So dropping a window or
-a fired timer bucket is dropping one dictionary, and one mark in the record of changes.
+a fired timer bucket is dropping one dictionary, and one mark in the record of changes. Where timers are sparse most
+times have one key: it lies in `lone`, without a dictionary of its own, until somebody asks for that or adds another.
 
 Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
 what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not
@@ -23,13 +24,11 @@ from penstock.state.snapshot import KeyedCapture
 _MISSING: Any = object()
 #: A snapshot of at least one in so many entries of a namespace is written in the order of the table.
 _ORDERED_SHARE = 8
-#: A snapshot for which one in so many entries has changed is written whole: then it stands alone, and nobody has to
-#: merge it with those before it, which takes longer than to write the rest.
+#: A snapshot that would tell of a change for every so many entries is written whole: then it stands alone, and nobody
+#: has to merge it with those before it, which takes longer than to write the rest.
 _WHOLE_SHARE = 2
-#: Below so many entries it is all the same.
+#: Below so many entries and changes it is all the same.
 _WHOLE_ENTRIES_MIN = 1024
-#: So many marks that are for nothing may be there before they are looked at.
-_NEEDLESS_MARKS_MAX = 4096
 
 
 class StateTable:
@@ -38,10 +37,13 @@ class StateTable:
     __slots__ = (
         "_changed",
         "_dropped",
+        "_dropped_max",
         "_has_base",
-        "_is_next_whole",
+        "_lone",
         "_marked",
         "_unconfirmed",
+        "is_next_whole",
+        "lone",
         "name",
         "panes",
         "settle",
@@ -50,6 +52,8 @@ class StateTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self.panes: dict[Any, dict[Any, Any]] = {}
+        self.lone: dict[Any, Any] | None = {}
+        self._lone: dict[Any, Any] = self.lone
         #: Nothing is ever put out of memory, so there is nothing to settle.
         self.settle: Callable[[], None] | None = None
         self._changed: dict[Any, set[Any]] = {}
@@ -58,9 +62,10 @@ class StateTable:
         self._has_base = False
         #: whether the next snapshot is whole: the first one, and when so much has changed; then nothing need be marked,
         #: nor be said of what was dropped
-        self._is_next_whole = True
-        #: keys marked by the batch since that was looked at
+        self.is_next_whole = True
+        #: keys marked by the batch since that was looked at, and dropped namespaces at which it is looked at again
         self._marked = 0
+        self._dropped_max = _WHOLE_ENTRIES_MIN
         #: checkpoint id -> the changes that were new to its snapshot; None for any of all entries
         self._unconfirmed: dict[int, tuple[dict[Any, set[Any]], dict[Any, None]] | None] = {}
 
@@ -68,7 +73,8 @@ class StateTable:
         """The entries under a namespace; made when there are none."""
         entries = self.panes.get(namespace)
         if entries is None:
-            entries = self.panes[namespace] = {}
+            lone = self._lone.pop(namespace, _MISSING) if self._lone else _MISSING
+            entries = self.panes[namespace] = {} if lone is _MISSING else {lone: None}
         return entries
 
     def changed(self, namespace: Any) -> set[Any]:
@@ -80,18 +86,19 @@ class StateTable:
 
     def mark(self, namespace: Any, keys: Collection[Any]) -> None:
         """Mark the keys of a whole batch, whose entries are set; costs nothing once the next snapshot will be whole."""
-        if self._is_next_whole:
+        if self.is_next_whole:
             return
         self.changed(namespace).update(keys)
         self._marked += len(keys)
         # A look goes through all namespaces, of which sliding windows have thousands: no more of them than keys.
         if self._marked >= len(self.panes) + len(self._changed):
             self._marked = 0
-            self._is_next_whole = self._is_mostly_changed(self._changed)
+            self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
 
-    def _is_mostly_changed(self, changed: dict[Any, set[Any]]) -> bool:
-        total = sum(map(len, self.panes.values()))
-        return total >= _WHOLE_ENTRIES_MIN and sum(map(len, changed.values())) * _WHOLE_SHARE >= total
+    def _is_mostly_changed(self, changed: dict[Any, set[Any]], dropped: dict[Any, None]) -> bool:
+        total = sum(map(len, self.panes.values())) + len(self._lone)
+        changes = sum(map(len, changed.values())) + len(dropped)
+        return max(total, changes) >= _WHOLE_ENTRIES_MIN and changes * _WHOLE_SHARE >= total
 
     def drop(self, namespace: Any) -> dict[Any, Any]:
         """Remove a namespace with all its entries, and return these."""
@@ -100,9 +107,14 @@ class StateTable:
         elif None in self._changed:
             # The set is held by a state object, so it is emptied rather than thrown away.
             self._changed[None].clear()
-        if not self._is_next_whole:
+        if not self.is_next_whole:
             self._dropped[namespace] = None
-        return self.panes.pop(namespace, {})
+            if len(self._dropped) >= self._dropped_max:
+                # Timers come and go: most of those that a snapshot would tell of were in none before.
+                self._dropped_max *= 2
+                self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
+        lone = self._lone.pop(namespace, _MISSING) if self._lone else _MISSING
+        return self.panes.pop(namespace, {}) if lone is _MISSING else {lone: None}
 
     def clear(self) -> None:
         """Forget all entries and marks; what holds the entries or the marks under None goes on with them."""
@@ -110,11 +122,12 @@ class StateTable:
             self.panes[namespace].clear()
             if namespace is not None:
                 del self.panes[namespace]
+        self._lone.clear()
         for keys in self._changed.values():
             keys.clear()
         self._changed = {None: self._changed[None]} if None in self._changed else {}
         self._dropped.clear()
-        self._is_next_whole = True
+        self.is_next_whole = True
 
     def restore(self, key: Any, namespace: Any, value: Any) -> None:
         """Put back one entry of a snapshot, which need not be written again."""
@@ -122,36 +135,42 @@ class StateTable:
 
     def build_on_snapshot(self) -> None:
         """What was restored is in a snapshot that the next one adds to."""
-        self._has_base, self._is_next_whole = True, False
+        self._has_base, self.is_next_whole = True, False
 
     def mark_all(self) -> None:
         """Let the next snapshot write everything."""
-        self._is_next_whole = True
+        self.is_next_whole = True
 
-    def forget_needless_marks(self) -> None:
-        """Keys of the one namespace that is never dropped, when nobody will ask for their marks."""
-        if self._is_next_whole and len(self._changed.get(None, ())) > _NEEDLESS_MARKS_MAX:
-            self._changed[None].clear()
+    def look_at_marks(self) -> None:
+        """Decide whether most keys of a plain state have changed, and forget marks that nobody will ask for."""
+        marks = self._changed.get(None)
+        if marks is None or len(marks) < _WHOLE_ENTRIES_MIN:
+            return
+        if len(self.panes) == 1 and len(marks) * _WHOLE_SHARE >= len(self.panes.get(None, ())):
+            self.is_next_whole = True
+        if self.is_next_whole:
+            marks.clear()
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
         """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""
-        if not self._has_base and not any(self.panes.values()):
+        if not self._has_base and not self._lone and not any(self.panes.values()):
             return None
         self._has_base = True
-        changed = {} if self._is_next_whole else {n: set(keys) for n, keys in self._changed.items() if keys}
+        changed = {} if self.is_next_whole else {n: set(keys) for n, keys in self._changed.items() if keys}
         dropped = self._dropped
         for keys in self._changed.values():
             keys.clear()
-        self._changed = {namespace: keys for namespace, keys in self._changed.items() if namespace in self.panes}
+        self._changed = {n: keys for n, keys in self._changed.items() if n in self.panes}
         self._dropped = {}
-        if self._is_next_whole:
-            self._unconfirmed[checkpoint_id], self._is_next_whole = None, False
+        self._dropped_max = _WHOLE_ENTRIES_MIN
+        if self.is_next_whole:
+            self._unconfirmed[checkpoint_id], self.is_next_whole = None, False
         elif changed or dropped:
             self._unconfirmed[checkpoint_id] = (changed, dropped)
         if not self._unconfirmed:
             return None
         merged = self._merged()
-        if merged is None or self._is_mostly_changed(merged[0]):
+        if merged is None or self._is_mostly_changed(*merged):
             return KeyedCapture(self.name, self._frozen(([], self._everything()), owner), is_whole=True)
         return KeyedCapture(self.name, self._frozen((list(merged[1]), self._contents(merged[0])), owner))
 
@@ -166,7 +185,7 @@ class StateTable:
             return
         taken = self._unconfirmed.pop(checkpoint_id)
         if taken is None:
-            self._is_next_whole = True
+            self.is_next_whole = True
             return
         for namespace, keys in taken[0].items():
             self.changed(namespace).update(keys)
@@ -187,13 +206,17 @@ class StateTable:
         return changed, dropped
 
     def _everything(self) -> list[Contents]:
-        return [(n, list(entries), list(entries.values()), []) for n, entries in self.panes.items() if entries]
+        whole: list[Contents] = [(n, list(e), list(e.values()), []) for n, e in self.panes.items() if e]
+        whole += [(namespace, [key], [None], []) for namespace, key in self._lone.items()]
+        return whole
 
     def _contents(self, changed: dict[Any, set[Any]]) -> list[Contents]:
         """What the changed entries are now."""
         written = []
         for namespace, keys in changed.items():
             entries = self.panes.get(namespace)
+            if entries is None and namespace in self._lone:
+                entries = {self._lone[namespace]: None}
             if entries is None:
                 continue  # dropped since: the mark of that says it all
             # One look-up a key: on a large table each costs a cache miss.

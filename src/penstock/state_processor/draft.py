@@ -158,4 +158,4 @@ class SavepointDraft:
         draft, operator_id = self.find(old), operator_id_of_uid(new)
         if any(operator_id == other.head.operator_id for other in self.operators):
             raise StateError(f"there is an operator with uid {new!r} already: a uid is unique within a job")
-        draft.head = msgspec.structs.replace(draft.head, operator_id=operator_id, uid=new)
+        draft.head = msgspec.structs.replace(draft.head, operator_id=operator_id, uid=new, has_placed_id=False)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.common.pickling import dumps
-from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.key_bytes import key_bytes
+from penstock.state.key_groups import key_group_of_bytes
+from penstock.state.keys import with_one_nan
 from penstock.state.snapshot import PUT, KeyedRows
 from penstock.state_processor.history import live_rows
 from penstock.state_processor.layouts import NO_NAMESPACE
@@ -55,6 +57,7 @@ def keyed_rows(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -
     """(key group, canonical bytes of key and namespace, key, namespace, item) of each row."""
     for block in blocks:
         for key, namespace, item in shape.rows(block):
+            key = with_one_nan(key)
             data = key_bytes(key)
             place = data if namespace is None else b"%d:" % len(data) + data + key_bytes(namespace)
             yield key_group_of_bytes(data, max_parallelism), place, key, namespace, item

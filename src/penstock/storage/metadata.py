@@ -89,7 +89,11 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
 
 
 class OperatorState(msgspec.Struct, frozen=True):
-    """One operator in a checkpoint. `finished` lists the subtasks that had finished for good (G10)."""
+    """One operator in a checkpoint. `finished` lists the subtasks that had finished for good (G10).
+
+    From `kind` on: what the program said of the operator (see `OperatorInfo`), by which an id that was made of the
+    operator's place is checked at a restore. A `kind` of "" says that the writer of the checkpoint did not tell.
+    """
 
     operator_id: str
     uid: str | None
@@ -99,6 +103,15 @@ class OperatorState(msgspec.Struct, frozen=True):
     subtasks: dict[int, OperatorSubtaskState]
     finished: tuple[int, ...] = ()
     coordinator: StateFile | None = None
+    kind: str = ""
+    function: str = ""
+    key_type: str = ""
+    has_placed_id: bool = False
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether there is any state in it."""
+        return any(self.subtasks.values()) or self.coordinator is not None
 
     @property
     def fully_finished(self) -> bool:

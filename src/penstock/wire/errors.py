@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import pickle
+
 from penstock.common.errors import PenstockError, shorten
 
 FRAME_BYTES_OPTION = "penstock.network.max-frame-bytes"
 
 
 class RecordSerializationError(PenstockError):
-    """A record cannot be turned into bytes, or its bytes cannot be turned into a record again."""
+    """A record cannot be turned into bytes, or its bytes cannot be turned into a record again.
+
+    Args:
+        text: which one, and why.
+        cause: what was raised; a class that cannot be pickled, or is not there, is the same at the next attempt.
+    """
+
+    def __init__(self, text: str, cause: BaseException | None = None) -> None:
+        super().__init__(text)
+        self.suppresses_restart = isinstance(cause, ImportError | AttributeError | TypeError | pickle.PicklingError)
 
 
 class RecordTooLargeError(RecordSerializationError):
-    """A single record needs more bytes than one message may have."""
+    """A single record needs more bytes than a record may have."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.suppresses_restart = True
 
 
 def describe_record(record: object) -> str:

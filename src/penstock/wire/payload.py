@@ -72,7 +72,7 @@ def decode_batches(frames: Sequence[Frame], counts: Sequence[int]) -> list[Recor
         content = pickle.loads(frames[0], buffers=frames[1:])
     except Exception as error:
         raise RecordSerializationError(
-            f"records from another worker cannot be unpickled here: {type(error).__name__}: {error}"
+            f"records from another worker cannot be unpickled here: {type(error).__name__}: {error}", error
         ) from error
     if type(content) is not list or len(content) != len(counts):
         raise ProtocolError(f"a buffer's payload is not its {len(counts)} batches")
@@ -138,6 +138,7 @@ def _explain(batches: Sequence[Records], error: Exception) -> RecordSerializatio
             except Exception as cause:  # noqa: BLE001 - as above
                 return RecordSerializationError(
                     f"a record cannot be sent to another worker: {type(cause).__name__}: {cause}; "
-                    f"record of {describe_record(value)}"
+                    f"record of {describe_record(value)}",
+                    cause,
                 )
-    return RecordSerializationError(f"records cannot be sent to another worker: {type(error).__name__}: {error}")
+    return RecordSerializationError(f"records cannot be sent to another worker: {type(error).__name__}: {error}", error)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.core.job.master_rig import MasterRig, running, two_vertices
 
-from penstock.common.errors import JobExecutionError, SlotsUnavailableError, UserFunctionError
+from penstock.common.errors import CheckpointError, JobExecutionError, SlotsUnavailableError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.core.job.execution_graph import Execution
 from penstock.core.job.job_master import CANCELLATION_TIMEOUT_MS
@@ -480,6 +482,107 @@ def test_no_good_checkpoint_fails_the_job() -> None:
     assert rig.status == "FAILED"
     assert "no checkpoint is left to recover from" in str(rig.master.failure)
     assert "num-retained" in str(rig.master.failure)
+
+
+def committing(**options: str) -> MasterRig:
+    """Two checkpoints of a job whose sink commits, the newer one damaged, and a failure."""
+    graph = two_vertices()
+    sink = replace(graph.vertices[1], operators=(replace(graph.vertices[1].operators[0], commits=True),))
+    conf = {"execution.checkpointing.num-retained": "2", **options}
+    rig = running(graph=replace(graph, vertices=(graph.vertices[0], sink)), conf=conf)
+    for checkpoint_id in (1, 2):
+        rig.advance(1000)
+        rig.acknowledge(checkpoint_id, data=b"%d" % checkpoint_id)
+    rig.store.damaged = {2}
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    return rig
+
+
+def test_what_was_committed_is_not_repeated() -> None:
+    """G9, G11: a job with a sink that commits fails rather than go back past a damaged checkpoint; the error names it,
+    its file, the one before, and the choice; and both stay, to be mended or begun from."""
+    rig = committing()
+    assert rig.status == "FAILED"
+    failure = str(rig.master.failure)
+    assert "checkpoint 2 cannot be restored: chk-2/state: the checksum does not hold" in failure
+    assert "checkpoint 1 is whole" in failure
+    assert "penstock.recovery.past-damaged-checkpoint: fall-back" in failure
+    rig.master.sweep()
+    assert rig.store.files_of(2)
+    assert rig.store.files_of(1)
+
+
+def test_going_back_can_be_chosen() -> None:
+    """G11: then it is as for a job without such a sink."""
+    rig = committing(**{"penstock.recovery.past-damaged-checkpoint": "fall-back"})
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {1}
+    assert any("checkpoint 2 cannot be restored: chk-2/state" in line for line in rig.logs)
+
+
+def test_a_file_that_is_whole_at_the_second_reading() -> None:
+    """G11: what was read wrongly once is not taken for damage."""
+    rig = with_two_checkpoints()
+    verify, calls = rig.store.verify, []
+
+    def wrong_once(metadata: object) -> None:
+        calls.append(metadata)
+        if len(calls) == 1:
+            raise CheckpointError("chk-2/state: the checksum does not hold")
+        verify(metadata)
+
+    rig.store.verify = wrong_once
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    assert {t.restored_checkpoint_id for t in rig.deployed} == {2}
+
+
+def test_damaged_checkpoints_outlive_a_job_that_has_none_left() -> None:
+    """G11: somebody may have a copy of the file."""
+    rig = with_two_checkpoints()
+    rig.store.damaged = {1, 2}
+    rig.fail()
+    rig.end_cancelled()
+    rig.advance(100)
+    assert rig.status == "FAILED"
+    rig.master.sweep()
+    assert rig.store.files_of(1)
+    assert rig.store.files_of(2)
+
+
+def test_a_store_that_is_out_of_reach_at_a_takeover() -> None:
+    """G8, G11: a job master that could not see what there is ends without deleting any of it."""
+    rig = with_two_checkpoints()
+    store = rig.store
+    store.claim_epoch = lambda: 1 / 0
+    other = MasterRig(store=store, recover=True)
+    assert other.status == "FAILED"
+    other.master.sweep()
+    assert store.files_of(2)
+
+
+def test_a_takeover_does_not_go_back_either() -> None:
+    """G9, G11: metadata that is damaged when another job master looks."""
+    rig = committing()
+    store = rig.store
+    load = store.load_checkpoint
+
+    def damaged(checkpoint_id: int) -> object:
+        if checkpoint_id == 2:
+            raise CheckpointError("chk-2/_metadata: the checksum does not hold")
+        return load(checkpoint_id)
+
+    store.load_checkpoint, store.damaged = damaged, set()
+    other = MasterRig(graph=rig.graph, store=store, recover=True, conf={"execution.checkpointing.num-retained": "2"})
+    assert other.status == "FAILED"
+    assert "chk-2/_metadata: the checksum does not hold. checkpoint 1 is whole" in str(other.master.failure)
+    other.master.sweep()
+    assert store.files_of(1)
+    conf = {"penstock.recovery.past-damaged-checkpoint": "fall-back", "execution.checkpointing.num-retained": "2"}
+    third = MasterRig(graph=rig.graph, store=store, recover=True, conf=conf)
+    assert {t.restored_checkpoint_id for t in third.deployed} == {1}
 
 
 def test_cancel_while_a_checkpoint_is_being_read() -> None:

@@ -208,7 +208,7 @@ def test_rescaling(old, new):
         harness = unkeyed(Calls(), parallelism=new, subtask=subtask)
         harness.restore(*snapshots)
         with harness:
-            harness.process1(lambda ctx: ctx.get_broadcast_state(RULES).items())
+            harness.process1(lambda ctx: list(ctx.get_broadcast_state(RULES).items()))
             harness.process1(lambda ctx: [ctx.get_broadcast_state(LIMITS)["count"]])
             assert harness.values == [*((n, n * n) for n in range(5)), 5]
 

@@ -82,7 +82,7 @@ class Reduce(Stateful, ReduceFunction):
 class Window(Stateful, ProcessWindowFunction):
     def process(self, key, context, elements):
         self.seen += elements
-        return ()
+        return []
 
 
 class Broadcast(Stateful, BroadcastProcessFunction):

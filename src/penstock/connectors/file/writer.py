@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,11 @@ from penstock.connectors.file.committer import FileCommittable
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, remove
 from penstock.connectors.file.part_names import PartNames
 from penstock.connectors.file.rolling import RollingPolicy
-from penstock.core.connector import SinkWriter, SinkWriterContext
+from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext, call_each
 from penstock.formats.bulk_format import BatchWriter
+
+#: What errors call an encoder or serialization schema.
+ENCODER: Final = "the encoder"
 
 
 class PartFormat(Protocol):
@@ -55,11 +58,15 @@ class RowPartFormat:
         if encode_batch is not None:
             self._stream.write(encode_batch(values))
         elif isinstance(encoder, SerializationSchema):
-            self._stream.write(b"".join([encoder.serialize(value) + b"\n" for value in values]))
+            lines = call_each(encoder.serialize, values, ENCODER)
+            self._stream.write(b"".join([line + b"\n" for line in lines]))
         else:
             buffer = io.BytesIO()
             for value in values:
-                encoder.encode(value, buffer)
+                try:
+                    encoder.encode(value, buffer)
+                except Exception as error:
+                    raise RecordError(value, ENCODER) from error
             self._stream.write(buffer.getbuffer())
 
     def finish(self) -> None:
@@ -204,7 +211,10 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         groups: dict[str, list[Any]] = {}
         bucket_id = self._buckets.bucket_id
         for i, value in enumerate(values):
-            key = bucket_id(value, now_ms if timestamps is None else timestamps[i])
+            try:
+                key = bucket_id(value, now_ms if timestamps is None else timestamps[i])
+            except Exception as error:
+                raise RecordError(value, "the bucket assigner") from error
             groups.setdefault(key, []).append(value)
         return groups
 

@@ -12,10 +12,10 @@ from penstock.common.pickling import dumps
 from penstock.common.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.columns.batch import ColumnBatch, make_batch
-from penstock.core.operators.base import UserCodeError, call_all
 from penstock.core.records import Batch
 from penstock.core.task.partitioners import HashPartitioner, KeyMemory, Partitioner
-from penstock.state.key_groups import key_bytes, subtask_of_key_group
+from penstock.state.key_bytes import key_bytes
+from penstock.state.key_groups import subtask_of_key_group
 
 #: Bits of a place below those that say which subtask it belongs to.
 HASH_BITS: Final = 48
@@ -106,12 +106,7 @@ class KeyedExchange(Exchange):
     def collect(self, batch: Batch) -> None:
         """Add a row for each record, with a payload if asked for."""
         values, rows = batch.values, self._rows
-        keys: list[Any] = []
-        try:
-            call_all(self._key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self._consumer_name, values[len(keys)], "the key selector") from error
-        places = self._places.of(keys)
+        places = self._places.of_records(self._key_selector, values, self._consumer_name)
         size = len(values)
         rows.edges.extend(repeat(self._edge, size))
         rows.targets.extend([place >> HASH_BITS for place in places])

@@ -26,7 +26,7 @@ from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.supersteps import Superstep
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.program import VertexProgram
+from penstock.core.task.program import VertexProgram, load_program
 from penstock.state.heap import HeapKeyedStateBackend
 
 #: Records that a source hands over at a time, and output rows after which a task lets go of them.
@@ -100,7 +100,7 @@ class BatchTask:
         self._sequences = sequences_of(subtask)
         #: Pickled accumulators of the operators above, which have come with the records; then the chain's own.
         self._accumulators: list[bytes] = []
-        program: VertexProgram = pickle.loads(vertex.program)
+        program = load_program(vertex.program, vertex.name)
         self._exchanges = {edge: CountedExchange(made) for edge, made in self._make_exchanges(program).items()}
         self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
         self._calls = OpenCalls(self._chain, clock, wait)

@@ -19,6 +19,7 @@ from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.healing import is_final_at_first, is_outside
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.job.states import ExecutionState
@@ -26,6 +27,7 @@ from penstock.core.ports import Background, CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
+    Failure,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     ToWorker,
@@ -67,7 +69,7 @@ class CheckpointCoordinator:
         background: Background,
         store: CheckpointStore,
         send: Callable[[Execution, ToWorker], None],
-        fail_job: Callable[[str], None],
+        fail_job: Callable[[Failure], None],
         on_settled: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
@@ -100,12 +102,16 @@ class CheckpointCoordinator:
         self._failures_in_a_row = 0
         self._collecting = False
         self._collect_again = False
+        #: damaged ones that were passed over since the job ran last
+        self._dropped: list[CheckpointMetadata] = []
+        self._keeps_all = False
 
     # --- driven by the job master ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """All tasks have been deployed: begin to trigger."""
         self._running = True
+        self._dropped.clear()
         self._failures_in_a_row = 0
         if self.settings.interval_ms is not None:
             self._next_ms = self._clock.now_ms() + self.settings.interval_ms
@@ -191,7 +197,8 @@ class CheckpointCoordinator:
         pending = self._pending.get(decline.checkpoint_id)
         if pending is not None and not pending.is_completing:
             reason = f"declined by task {decline.execution}: {decline.reason}"
-            self._abort(decline.checkpoint_id, reason, counts=decline.is_failure)
+            heals = (decline.is_final_at_first, decline.is_outside)
+            self._abort(decline.checkpoint_id, reason, decline.is_failure, heals)
 
     def on_finished(self, execution: Execution) -> None:
         """A task has ended well: what it has not acknowledged by now it never will, and need not."""
@@ -202,6 +209,7 @@ class CheckpointCoordinator:
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
         """Go on where another job master was: with its checkpoints, oldest first, and ids above all of its."""
         self.completed = list(completed)
+        self._keeps_all = False
         self._last_id = max([self._last_id, last_id, *(metadata.checkpoint_id for metadata in self.completed)])
         if self.completed and self.completed[-1].ends_job:
             self.last = self.completed[-1]
@@ -216,21 +224,35 @@ class CheckpointCoordinator:
         """The checkpoint to recover from."""
         return self.completed[-1] if self.completed else self.initial
 
-    def drop_latest(self) -> None:
-        """The latest checkpoint turned out to be damaged: recover from the one before (G11), if there is one.
+    @property
+    def before_latest(self) -> CheckpointMetadata | None:
+        """Where a recovery can go back to when the latest checkpoint is damaged.
 
-        Before the savepoint that ends the job there is none to go back to: what it holds may have been committed.
+        Before the savepoint that ends the job there is nothing: what it holds may have been committed.
         """
-        if not self.completed or self.last is not None:
-            self.completed.clear()
-            self.initial = None
-        else:
-            self.completed.pop()
+        return self.completed[-2] if len(self.completed) > 1 and self.last is None else None
+
+    def drop_latest(self) -> None:
+        """The latest checkpoint turned out to be damaged: recover from the one before (G11).
+
+        Its files stay until the job runs again: if it does not, somebody may mend them.
+        """
+        self._dropped.append(self.completed.pop())
+
+    def keep_all(self) -> None:
+        """It is not known what there is to keep: delete nothing."""
+        self._keeps_all = True
 
     def discard_all(self) -> None:
         """Delete what is kept; the job needs no recovery any more."""
         self.completed.clear()
+        self._dropped.clear()
+        self._keeps_all = False
         self._collect_garbage()
+
+    def garbage_at_end(self, listing: list[str]) -> list[str]:
+        """What nobody needs when the job is over and all its workers are gone."""
+        return [] if self._keeps_all else garbage(listing, self.completed + self._dropped, 1 << 62)
 
     def trigger_now(self) -> int | None:
         """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or no more at once, just now."""
@@ -296,7 +318,9 @@ class CheckpointCoordinator:
                 self._collect_garbage()  # the job is over
                 self._discard(pending)
             elif error is not None:
-                self._abort(pending.checkpoint_id, f"its metadata could not be written: {error}", self._running)
+                reason = f"its metadata could not be written: {type(error).__name__}: {error}"
+                heals = (is_final_at_first(error), is_outside(error))
+                self._abort(pending.checkpoint_id, reason, self._running, heals)
             else:
                 self._on_visible(pending, metadata)
             if not self._writing:
@@ -347,7 +371,10 @@ class CheckpointCoordinator:
             store = self._store
             self._background.submit(lambda: store.delete_savepoint(path), lambda result, error: None)
 
-    def _abort(self, checkpoint_id: int, reason: str, counts: bool = True) -> None:
+    def _abort(
+        self, checkpoint_id: int, reason: str, counts: bool = True, heals: tuple[bool, bool] = (False, False)
+    ) -> None:
+        """Give one up; `heals` is whether what failed is final at first, and whether it lies outside (`Failure`)."""
         pending = self._pending.pop(checkpoint_id)
         if pending.savepoint is not None:
             self._abort_savepoint(pending, pending.savepoint, reason)
@@ -355,7 +382,7 @@ class CheckpointCoordinator:
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
         if counts:
-            self._count_failure(f"checkpoint {checkpoint_id}: {reason}")
+            self._count_failure(f"checkpoint {checkpoint_id}: {reason}", *heals)
         if self._next_ms is not None and self._graph.is_at_its_end:
             self._next_ms = min(self._next_ms, self._clock.now_ms() + LAST_CHECKPOINT_RETRY_MS)
         self.serve_requests()
@@ -368,7 +395,7 @@ class CheckpointCoordinator:
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
         savepoint.done(None, reason)
         if self._running and pending.ends_sources:
-            self._fail_job(f"stopping with a savepoint failed: {reason}")
+            self._fail_job(Failure(f"stopping with a savepoint failed: {reason}"))
         else:
             self.serve_requests()
 
@@ -379,12 +406,13 @@ class CheckpointCoordinator:
             self.given_up.append(path)
             self._background.submit(lambda: store.discard_savepoint(path), lambda result, error: None)
 
-    def _count_failure(self, reason: str) -> None:
+    def _count_failure(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
         self.statistics.failed += 1
         self._failures_in_a_row += 1
         if self._failures_in_a_row > self.settings.tolerable_failures:
+            tolerable = f"execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures}"
             self._fail_job(
-                f"{reason} (execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures})"
+                Failure(f"{reason} ({tolerable})", is_final_at_first=is_final_at_first, is_outside=is_outside)
             )
 
     def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
@@ -396,6 +424,8 @@ class CheckpointCoordinator:
 
     def _collect_garbage(self) -> None:
         """Delete what nobody needs, once and in the background; what is asked for meanwhile is done after that."""
+        if self._keeps_all:
+            return
         if self._collecting:
             self._collect_again = True
             return
@@ -403,7 +433,7 @@ class CheckpointCoordinator:
         self._collect_again = False
         store = self._store
         live = {**self._pending, **self._writing}
-        kept = self.completed + [base for pending in live.values() for base in pending.bases]
+        kept = self.completed + self._dropped + [base for pending in live.values() for base in pending.bases]
         oldest_live_id = min(live, default=self._last_id + 1)
 
         def done(result: None, error: BaseException | None) -> None:

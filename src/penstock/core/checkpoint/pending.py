@@ -8,7 +8,7 @@ from penstock.core.job.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
 from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.state.operator_state import COMMITTABLE_MODE
-from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState, StateFile
+from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile
 
 
 class PendingCheckpoint:
@@ -85,12 +85,8 @@ class PendingCheckpoint:
                     if state:
                         subtasks[subtask.subtask] = state
                 operators.append(
-                    OperatorState(
-                        operator.operator_id,
-                        operator.uid,
-                        operator.name,
-                        vertex.parallelism,
-                        vertex.max_parallelism,
+                    vertex.state_of(
+                        operator,
                         subtasks,
                         tuple(s.subtask for s in job_vertex.subtasks if s.current.id in finished),
                         self.coordinators.get(operator.operator_id),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.common.errors import CheckpointError
+from penstock.common.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
 from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
 from penstock.core.ports import CheckpointStore
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
@@ -24,6 +25,8 @@ class Recovery:
     first_attempt: int
     #: Checkpoints that look complete and cannot be read, each with the reason.
     damaged: tuple[str, ...]
+    #: Those of them that are newer than all others.
+    passed_over: tuple[str, ...] = ()
 
 
 def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
@@ -43,7 +46,7 @@ def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
     epoch = store.claim_epoch()
     ids, highest = complete_ids(store.listing())
     completed: list[CheckpointMetadata] = []
-    damaged = []
+    damaged, passed_over = [], 0
     for checkpoint_id in ids:
         if len(completed) == retained:
             break
@@ -51,4 +54,23 @@ def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
             completed.append(store.load_checkpoint(checkpoint_id))
         except CheckpointError as error:
             damaged.append(f"checkpoint {checkpoint_id} cannot be restored: {error}")
-    return Recovery(tuple(reversed(completed)), highest, epoch * ATTEMPTS_PER_MASTER, tuple(damaged))
+            passed_over += not completed
+    first_attempt = epoch * ATTEMPTS_PER_MASTER
+    return Recovery(tuple(reversed(completed)), highest, first_attempt, tuple(damaged), tuple(damaged[:passed_over]))
+
+
+def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Read every file of a checkpoint; one that is damaged is so at a second reading as well. Does IO."""
+    try:
+        store.verify(metadata)
+    except CheckpointError:
+        store.verify(metadata)
+
+
+def refusal_to_fall_back(damage: str, before: str) -> str:
+    """Why a job with sinks that commit fails rather than go back past a damaged checkpoint, and what can be done."""
+    return (
+        f"{damage}. {before} is whole, but going back to it would commit again what sinks have committed since. Put "
+        f"the file back from a copy and begin from that checkpoint with {RECOVERY_PATH.key()}; or set "
+        f"{RECOVERY_PAST_DAMAGED.key()}: fall-back, to go back all the same"
+    )

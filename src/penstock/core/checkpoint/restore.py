@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError
-from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, STATE_BACKEND
+from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_MATCH_BY_PLACE, STATE_BACKEND
+from penstock.core.checkpoint.places import check_places
 from penstock.core.job.in_flight_rescaling import check_in_flight
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 
+def check_fit(metadata: CheckpointMetadata, job_graph: JobGraph, configuration: Configuration) -> list[str]:
+    """`check_restorable` with what the configuration allows."""
+    return check_restorable(
+        metadata,
+        job_graph,
+        configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE),
+        configuration.read(STATE_BACKEND),
+        configuration.read(RECOVERY_MATCH_BY_PLACE),
+    )
+
+
 def check_restorable(
-    metadata: CheckpointMetadata, job_graph: JobGraph, ignores_unclaimed: bool, backend: str
+    metadata: CheckpointMetadata,
+    job_graph: JobGraph,
+    ignores_unclaimed: bool,
+    backend: str,
+    matches_by_place: bool = False,
 ) -> list[str]:
     """What the user should know of the restore, in lines; raises `CheckpointError` when the job does not fit."""
     states = {o.operator_id: o for o in metadata.operators}
+    if not matches_by_place:
+        check_places(metadata.operators, job_graph)
     lines = _unclaimed(states, job_graph, ignores_unclaimed)
     check_in_flight(metadata, job_graph)
     for vertex in job_graph.vertices:

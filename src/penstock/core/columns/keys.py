@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from operator import itemgetter
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.common.fields import field_of
 from penstock.common.row_batches import take_apart
@@ -81,7 +83,17 @@ class ColumnKey:
         if min(positions) < 0:
             missing = [name for name, position in zip(self.names, positions, strict=True) if position < 0]
             raise TypeError(f"there is no column {missing[0]!r} to key by; there are {', '.join(schema.names)}")
-        return [columns.column(position) for position in positions]
+        return [_normal(columns.column(position)) for position in positions]
+
+
+def _normal(column: Any) -> Any:
+    """The column with one zero and one NaN, as in keys of any kind."""
+    if not pa.types.is_floating(column.type):
+        return column
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    column = pc.add(column, pa.scalar(0.0, column.type))  # which makes 0.0 of -0.0
+    return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), column)
 
 
 class ColumnRoutes:

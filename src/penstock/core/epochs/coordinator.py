@@ -11,7 +11,7 @@ from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.job.scheduler import state_of_subtask
-from penstock.storage.metadata import CheckpointMetadata, OperatorState
+from penstock.storage.metadata import CheckpointMetadata
 
 Task = tuple[int, int]
 
@@ -123,12 +123,8 @@ class EpochCoordinator:
                 }
                 source = self._sources.get(operator.operator_id)
                 operators.append(
-                    OperatorState(
-                        operator.operator_id,
-                        operator.uid,
-                        operator.name,
-                        vertex.parallelism,
-                        vertex.max_parallelism,
+                    vertex.state_of(
+                        operator,
                         subtasks,
                         tuple(range(vertex.parallelism)) if ends else (),
                         None if source is None else source.snapshot(self._epoch),

@@ -26,7 +26,7 @@ from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.program import VertexProgram
+from penstock.core.task.program import VertexProgram, load_program
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
 from penstock.state.key_groups import key_group_range
 
@@ -79,7 +79,7 @@ class EpochTask:
         #: the place of the last row with a key
         self._open_place: int | None = None
 
-        program: VertexProgram = pickle.loads(vertex.program)
+        program = load_program(vertex.program, vertex.name)
         consumers, parallelism = vertex.consumers, vertex.parallelism
         self._exchanges = {
             out.edge: CountedExchange(

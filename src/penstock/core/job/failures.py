@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.common.errors import JobExecutionError, PenstockError, UserFunctionError
+from penstock.core.healing import with_prospects
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.protocol import Failure
@@ -25,6 +26,16 @@ def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
     return _other_error(failure, job_graph, f"task {at.name} ({subtask + 1}/{at.parallelism}): ")
 
 
+def failure_from(error: Exception) -> Failure:
+    """What a job without a job master failed for, so that it can be compared with what comes later."""
+    if isinstance(error, UserFunctionError):
+        place = error.operator_name
+        failure = Failure(error.cause_text, place, traceback=error.traceback_text, user_code=True)
+    else:
+        failure = Failure(f"{type(error).__name__}: {error}")
+    return with_prospects(failure, error)
+
+
 def _user_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:
     assert failure.operator_name is not None
     return UserFunctionError(
@@ -34,6 +45,7 @@ def _user_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
         job_graph.vertices[vertex].parallelism,
         failure.record or "",
         failure.traceback or failure.reason,
+        failure.what,
     )
 
 

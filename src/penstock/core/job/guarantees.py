@@ -11,6 +11,7 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
     lines = []
     if settings.interval_ms is None:
         lines.append("checkpointing is off: after a failure the job can only start over from the beginning")
+        lines += _never_committing(job_graph)
     else:
         promise = (
             "state is exactly once, and so is two-phase output"
@@ -32,3 +33,15 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
                     f"source {name!r} cannot be replayed: records that were under way when a failure happens are lost"
                 )
     return lines
+
+
+def _never_committing(job_graph: JobGraph) -> list[str]:
+    """Without checkpoints a sink with two phases commits when its input ends."""
+    endless = job_graph.vertices_without_end()
+    operators = [o for vertex in job_graph.vertices if vertex.index in endless for o in vertex.operators]
+    return [
+        f"sink {operator.name!r} never commits while the job runs, so nobody sees what it writes: its input has no "
+        "end, and it commits with checkpoints. Turn them on with env.enable_checkpointing(interval)"
+        for operator in operators
+        if operator.commits
+    ]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.common.watermark_strategy import WatermarkAlignment
-from penstock.core.connector import Source
+from penstock.core.connector import Boundedness, Source
 from penstock.core.job import pointwise
 from penstock.core.supersteps import Superstep
+from penstock.storage.metadata import OperatorState, OperatorSubtaskState, StateFile
 
 #: The mode of a batch that leaves its state behind.
 BACK_FILL: Final = "BACK_FILL"
@@ -23,6 +24,16 @@ class OperatorInfo:
     name: str
     uid: str | None
     is_stateful: bool
+    #: what the operator is, such as "Keyed Process"; its name, where the program gave none
+    kind: str = ""
+    #: the user's function, source or sink by the name of its class, or of the function; "" when it has none to tell
+    function: str = ""
+    #: the declared type of its keys in Flink's notation, "" when none was
+    key_type: str = ""
+    #: whether its id was made of its place in the program, for want of a uid
+    has_placed_id: bool = False
+    #: whether it is a sink that commits: what it writes is seen only then, and cannot be taken back any more
+    commits: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,29 @@ class JobVertex:
     #: operator id of a source -> the group that it keeps close to
     alignments: Mapping[str, WatermarkAlignment] = field(default_factory=dict)
 
+    def state_of(
+        self,
+        operator: OperatorInfo,
+        subtasks: dict[int, OperatorSubtaskState],
+        finished: tuple[int, ...],
+        coordinator: StateFile | None,
+    ) -> OperatorState:
+        """One of the vertex' operators in a checkpoint."""
+        return OperatorState(
+            operator.operator_id,
+            operator.uid,
+            operator.name,
+            self.parallelism,
+            self.max_parallelism,
+            subtasks,
+            finished,
+            coordinator,
+            operator.kind,
+            operator.function,
+            operator.key_type,
+            operator.has_placed_id,
+        )
+
 
 @dataclass(frozen=True)
 class JobGraph:
@@ -74,6 +108,11 @@ class JobGraph:
     def slots_required(self) -> int:
         """With slot sharing a job needs as many slots as its highest parallelism; in each group of them (E3)."""
         return sum(self.slots_of_groups().values())
+
+    @property
+    def commits(self) -> bool:
+        """Whether a sink of the job commits."""
+        return any(operator.commits for vertex in self.vertices for operator in vertex.operators)
 
     def slots_of_groups(self) -> dict[str, int]:
         """How many slots each slot sharing group needs, in the order of the vertices."""
@@ -115,6 +154,17 @@ class JobGraph:
     def inputs_of(self, vertex: int) -> list[JobEdge]:
         """Edges into a vertex."""
         return [e for e in self.edges if e.target == vertex]
+
+    def vertices_without_end(self) -> set[int]:
+        """The vertices that read, directly or not, a source that never ends."""
+        endless: set[int] = set()
+        for vertex in self.vertices:
+            sources = vertex.sources.values()
+            if any(source.boundedness is not Boundedness.BOUNDED for source in sources) or any(
+                edge.source in endless for edge in self.inputs_of(vertex.index)
+            ):
+                endless.add(vertex.index)
+        return endless
 
     def outputs_of(self, vertex: int) -> list[JobEdge]:
         """Edges out of a vertex."""

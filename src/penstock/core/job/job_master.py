@@ -26,16 +26,16 @@ from penstock.common.options import (
 )
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
-from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.healing import with_prospects
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints
 from penstock.core.job.progress import JobProgress, job_progress
-from penstock.core.job.restart import make_restart_strategy
 from penstock.core.job.scheduler import deployments
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
@@ -63,7 +63,6 @@ from penstock.core.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
-from penstock.core.task.failures import suppresses_restart
 from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -109,8 +108,9 @@ class JobMaster:
             configuration.read(SLOT_REQUEST_TIMEOUT_MS),
             configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
         )
-        self._restart = make_restart_strategy(configuration)
-        self._suppresses_restart = False
+        self._failover = Failover(configuration)
+        #: what the attempt failed for, and the name of the task that did
+        self._failed: tuple[Failure, str | None] | None = None
         self._awaits_start = False
         self._settings = task_settings(configuration)
         self._cancel_deadline_ms: int | None = None
@@ -127,10 +127,7 @@ class JobMaster:
                 partial(self._assign_splits, vertex.index),
                 self._call_later,
                 lambda error: self.fail(
-                    Failure(
-                        f"a source's split enumerator: {type(error).__name__}: {error}",
-                        suppresses_restart=suppresses_restart(error),
-                    )
+                    with_prospects(Failure(f"a source's split enumerator: {type(error).__name__}: {error}"), error)
                 ),
             )
             for vertex in job_graph.vertices
@@ -145,7 +142,7 @@ class JobMaster:
             background,
             store,
             self._send_to,
-            lambda reason: self.fail(Failure(reason)),
+            self.fail,
             self._on_checkpoints_settled,
         )
         self.savepoints = JobSavepoints(self, clock)
@@ -208,7 +205,7 @@ class JobMaster:
         try:
             for path in self.checkpoints.given_up:
                 self._store.discard_savepoint(path)
-            self._store.delete(garbage(self._store.listing(), self.checkpoints.completed, 1 << 62))
+            self._store.delete(self.checkpoints.garbage_at_end(self._store.listing()))
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
             self._listener.on_log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
 
@@ -358,6 +355,8 @@ class JobMaster:
         elif state.is_terminal:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
+            if self._graph.all_open:
+                self._failover.on_running(self._clock.now_ms())
             self._start_when_open()
             self.checkpoints.serve_requests()
 
@@ -444,7 +443,8 @@ class JobMaster:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = error_of(failure, self._graph, execution)
-            self._suppresses_restart = failure.suppresses_restart
+            name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
+            self._failed = (failure, name)
             self._slot_pool.stop_waiting()
             self.checkpoints.stop("the job is recovering from a failure")
             self._move(_S.FAILING, failure.reason)
@@ -461,12 +461,21 @@ class JobMaster:
         if self.status is _S.CANCELLING:
             self._end(_S.CANCELED)
             return
-        delay_ms = None if self._suppresses_restart else self._restart.on_failure(self._clock.now_ms())
+        delay_ms = self._restart_delay_ms()
         if delay_ms is None:
             self._end(_S.FAILED)
             return
         self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery.point}")
         self._call_later(delay_ms, self._begin_attempt)
+
+    def _restart_delay_ms(self) -> int | None:
+        assert self._failed is not None
+        completed, has_worked = self.checkpoints.statistics.completed, bool(self.checkpoints.completed)
+        delay_ms = self._failover.restart_delay_ms(*self._failed, completed, has_worked, self._clock.now_ms())
+        if self._failover.verdict is not None and self.failure is not None:
+            self.failure.add_note(self._failover.verdict)
+            self._listener.on_log(self._failover.verdict)
+        return delay_ms
 
     def _begin_attempt(self) -> None:
         if self.status is not _S.RESTARTING:

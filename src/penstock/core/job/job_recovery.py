@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError
 from penstock.common.job_status import JobStatus
-from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_PATH, STATE_BACKEND
-from penstock.core.checkpoint.recovery import Recovery, read_recovery
-from penstock.core.checkpoint.restore import check_restorable
+from penstock.common.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.core.checkpoint.recovery import Recovery, read_recovery, read_through, refusal_to_fall_back
+from penstock.core.checkpoint.restore import check_fit
 from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.ports import Background, CheckpointStore, JobListener
 from penstock.core.protocol import Failure
@@ -38,10 +38,13 @@ class JobRecovery:
         self._store = store
         self._listener = listener
         self._savepoint_path = configuration.read(RECOVERY_PATH)
+        #: whether going back past a damaged checkpoint would commit something again, and nobody has allowed that
+        self._must_not_fall_back = master.job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
     def recover(self) -> None:
         """Go on from the newest checkpoint of a former job master of this job, if it took any."""
         retained = self._master.checkpoints.settings.retained
+        self._master.checkpoints.keep_all()
         self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
 
     def begin(self) -> None:
@@ -60,9 +63,7 @@ class JobRecovery:
             self._master.give_up(JobExecutionError(name, f"{where} cannot be read: {error}"))
             return
         try:
-            ignores_unclaimed = self._configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE)
-            backend = self._configuration.read(STATE_BACKEND)
-            for line in check_restorable(metadata, self._master.job_graph, ignores_unclaimed, backend):
+            for line in check_fit(metadata, self._master.job_graph, self._configuration):
                 self._listener.on_log(line)
         except CheckpointError as misfit:
             self._master.give_up(JobExecutionError(name, f"{where} does not fit the job: {misfit}"))
@@ -84,6 +85,10 @@ class JobRecovery:
         if recovery.damaged and not recovery.completed:
             reason = "no checkpoint is left to recover from, and starting over would repeat what was committed"
             self._master.give_up(JobExecutionError(name, f"{reason}: {recovery.damaged[0]}"))
+            return
+        if recovery.passed_over and self._must_not_fall_back:
+            before = f"checkpoint {recovery.completed[-1].checkpoint_id}"
+            self._master.give_up(JobExecutionError(name, refusal_to_fall_back(recovery.passed_over[0], before)))
             return
         self._master.checkpoints.recover(recovery.completed, recovery.last_id)
         self._graph.reset(recovery.first_attempt)
@@ -112,20 +117,32 @@ class JobRecovery:
                 # The store could not be read just now; the checkpoint may be whole.
                 self._master.fail(Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}"))
                 return
-            self._listener.on_log(f"{self.point} cannot be restored: {error}")
-            self._master.checkpoints.drop_latest()
-            if self._master.checkpoints.latest is None:
-                self._master.give_up(
-                    JobExecutionError(
-                        self._master.job_graph.name,
-                        f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
-                        "keep more than one with execution.checkpointing.num-retained",
-                    )
-                )
-                return
-            self.prepare_attempt()
+            self._on_damage(error)
 
-        self._background.submit(lambda: store.verify(metadata), verified)
+        self._background.submit(lambda: read_through(store, metadata), verified)
+
+    def _on_damage(self, error: CheckpointError) -> None:
+        """The latest checkpoint is damaged: go on from the one before, if there is one and nothing speaks against it.
+
+        A sink has committed what the damaged one holds, and the job would make it again.
+        """
+        damage, name = f"{self.point} cannot be restored: {error}", self._master.job_graph.name
+        before = self._master.checkpoints.before_latest
+        self._listener.on_log(damage)
+        if before is None:
+            self._master.give_up(
+                JobExecutionError(
+                    name,
+                    f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
+                    "keep more than one with execution.checkpointing.num-retained",
+                )
+            )
+        elif self._must_not_fall_back:
+            reason = refusal_to_fall_back(damage, f"checkpoint {before.checkpoint_id}")
+            self._master.give_up(JobExecutionError(name, reason))
+        else:
+            self._master.checkpoints.drop_latest()
+            self.prepare_attempt()
 
     @property
     def point(self) -> str:

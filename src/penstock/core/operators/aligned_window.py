@@ -10,7 +10,7 @@ had fired but is not passed yet; its key moves back and fires with the others wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -18,7 +18,7 @@ from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import AggregatingContents, WindowContents, WindowResult
 from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
-from penstock.core.windowing.time_windows import AlignedAssigner
+from penstock.core.windowing.time_windows import AlignedAssigner, TumblingEventTimeWindows
 
 Window = tuple[int, int]
 _MISSING: Any = object()
@@ -38,6 +38,12 @@ class AlignedWindowOperator(WindowOperatorBase):
     ) -> None:
         super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
         self._assigner = assigner
+        #: the assigner, when a loop of its own knows it
+        self._tumbling = (
+            assigner
+            if isinstance(assigner, TumblingEventTimeWindows) and isinstance(contents, AggregatingContents)
+            else None
+        )
 
     def initialize_state(self) -> None:
         """Find the windows, and when they are due."""
@@ -58,6 +64,8 @@ class AlignedWindowOperator(WindowOperatorBase):
         _low, high, windows = self._assigner.assign(min(timestamps))
         if max(timestamps) < high:
             self._add_to_windows(windows, values, timestamps)
+        elif self._tumbling is not None and windows[0][1] - 1 > self._watermark and not self._fired_panes:
+            self._aggregate_in_tumbling(self._tumbling, batch, timestamps)
         else:
             for windows, part in self._by_windows(batch, timestamps):
                 self._add_to_windows(windows, part.values, part.timestamps or [])
@@ -80,6 +88,33 @@ class AlignedWindowOperator(WindowOperatorBase):
             add_time(timestamp)
         return parts.values()
 
+    def _aggregate_in_tumbling(self, assigner: TumblingEventTimeWindows, batch: Batch, timestamps: list[int]) -> None:
+        """As below, for windows none of which has fired, and without making parts of the batch."""
+        keys = self.keys_of(batch.values, self._key_selector)
+        size_ms, offset_ms, function = assigner.size_ms, assigner.offset_ms, self._contents.function
+        add, create = function.add, function.create_accumulator
+        panes: dict[int, dict[Any, Any]] = {}
+        low = high = 0
+        value: Any = None
+        try:
+            for key, value, timestamp in zip(keys, batch.values, timestamps, strict=True):
+                if not low <= timestamp < high:
+                    low = timestamp - (timestamp - offset_ms) % size_ms
+                    high = low + size_ms
+                    if low not in panes:
+                        panes[low] = self._pane((low, high), ())
+                    pane = panes[low]
+                    get = pane.get
+                accumulator = get(key, _MISSING)
+                pane[key] = add(value, create() if accumulator is _MISSING else accumulator)
+        except Exception as error:
+            raise self.failed(value) from error
+        table = self._open_table
+        for low in panes:
+            if not table.is_next_whole:
+                high = low + size_ms
+                table.mark((low, high), [k for k, t in zip(keys, timestamps, strict=True) if low <= t < high])
+
     def _add_to_windows(self, windows: list[Window], values: list[Any], timestamps: list[int]) -> None:
         live = [w for w in windows if not self.is_late(w[1])]
         if not windows:
@@ -90,7 +125,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             return
         for window in live:
             if window[1] - 1 <= self._watermark:
-                self._fire_again(window, values)
+                self._fire_again(window, self.keys_of(values, self._key_selector), values)
             else:
                 keys = self.keys_of(values, self._key_selector)
                 self._add_to_pane(self._pane(window, keys), keys, values)
@@ -114,7 +149,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         except Exception as error:
             raise self.failed(value) from error
 
-    def _pane(self, window: Window, keys: list[Any]) -> dict[Any, Any]:
+    def _pane(self, window: Window, keys: Sequence[Any]) -> dict[Any, Any]:
         pane = self._open_panes.get(window)
         if pane is None:
             pane = self._open_table.entries(window)
@@ -128,7 +163,7 @@ class AlignedWindowOperator(WindowOperatorBase):
                     self._fired_table.changed(window).add(key)
         return pane
 
-    def _fire_again(self, window: Window, values: list[Any]) -> None:
+    def _fire_again(self, window: Window, keys: list[Any], values: list[Any]) -> None:
         """Add late records, that are still allowed, to a window that has fired; it fires for each of them."""
         pane = self._fired_panes.get(window)
         if pane is None:
@@ -137,8 +172,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         changed = self._fired_table.changed(window)
         value: Any = None
         try:
-            for value in values:
-                key = self._key_selector(value)
+            for key, value in zip(keys, values, strict=True):
                 held = pane.get(key, _MISSING)
                 pane[key] = self._contents.first(value) if held is _MISSING else self._contents.add(held, value)
                 changed.add(key)
@@ -150,20 +184,15 @@ class AlignedWindowOperator(WindowOperatorBase):
         """Fire the windows that event time has passed, clean up, and pass the watermark on."""
         self._watermark = timestamp
         ends = self._ends
-        key: Any = None
-        try:
-            while ends and ends[0][0] - 1 <= timestamp:
-                end, start = heappop(ends)
-                pane = self._open_table.drop((start, end))
-                for key, contents in pane.items():
-                    self.fire(key, start, end, contents)
-                if self._lateness_ms and not self.is_late(end) and pane:
-                    if (start, end) not in self._fired_panes:
-                        heappush(self._cleanups, (end, start))
-                    self._fired_table.entries((start, end)).update(pane)
-                    self._fired_table.changed((start, end)).update(pane)
-        except Exception as error:
-            raise self.failed(("window of key", key)) from error
+        while ends and ends[0][0] - 1 <= timestamp:
+            end, start = heappop(ends)
+            pane = self._open_table.drop((start, end))
+            self.fire_all(start, end, pane)
+            if self._lateness_ms and not self.is_late(end) and pane:
+                if (start, end) not in self._fired_panes:
+                    heappush(self._cleanups, (end, start))
+                self._fired_table.entries((start, end)).update(pane)
+                self._fired_table.changed((start, end)).update(pane)
         while self._cleanups and self.is_late(self._cleanups[0][0]):
             end, start = heappop(self._cleanups)
             self._fired_table.drop((start, end))

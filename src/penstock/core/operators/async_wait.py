@@ -20,11 +20,12 @@ suspended waits for nothing: its records are in the savepoint.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
+from penstock.common.errors import MisuseError, short_repr
 from penstock.core.operators.async_queues import Call, Mark, OrderedCalls, UnorderedCalls
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.ports import Coroutines
@@ -183,9 +184,10 @@ class AsyncWaitOperator(FunctionOperator):
         return self._start_some() or worked
 
     def _complete(self, call: Call, results: Any, what: str) -> None:
-        if not isinstance(results, Iterable):
-            error = TypeError(f"{what} must return a list of results, not {results!r}")
-            raise self.failed(call.value) from error
+        if not isinstance(results, list) and not hasattr(type(results), "__next__"):
+            raise self.failed(call.value) from MisuseError(
+                f"{what} must return a list of results, not {short_repr(results)}"
+            )
         call.results = list(results)
         call.is_done = True
         del self._pending[call]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from penstock.common.accumulators import Accumulator
+from penstock.common.errors import MisuseError, short_repr
 from penstock.common.metrics import MetricRegistry
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
@@ -22,11 +23,17 @@ from penstock.core.ports import Clock, Coroutines
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
+from penstock.state.keys import KeyGuard, RefusedKeyError
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 
 if TYPE_CHECKING:
     from penstock.core.supersteps import SuperstepContext
+
+
+#: What the key selector is called in errors.
+KEY_SELECTOR: Final = "the key selector"
+_KEY_CHARS_MAX: Final = 80
 
 
 class StopIterationRaised(RuntimeError):
@@ -54,6 +61,28 @@ class UserCodeError(Exception):
         self.operator_name = operator_name
         self.record = record
         self.what = what
+
+
+def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_name: str) -> list[Any]:
+    """What the key selector gives for records; whether these can be keys is not asked.
+
+    Raises:
+        UserCodeError: if the key selector raises.
+    """
+    keys: list[Any] = []
+    try:
+        call_all(key_selector, values, keys)
+    except Exception as error:
+        raise UserCodeError(operator_name, values[len(keys)], KEY_SELECTOR) from error
+    return keys
+
+
+def refused_key(operator_name: str, record: Any, key: Any, reason: Exception) -> UserCodeError:
+    """The error for a key that state cannot be kept for; it is raised without a cause of its own."""
+    shown = f"{short_repr(key, _KEY_CHARS_MAX)} ({type(key).__name__})"
+    error = UserCodeError(operator_name, record, KEY_SELECTOR)
+    error.__cause__ = MisuseError(f"the key selector returned {shown}, which cannot be a key: {reason}")
+    return error
 
 
 class Output(Protocol):
@@ -123,6 +152,8 @@ class StreamOperator:
 
     context: OperatorContext
     output: Output
+    #: What errors call the user's code that it runs, where that is not the operator's own function.
+    user_part: ClassVar[str] = ""
     #: Whether it holds something for each key, so that in batch execution its input has to come key by key.
     is_keyed: ClassVar[bool] = False
 
@@ -235,6 +266,8 @@ class FunctionOperator(StreamOperator):
     The state of a `CheckpointedFunction` is initialised ahead of `open` and brought up to date at every capture.
     """
 
+    _guard: KeyGuard | None = None
+
     def __init__(self, function: Any) -> None:
         self.function = function
         self._opened = False
@@ -280,13 +313,16 @@ class FunctionOperator(StreamOperator):
             raise UserCodeError(self.context.operator_name, None, what) from error
 
     def keys_of(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
-        """The keys of records."""
-        keys: list[Any] = []
+        """The keys of records, by which state may be kept: NaN is one key, see `state.keys`."""
+        keys = select_keys(values, key_selector, self.context.operator_name)
+        guard = self._guard
+        if guard is None:
+            guard = self._guard = KeyGuard()
         try:
-            call_all(key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self.context.operator_name, values[len(keys)], "the key selector") from error
-        return keys
+            return guard.admit(keys)
+        except RefusedKeyError as error:
+            at = error.index
+            raise refused_key(self.context.operator_name, values[at], keys[at], error)  # noqa: B904 - it has its cause
 
     def failed(self, record: Any) -> UserCodeError:
         """The error to raise from what user code raised on a record."""

@@ -6,12 +6,15 @@ The operator's event time is the lower one of both inputs, as the task's waterma
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from itertools import repeat
+from types import GeneratorType
 from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.process import KeyedProcessOperator, ProcessContext, UnkeyedTimerService
+from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
 from penstock.core.records import Batch
 
 
@@ -35,13 +38,19 @@ class _TwoInputs:
 def _one_result(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     def call(value: Any, ctx: Any) -> Any:
         result = function(value)
-        return () if result is None else (result,)
+        if type(result) in NO_VALUES:
+            raise wrong_value(result, f"{function.__name__}()")
+        return None if result is None else [result]
 
     return call
 
 
 def _without_context(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda value, ctx: function(value)
+    @wraps(function)
+    def call(value: Any, ctx: Any) -> Any:
+        return function(value)
+
+    return call
 
 
 def process_without_key(operator: FunctionOperator, batch: Batch, handle: Callable[[Any, Any], Any], ctx: Any) -> None:
@@ -54,6 +63,8 @@ def process_without_key(operator: FunctionOperator, batch: Batch, handle: Callab
             ctx.element_timestamp = timestamp
             yielded = handle(value, ctx)
             if yielded is not None:
+                if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                    yielded = results_of(yielded, handle)
                 results.extend(yielded)
                 while timestamp is not None and len(times) < len(results):
                     times.append(timestamp)

@@ -12,13 +12,15 @@ from typing import Any
 
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.sink import WRITER_STATE
+from penstock.core.operators.sink import SINK, WRITER_STATE, write_records
 from penstock.core.records import Batch
 from penstock.state.snapshot import StateCapture
 
 
 class CommittableWriterOperator(StreamOperator):
     """Writes records through a sink's writer, and emits the committables."""
+
+    user_part = SINK
 
     def __init__(self, sink: Sink[Any]) -> None:
         self._sink = sink
@@ -42,7 +44,7 @@ class CommittableWriterOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Hand the records to the writer."""
-        self.writer.write_batch(batch.values, batch.timestamps)
+        write_records(self.writer, batch, self.context.operator_name)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         """Emit what was prepared, ahead of the barrier."""

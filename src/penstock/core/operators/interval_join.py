@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from types import GeneratorType
 from typing import Any, Final
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.returned import results_of
 from penstock.core.operators.window_base import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
@@ -230,6 +232,8 @@ class IntervalJoinOperator(FunctionOperator):
         try:
             yielded = process(left, right, self._ctx)
             if yielded is not None:
+                if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                    yielded = results_of(yielded, process)
                 results.extend(yielded)
         except Exception as error:
             self.context.keyed.current_key = NO_KEY

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.core.operators.process import KeyedProcessOperator
+from penstock.core.operators.returned import NO_VALUES, wrong_value
 
 
 class KeyedFunctionOperator(KeyedProcessOperator):
@@ -29,18 +30,24 @@ class _AsProcessFunction:
 
     def open(self, runtime_context: Any) -> None:
         self._function.open(runtime_context)
-        self.process_element = {"map": self._map, "filter": self._filter, "flat_map": self._flat_map}[self._kind]
+        self.process_element = {"map": self.map, "filter": self.filter, "flat_map": self.flat_map}[self._kind]
 
     def close(self) -> None:
         self._function.close()
 
-    def _map(self, value: Any, ctx: Any) -> Iterable[Any]:
-        return (self._function.map(value),)
+    def map(self, value: Any, ctx: Any) -> list[Any]:
+        """One record."""
+        result = self._function.map(value)
+        if type(result) in NO_VALUES:
+            raise wrong_value(result, "map()")
+        return [result]
 
-    def _filter(self, value: Any, ctx: Any) -> Iterable[Any]:
-        return (value,) if self._function.filter(value) else ()
+    def filter(self, value: Any, ctx: Any) -> list[Any] | None:
+        """The record, or none."""
+        return [value] if self._function.filter(value) else None
 
-    def _flat_map(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+    def flat_map(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        """What the function gives."""
         expanded: Iterable[Any] | None = self._function.flat_map(value)
         return expanded
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
+from penstock.core.operators.returned import NO_VALUES, wrong_value
 from penstock.core.operators.stateless import method
 from penstock.core.records import MAX_TIMESTAMP, Batch
 
@@ -46,6 +47,8 @@ class KeyedReduceOperator(FunctionOperator):
                 append(value)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
+        if results and type(results[-1]) in NO_VALUES:
+            raise self.failed(batch.values[-1]) from wrong_value(results[-1], "reduce()")
         if not self.context.is_batch:
             self._mark(None, keys)
             self.output.collect(Batch(results, batch.timestamps))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 from penstock.core.operators.base import FunctionOperator, OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.returned import results_of
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.timers import TimerQueue
 from penstock.state.states import NO_KEY
@@ -152,12 +154,16 @@ class ProcessOperator(FunctionOperator):
                 for value in batch.values:
                     yielded = process(value, ctx)
                     if yielded is not None:
+                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                            yielded = results_of(yielded, process)
                         results.extend(yielded)
             else:
                 for value, timestamp in zip(batch.values, timestamps, strict=True):
                     ctx.element_timestamp = timestamp
                     yielded = process(value, ctx)
                     if yielded is not None:
+                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                            yielded = results_of(yielded, process)
                         results.extend(yielded)
                         while len(times) < len(results):
                             times.append(timestamp)
@@ -211,12 +217,16 @@ class KeyedProcessOperator(FunctionOperator):
                 for value, keyed.current_key in zip(values, keys, strict=True):
                     yielded = process(value, ctx)
                     if yielded is not None:
+                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                            yielded = results_of(yielded, process)
                         results.extend(yielded)
             else:
                 for value, timestamp, keyed.current_key in zip(values, timestamps, keys, strict=True):
                     ctx.element_timestamp = timestamp
                     yielded = process(value, ctx)
                     if yielded is not None:
+                        if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                            yielded = results_of(yielded, process)
                         results.extend(yielded)
                         while len(times) < len(results):
                             times.append(timestamp)
@@ -271,18 +281,16 @@ class KeyedProcessOperator(FunctionOperator):
         # A map or flat-map function of two inputs sets no timers, and has nothing to call.
         on_timer: Any = getattr(self.function, "on_timer", None)
         ctx.domain = domain
-
-        def fire(timestamp: int, key: Any) -> None:
-            keyed.current_key = key
-            ctx.element_timestamp = timestamp
-            yielded = on_timer(timestamp, ctx)
-            if yielded is not None:
-                results.extend(yielded)
-                while len(times) < len(results):
-                    times.append(timestamp)
-
         try:
-            queue.fire(up_to, fire)
+            for timestamp, keyed.current_key in queue.due(up_to):
+                ctx.element_timestamp = timestamp
+                yielded = on_timer(timestamp, ctx)
+                if yielded is not None:
+                    if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                        yielded = results_of(yielded, on_timer)
+                    results.extend(yielded)
+                    while len(times) < len(results):
+                        times.append(timestamp)
         except Exception as error:
             raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
         finally:

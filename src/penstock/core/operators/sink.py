@@ -8,12 +8,13 @@ failed attempt had committed it does not matter. What was prepared after that ch
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from penstock.common.errors import PenstockError, short_repr
 from penstock.common.pickling import dumps_named
 from penstock.core.columns.batch import ColumnBatch
-from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
-from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
+from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
 from penstock.core.records import Batch
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.state.snapshot import StateCapture
@@ -22,8 +23,41 @@ WRITER_STATE = "_penstock_writer"
 COMMITTABLES_STATE = "_penstock_committables"
 
 
+#: What errors call the user's code in a sink.
+SINK: Final = "the sink"
+
+
+class _OneOf:
+    """Stands for a record of a batch of which nobody knows which one it was."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._text = f"one of {len(values)}, the first {short_repr(values[0])}"
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def write_records(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str) -> None:
+    """Hand the records to the writer.
+
+    Raises:
+        UserCodeError: if the writer raises; Penstock's own errors go through.
+    """
+    values = batch.values
+    try:
+        writer.write_batch(values, batch.timestamps)
+    except PenstockError:
+        raise
+    except RecordError as error:
+        raise UserCodeError(operator_name, error.record, error.what) from error.__cause__
+    except Exception as error:
+        raise UserCodeError(operator_name, values[0] if len(values) == 1 else _OneOf(values), SINK) from error
+
+
 class SinkOperator(StreamOperator):
     """Writes records through a `Sink`."""
+
+    user_part = SINK
 
     def __init__(self, sink: Sink[Any]) -> None:
         self._sink = sink
@@ -70,7 +104,7 @@ class SinkOperator(StreamOperator):
         if isinstance(batch, ColumnBatch):
             self.writer.write_columns(batch.data, batch.rowtimes)
         else:
-            self.writer.write_batch(batch.values, batch.timestamps)
+            write_records(self.writer, batch, self.context.operator_name)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Prepare what was written, and capture it with the writer's state."""

@@ -62,6 +62,8 @@ class SourceOperator(StreamOperator):
     nobody waits for it.
     """
 
+    user_part = "the source"
+
     def __init__(self, source: Source[Any, Any], strategy: WatermarkStrategy) -> None:
         self.source = source
         self.strategy = strategy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import compress, repeat
+from types import GeneratorType
 from typing import Any, ClassVar
 
 from penstock.common.types import Row
@@ -11,6 +12,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.fused import FILTER, MAP, FusedError, run_pass
+from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
 
@@ -57,6 +59,11 @@ class RecordOperator(FunctionOperator):
         else:
             self._process_fused(batch)
 
+    def check_value(self, records: list[Any], results: list[Any]) -> None:
+        """Raise when the function gave a generator; asks of a batch's last record only, at next to no cost."""
+        if results and type(results[-1]) in NO_VALUES:
+            raise self.failed(records[-1]) from wrong_value(results[-1], f"{self.kind}()")
+
     def process_alone(self, batch: Batch) -> None:
         """Call the function with every record, and emit what becomes of them."""
         raise NotImplementedError
@@ -72,8 +79,13 @@ class RecordOperator(FunctionOperator):
         try:
             results, times = run_pass(self._kinds, self._calls, batch.values, batch.timestamps)
         except FusedError as error:
+            if error.place and type(error.record) in NO_VALUES:
+                maker = self._run[error.place - 1]
+                raise maker.failed(None) from wrong_value(error.record, f"{maker.kind}()")
             raise self._run[error.place].failed(error.record) from error.__cause__
         if results:
+            if type(results[-1]) in NO_VALUES:
+                raise self._run[-1].failed(None) from wrong_value(results[-1], "map()")
             self._run[-1].output.collect(Batch(results, times))
 
 
@@ -89,6 +101,7 @@ class MapOperator(RecordOperator):
             call_all(self.call, batch.values, results)
         except Exception as error:
             raise self.failed(batch.values[len(results)]) from error
+        self.check_value(batch.values, results)
         self.output.collect(Batch(results, batch.timestamps))
 
 
@@ -104,6 +117,7 @@ class FilterOperator(RecordOperator):
             call_all(self.call, batch.values, keep)
         except Exception as error:
             raise self.failed(batch.values[len(keep)]) from error
+        self.check_value(batch.values, keep)
         values = list(compress(batch.values, keep))
         if values:
             times = batch.timestamps
@@ -128,6 +142,8 @@ class FlatMapOperator(FunctionOperator):
             try:
                 expanded = flat_map(value)
                 if expanded is not None:
+                    if expanded.__class__ is not GeneratorType and expanded.__class__ is not list:
+                        expanded = results_of(expanded, flat_map)
                     results.extend(expanded)
             except Exception as error:
                 raise self.failed(value) from error

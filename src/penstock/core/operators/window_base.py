@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from types import GeneratorType
 from typing import Any
 
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.returned import results_of
 from penstock.core.operators.window_contents import WindowContents, WindowEnvironment, WindowResult
 from penstock.core.operators.window_states import WINDOW_STATES, WindowStates
 from penstock.core.records import MIN_TIMESTAMP, Batch
@@ -104,6 +107,33 @@ class WindowOperatorBase(FunctionOperator):
                 "assign_timestamps_and_watermarks before key_by"
             )
         return batch.timestamps
+
+    def fire_all(self, start: int, end: int, pane: Mapping[Any, Any]) -> None:
+        """Add the results of a window for all its keys to what is emitted next.
+
+        Raises:
+            UserCodeError: if a function raises.
+        """
+        fired, keyed, result_of = self._fired, self.context.keyed, self._contents.result_function()
+        key: Any = None
+        try:
+            if self._result is None:
+                for key, contents in pane.items():  # noqa: B007 - an error names it
+                    fired.append(result_of(contents))
+            else:
+                is_list = self._result.is_list
+                call, beside = self._result.call(TimeWindow(start, end), self._watermark, self._environment)
+                for key, contents in pane.items():
+                    keyed.current_key = key
+                    result = result_of(contents)
+                    emitted = call(key, beside, result if is_list else [result])
+                    if emitted is not None:
+                        if emitted.__class__ is not GeneratorType and emitted.__class__ is not list:
+                            emitted = results_of(emitted, call)
+                        fired.extend(emitted)
+        except Exception as error:
+            raise self.failed(("window of key", key)) from error
+        self._fired_times.extend(repeat(end - 1, len(fired) - len(self._fired_times)))
 
     def fire(self, key: Any, start: int, end: int, contents: Any) -> None:
         """Add a window's result to what is emitted next."""

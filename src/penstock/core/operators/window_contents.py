@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.returned import results_of
 from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.core.operators.stateless import method
 from penstock.core.operators.window_states import WindowStates, WindowStateStore
@@ -14,6 +16,8 @@ from penstock.core.windowing.windows import WindowTokens
 from penstock.state.errors import StateError
 
 W = TypeVar("W")
+#: What gives the records to emit, called with a key, the second one here, and the records of a window or its aggregate.
+Call: TypeAlias = tuple[Callable[[Any, Any, list[Any]], Iterable[Any] | None], Any]
 
 
 class WindowContents(ABC):
@@ -36,6 +40,10 @@ class WindowContents(ABC):
     def result(self, contents: Any) -> Any:
         """What the window gives."""
         return contents
+
+    def result_function(self) -> Callable[[Any], Any]:
+        """`result`, or what does the same in one call."""
+        return self.result
 
 
 class ReducingContents(WindowContents):
@@ -82,6 +90,11 @@ class AggregatingContents(WindowContents):
     def result(self, contents: Any) -> Any:
         """The function's result."""
         return self._get_result(contents)
+
+    def result_function(self) -> Callable[[Any], Any]:
+        """The user's own."""
+        function: Callable[[Any], Any] = self._get_result
+        return function
 
     def __reduce__(self) -> Any:
         return (AggregatingContents, (self.function,))
@@ -159,13 +172,19 @@ class WindowResult(ABC):
 
     def __init__(self, function: Any, is_list: bool) -> None:
         self.function = function
-        self._is_list = is_list
+        self.is_list = is_list
 
     @abstractmethod
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """What is called for each key of a window that fires."""
+
     def emit(
         self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
     ) -> Iterable[Any] | None:
-        """The records to emit."""
+        """The records to emit for one key."""
+        call, beside = self.call(window, watermark, environment)
+        emitted = call(key, beside, result if self.is_list else [result])
+        return None if emitted is None else results_of(emitted, call)
 
     def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:  # noqa: B027 - a hook
         """The window is cleaned up."""
@@ -174,13 +193,9 @@ class WindowResult(ABC):
 class ProcessResult(WindowResult):
     """A `ProcessWindowFunction`."""
 
-    def emit(
-        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
-    ) -> Iterable[Any] | None:
-        """Call the function with a context."""
-        context = WindowProcessContext(window, watermark, environment)
-        records: Iterable[Any] | None = self.function.process(key, context, result if self._is_list else [result])
-        return records
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with a context."""
+        return self.function.process, WindowProcessContext(window, watermark, environment)
 
     def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:
         """Let the function remove the window's state."""
@@ -192,34 +207,30 @@ class ProcessResult(WindowResult):
 class ProcessAllResult(ProcessResult):
     """A `ProcessAllWindowFunction`."""
 
-    def emit(
-        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
-    ) -> Iterable[Any] | None:
-        """Call the function with a context."""
-        context = WindowProcessContext(window, watermark, environment)
-        records: Iterable[Any] | None = self.function.process(context, result if self._is_list else [result])
-        return records
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with a context and without the key."""
+        return _without_key(self.function.process), WindowProcessContext(window, watermark, environment)
 
 
 class ApplyResult(WindowResult):
     """A `WindowFunction`."""
 
-    def emit(
-        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
-    ) -> Iterable[Any] | None:
-        """Call the function with the window."""
-        apply = method(self.function, "apply")
-        records: Iterable[Any] | None = apply(key, window, result if self._is_list else [result])
-        return records
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with the window."""
+        return method(self.function, "apply"), window
 
 
-class ApplyAllResult(WindowResult):
+class ApplyAllResult(ApplyResult):
     """An `AllWindowFunction`."""
 
-    def emit(
-        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
-    ) -> Iterable[Any] | None:
-        """Call the function with the window."""
-        apply = method(self.function, "apply")
-        records: Iterable[Any] | None = apply(window, result if self._is_list else [result])
-        return records
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with the window and without the key."""
+        return _without_key(method(self.function, "apply")), window
+
+
+def _without_key(function: Callable[[Any, list[Any]], Iterable[Any] | None]) -> Callable[[Any, Any, list[Any]], Any]:
+    @wraps(function)
+    def call(key: Any, beside: Any, records: list[Any]) -> Iterable[Any] | None:
+        return function(beside, records)
+
+    return call

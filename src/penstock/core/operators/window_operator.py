@@ -95,11 +95,11 @@ class WindowOperator(WindowOperatorBase):
             timestamps = self.require_timestamps(batch)
         elif timestamps is None:
             timestamps = repeat(None, len(batch))
-        keyed, key_of = self.context.keyed, self._key_selector
+        keyed, keys = self.context.keyed, self.keys_of(batch.values, self._key_selector)
         value: Any = None
         try:
-            for value, timestamp in zip(batch.values, timestamps, strict=True):
-                keyed.current_key = key = key_of(value)
+            for key, value, timestamp in zip(keys, batch.values, timestamps, strict=True):
+                keyed.current_key = key
                 self._add(key, value, timestamp)
         except Exception as error:
             raise self.failed(value) from error

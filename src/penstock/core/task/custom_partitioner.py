@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
-from penstock.core.operators.base import OperatorContext, UserCodeError, call_all
+from penstock.core.operators.base import KEY_SELECTOR, OperatorContext, UserCodeError, call_all
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.task.partitioners import SelectingPartitioner
 
@@ -54,12 +55,12 @@ class CustomPartitioner(SelectingPartitioner):
         try:
             call_all(self._key_selector, values, keys)
         except Exception as error:
-            raise UserCodeError(self._consumer, values[len(keys)], "the key selector") from error
+            raise UserCodeError(self._consumer, values[len(keys)], KEY_SELECTOR) from error
         partition, channels = self._partition, self.channels
         result: list[int] = []
         try:
             for key in keys:
-                channel = partition(key, channels)
+                channel = index(partition(key, channels))
                 if not 0 <= channel < channels:
                     raise ValueError(f"partition() returned {channel!r} for key {key!r}: not in 0 to {channels - 1}")
                 result.append(channel)

@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any, Final
+from types import TracebackType
+from typing import Any
 
-import msgspec
-
-from penstock.common.errors import PenstockError
-from penstock.core.operators.base import UserCodeError
+from penstock.common.errors import PenstockError, short_repr
+from penstock.core.connector import RecordError
+from penstock.core.healing import with_prospects
+from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.protocol import Failure
 
-RECORD_TEXT_MAX: Final = 200
 _PACKAGE = __file__.rpartition("core")[0]
 
 
-def shorten(record: Any, limit: int = RECORD_TEXT_MAX) -> str:
-    """`repr(record)`, cut to `limit` characters; never raises."""
-    try:
-        text = repr(record)
-    except Exception as error:  # noqa: BLE001 - any repr may raise anything
-        text = f"<a {type(record).__qualname__} whose repr raised {type(error).__name__}>"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def failure_of(error: BaseException, task_name: str | None) -> Failure:
+    """Describe an exception; for user code without the frames of the runtime.
+
+    What was raised within an operator, but not by Penstock, is user code: of a source, a sink, a trigger. `task_name`
+    is told where no operator was at work.
+    """
+    return with_prospects(_described(error, task_name), error)
 
 
-def failure_of(error: BaseException, operator_name: str | None) -> Failure:
-    """Describe an exception; for user code without the frames of the runtime."""
-    failure = _described(error, operator_name)
-    return msgspec.structs.replace(failure, suppresses_restart=True) if suppresses_restart(error) else failure
-
-
-def suppresses_restart(error: BaseException | None) -> bool:
-    """Whether another attempt would only meet the same error."""
-    while error is not None:
-        if isinstance(error, PenstockError) and error.suppresses_restart:
-            return True
-        error = error.__cause__
-    return False
-
-
-def _described(error: BaseException, operator_name: str | None) -> Failure:
+def _described(error: BaseException, task_name: str | None) -> Failure:
     if isinstance(error, UserCodeError):
-        cause = error.__cause__ or error
-        where = f" in {error.what}" if error.what else ""
-        return Failure(
-            reason=f"{type(cause).__name__}: {cause}{where}",
-            operator_name=error.operator_name,
-            record=None if error.record is None else shorten(error.record),
-            traceback=user_traceback(cause),
-            user_code=True,
-        )
+        return _of_user_code(error.operator_name, error.__cause__ or error, error.what, error.record)
+    operator = _operator_at_work(error)
+    operator_name = operator.context.operator_name if operator is not None else task_name
+    if isinstance(error, RecordError) and operator_name is not None:
+        return _of_user_code(operator_name, error.__cause__ or error, error.what, error.record)
     if isinstance(error, PenstockError):
         # Raised on purpose, in words for the user: where in the runtime says nothing more.
         return Failure(reason=str(error), operator_name=operator_name)
+    if operator is not None and _frames_outside(error) is not None:
+        return _of_user_code(operator.context.operator_name, error, operator.user_part, None)
     return Failure(
         reason=f"{type(error).__name__}: {error}",
         operator_name=operator_name,
@@ -60,9 +43,38 @@ def _described(error: BaseException, operator_name: str | None) -> Failure:
     )
 
 
-def user_traceback(error: BaseException) -> str:
-    """The traceback without the leading frames that belong to Penstock."""
+def _of_user_code(operator_name: str, cause: BaseException, what: str, record: Any) -> Failure:
+    where = f" in {what}" if what else ""
+    return Failure(
+        reason=f"{type(cause).__name__}: {cause}{where}",
+        operator_name=operator_name,
+        record=None if record is None else short_repr(record),
+        traceback=user_traceback(cause),
+        user_code=True,
+        what=what,
+    )
+
+
+def _operator_at_work(error: BaseException) -> StreamOperator | None:
+    """The operator in one of whose methods the error was raised, from the traceback: the innermost one."""
+    operator = None
+    trace = error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        if isinstance(owner, StreamOperator):
+            operator = owner
+        trace = trace.tb_next
+    return operator
+
+
+def _frames_outside(error: BaseException) -> TracebackType | None:
+    """The traceback from where it leaves Penstock; None when it does not."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
+    return frames
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback without the leading frames that belong to Penstock."""
+    return "".join(traceback.format_exception(type(error), error, _frames_outside(error)))

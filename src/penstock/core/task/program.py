@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.common.errors import PenstockError
 from penstock.core.operators.base import StreamOperator
 from penstock.core.task.partitioners import Partitioner
 
@@ -54,3 +56,25 @@ class VertexProgram:
     migrations: dict[str, Callable[..., Any]] = field(default_factory=dict)
     buffer_timeout_ms: int | None = None
     job_parameters: dict[str, str] = field(default_factory=dict)
+
+
+class ProgramError(PenstockError):
+    """A program cannot be loaded where it shall run: it would not be at any other attempt either."""
+
+    suppresses_restart = True
+
+
+def load_program(program: bytes, task_name: str) -> VertexProgram:
+    """The program of a task, unpickled in the worker.
+
+    Raises:
+        ProgramError: if it cannot be, with the reason: a module that is not there, for instance.
+    """
+    try:
+        loaded: VertexProgram = pickle.loads(program)
+    except Exception as error:  # unpickling imports the user's modules, which may raise anything
+        raise ProgramError(
+            f"the functions of task {task_name} cannot be loaded in the worker: {type(error).__name__}: {error}; "
+            "install the modules that they import where workers run, or send them along (add_python_file, python.files)"
+        ) from error
+    return loaded

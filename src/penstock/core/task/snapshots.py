@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.core.healing import is_final_at_first, is_outside
 from penstock.core.ports import Background, Clock, StateStorage
 from penstock.core.protocol import AcknowledgeCheckpoint, DeclineCheckpoint, DeployTask
 from penstock.core.records import CheckpointBarrier
@@ -100,8 +101,10 @@ class TaskSnapshots:
             if self._is_over():
                 return
             if operators is None:
+                assert error is not None
                 reason = f"{type(error).__name__}: {error}"
-                self._tell(DeclineCheckpoint(execution, barrier.checkpoint_id, reason, True))
+                heals = (is_final_at_first(error), is_outside(error))
+                self._tell(DeclineCheckpoint(execution, barrier.checkpoint_id, reason, True, *heals))
                 return
             if barrier.savepoint_path is None:
                 self.histories.on_stored(barrier.checkpoint_id, operators)

@@ -26,7 +26,6 @@ state and what does not fit is found; none processes anything before all are ope
 from __future__ import annotations
 
 import enum
-import pickle
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -72,7 +71,7 @@ from penstock.core.task.in_flight import capture_channel, partition_anew, recove
 from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.metrics import metrics_of
 from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.program import VertexProgram
+from penstock.core.task.program import VertexProgram, load_program
 from penstock.core.task.result_partition import ResultPartition
 from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import Part, TaskSnapshots
@@ -362,7 +361,7 @@ class StreamTask:
 
     def _initialize(self) -> None:
         self._tell(TaskStateChanged(self.execution, "INITIALIZING"))
-        program: VertexProgram = pickle.loads(self.deployment.program)
+        program = load_program(self.deployment.program, self.deployment.task_name)
         self.partitions = self._partitions_factory(program)
         if program.buffer_timeout_ms is not None:
             self._buffer_timeout_ms = program.buffer_timeout_ms

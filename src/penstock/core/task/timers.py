@@ -6,7 +6,7 @@ only for the first of its time. Deleting is exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -22,40 +22,55 @@ class TimerQueue:
     table goes on where it was.
     """
 
-    __slots__ = ("_buckets", "_heap", "_table")
+    __slots__ = ("_buckets", "_heap", "_lone", "_table")
 
     def __init__(self, table: KeyedTable) -> None:
         self._table = table
         self._buckets = table.panes
-        self._heap = list(self._buckets)
+        #: the items that are the only ones of their times
+        self._lone: dict[int, Any] = {} if table.lone is None else table.lone
+        self._heap = [*self._buckets, *self._lone]
         heapify(self._heap)
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets.values()))
+        return sum(map(len, self._buckets.values())) + len(self._lone)
 
     def register(self, timestamp: int, item: Any) -> None:
         """Let `item` be due at `timestamp`; registering it twice is registering it once."""
+        table = self._table
         bucket = self._buckets.get(timestamp)
-        if bucket is None:
-            bucket = self._table.entries(timestamp)
-            heappush(self._heap, timestamp)
-        elif item in bucket:
-            return
-        bucket[item] = None
-        self._table.changed(timestamp).add(item)
+        if bucket is not None:
+            if item in bucket:
+                return
+            bucket[item] = None
+        else:
+            known = self._lone.get(timestamp, _MISSING)
+            if known is item or known == item:
+                return
+            if known is _MISSING:
+                heappush(self._heap, timestamp)
+            if known is _MISSING and table.lone is not None:
+                table.lone[timestamp] = item
+            else:
+                table.entries(timestamp)[item] = None
+        if not table.is_next_whole:
+            table.changed(timestamp).add(item)
 
     def delete(self, timestamp: int, item: Any) -> None:
         """Forget `item` at `timestamp`, when it is there."""
+        if timestamp in self._lone:
+            self._table.entries(timestamp)
         bucket = self._buckets.get(timestamp)
         if bucket is not None and item in bucket:
             del bucket[item]
-            self._table.changed(timestamp).add(item)
+            if not self._table.is_next_whole:
+                self._table.changed(timestamp).add(item)
 
     def next_timestamp(self) -> int | None:
         """The earliest time at which anything is due, or None."""
         while self._heap:
             timestamp: int = self._heap[0]
-            if self._buckets.get(timestamp):
+            if timestamp in self._lone or self._buckets.get(timestamp):
                 return timestamp
             heappop(self._heap)
             self._table.drop(timestamp)
@@ -65,21 +80,43 @@ class TimerQueue:
         """Forget all."""
         for timestamp in list(self._buckets):
             self._table.drop(timestamp)
+        for timestamp in list(self._lone):
+            self._table.drop(timestamp)
         self._heap.clear()
 
     def fire(self, up_to: int, on_timer: Callable[[int, Any], None]) -> bool:
         """Call `on_timer(timestamp, item)` for all that is due at or before `up_to`; timers may be added meanwhile."""
         fired = False
-        settle = self._table.settle
-        while (timestamp := self.next_timestamp()) is not None and timestamp <= up_to:
-            bucket = self._buckets[timestamp]
+        for timestamp, item in self.due(up_to):
+            fired = True
+            on_timer(timestamp, item)
+        return fired
+
+    def due(self, up_to: int) -> Iterator[tuple[int, Any]]:
+        """Take all that is due at or before `up_to`, as (timestamp, item), each when it is asked for.
+
+        Timers may be added and deleted meanwhile.
+        """
+        heap, buckets, table = self._heap, self._buckets, self._table
+        take_lone, settle = self._lone.pop, table.settle
+        while heap and (timestamp := heap[0]) <= up_to:
+            item = take_lone(timestamp, _MISSING)
+            if item is not _MISSING:
+                heappop(heap)
+                if not table.is_next_whole:
+                    table.drop(timestamp)
+                yield timestamp, item
+                continue
+            bucket = buckets.get(timestamp)
+            if not bucket:
+                heappop(heap)
+                table.drop(timestamp)
+                continue
             for item in list(bucket):
                 # A timer that was deleted by an earlier one of the same time must not fire.
                 if bucket.pop(item, _MISSING) is not _MISSING:
-                    fired = True
-                    on_timer(timestamp, item)
+                    yield timestamp, item
                     if settle is not None:
                         settle()
-                    if self._heap[0] < timestamp:
+                    if heap[0] < timestamp:
                         break  # one was set for an earlier time, and is next
-        return fired

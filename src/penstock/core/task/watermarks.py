@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import Any
+from operator import countOf
+from typing import Any, Final
 
+from penstock.common.errors import MisuseError
+from penstock.common.timestamps import whole_ms
 from penstock.common.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
 from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.columns.batch import ColumnBatch, make_batch, rowtimes_in
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 
+#: What errors call the user's functions.
+ASSIGNER: Final = "the timestamp assigner"
+GENERATOR: Final = "the watermark generator"
+
 
 class AssignerError(Exception):
     """The user's timestamp assigner or watermark generator raised on a record (None: when asked by the clock)."""
 
-    def __init__(self, record: Any, what: str = "the timestamp assigner") -> None:
+    def __init__(self, record: Any, what: str = ASSIGNER) -> None:
         super().__init__(record, what)
         self.record = record
         self.what = what
@@ -62,6 +69,8 @@ class WatermarkGenerator:
                 raise RuntimeError("the timestamp assigner raised StopIteration")
         except Exception as error:
             raise AssignerError(batch.values[len(timestamps)]) from error
+        if countOf(map(type, timestamps), int) != len(timestamps):
+            timestamps = _whole(timestamps, batch.values)
         return make_batch(batch.content()[0], timestamps)
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
@@ -74,9 +83,9 @@ class WatermarkGenerator:
         for index, (value, timestamp) in enumerate(zip(values, timestamps)):  # noqa: B905 - repeat has no end
             try:
                 proposed = user.on_event(value, timestamp)
-                watermark = None if proposed is None else self._reach(proposed)
+                watermark = None if proposed is None else self._reach(whole_ms(proposed, GENERATOR))
             except Exception as error:
-                raise AssignerError(value, "the watermark generator") from error
+                raise AssignerError(value, GENERATOR) from error
             if watermark is not None:
                 yield batch.slice(begin, index + 1), watermark
                 begin = index + 1
@@ -103,9 +112,9 @@ class WatermarkGenerator:
             return self._reach(max(now_ms, self._ingested_ms) - self._delay_ms) if self._kind == "ingestion" else None
         try:
             proposed = self._user.on_periodic_emit()
-            return None if proposed is None else self._reach(proposed)
+            return None if proposed is None else self._reach(whole_ms(proposed, GENERATOR))
         except Exception as error:
-            raise AssignerError(None, "the watermark generator") from error
+            raise AssignerError(None, GENERATOR) from error
 
     def _reach(self, watermark: int) -> int | None:
         if watermark <= self.watermark:
@@ -144,6 +153,16 @@ class WatermarkGenerator:
             return False
         self.idle = True
         return True
+
+
+def _whole(timestamps: list[Any], values: list[Any]) -> list[int]:
+    """The timestamps as plain ints."""
+    whole: list[int] = []
+    try:
+        whole.extend(whole_ms(timestamp, ASSIGNER) for timestamp in timestamps)
+    except MisuseError as error:
+        raise AssignerError(values[len(whole)]) from error
+    return whole
 
 
 class WatermarkValve:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.common.errors import PenstockError
+from penstock.common.errors import JobExecutionError
 from penstock.core.batch.rows import Rows
 from penstock.core.job.failures import batch_error
 from penstock.core.job.job_graph import JobGraph
@@ -32,7 +32,7 @@ def run_in_order(job_graph: JobGraph, run_task: RunTask, check_cancelled: Callab
                             waiting.setdefault((edge, target), []).append(row)
                         else:
                             yield Last(vertex.index, target, edge, sequence, payload)
-            except (Cancelled, PenstockError, GeneratorExit):
+            except (Cancelled, JobExecutionError, GeneratorExit):
                 raise
             except Exception as error:
                 raise batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask) from error

@@ -168,7 +168,9 @@ class WorkerLoop:
         try:
             self._endpoint.receive(wait_ms, self._receiver)
         except RecordSerializationError as error:
-            self._receiver.on_unreadable_records(Failure(str(error), user_code=True))
+            self._receiver.on_unreadable_records(
+                Failure(str(error), user_code=True, suppresses_restart=error.suppresses_restart)
+            )
 
     def _wait_ms(self, now_ms: int) -> int:
         deadline = self._executor.next_deadline()

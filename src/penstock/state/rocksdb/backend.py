@@ -17,14 +17,14 @@ from typing import Any, Final
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.rocksdb.cache import WriteCache
+from penstock.state.rocksdb.cache import WriteCache, has_present_keys, put_keys_version
 from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
 from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
 from penstock.state.rocksdb.classes import read_shapes
 from penstock.state.rocksdb.lists import Lists, RocksListState
 from penstock.state.rocksdb.maps import Maps, RocksMapState
 from penstock.state.rocksdb.rescale import SourceFiles, assemble
-from penstock.state.rocksdb.rewriting import convert_rows, renew_classes
+from penstock.state.rocksdb.rewriting import check_old_keys, convert_rows, renew_classes
 from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import RowStore
@@ -74,7 +74,17 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             self._cache = WriteCache(store, self._settings.cache_bytes, self.owner)
             for place in store.places():
                 self._note(place.name, place.layout, place.namespace, place.group)
+            if not has_present_keys(store):
+                self._take_over_keys(self._cache)
         return self._cache
+
+    def _take_over_keys(self, cache: WriteCache) -> None:
+        """The store is new, or was written by an older release."""
+        for name in self._stored:
+            check_old_keys(cache, name, self.key_groups, self._loader(name))
+        batch = cache.store.batch()
+        put_keys_version(batch)
+        batch.write()
 
     def _note(self, name: str, layout: bytes, namespace: Any, group: int) -> None:
         namespaces = self._stored.setdefault(name, {}).setdefault(layout, {})

@@ -23,12 +23,14 @@ from penstock.state.rocksdb.classes import NotingPickler, put_shapes, read_shape
 from penstock.state.rocksdb.rows import META_PREFIX, encode
 from penstock.state.rocksdb.store import Batch, RowStore
 from penstock.state.shapes import Shapes
+from penstock.state.snapshot import KEYS_VERSION
 
 #: What an entry takes beside its value, in bytes: a slot of a dictionary, the key, and a place among the marks.
 _ENTRY_BYTES: Final = 256
 #: How much more a value takes as objects than as pickled bytes; a rule of thumb.
 _OBJECT_FACTOR: Final = 4
 _SEGMENT_ROW: Final = META_PREFIX + b"segment"
+_KEYS_ROW: Final = META_PREFIX + b"keys"
 
 
 class Member(Protocol):
@@ -180,6 +182,21 @@ class WriteCache:
 def segments_of(store: RowStore) -> int:
     """Up to which number a store has segments of lists."""
     return int.from_bytes(store.get(_SEGMENT_ROW) or b"", "big")
+
+
+def has_present_keys(store: RowStore) -> bool:
+    """Whether the rows follow today's canonical bytes; those of before there were versions may not."""
+    return store.get(_KEYS_ROW) == KEYS_VERSION
+
+
+def put_keys_version(batch: Batch) -> None:
+    """Note that the rows follow today's canonical bytes."""
+    batch.put(_KEYS_ROW, KEYS_VERSION)
+
+
+def drop_keys_version(batch: Batch) -> None:
+    """Note that some of the rows may follow those of before there were versions."""
+    batch.delete(_KEYS_ROW)
 
 
 def put_segments(batch: Batch, number: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.common.pickling import dumps
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_bytes
+from penstock.state.key_bytes import key_bytes, plain_of
 from penstock.state.loading import STACK_GLOBAL, StateLoader
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.classes import read_shapes
@@ -26,13 +26,12 @@ from penstock.state.rocksdb.rows import (
     namespace_head,
     pickled_keys,
     place_of,
-    plain_of,
     sized,
     state_head,
     value_bytes,
 )
 from penstock.state.rocksdb.store import Batch, Row, RowStore
-from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, iterate_keyed, shapes_of_keyed
+from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, about_keyed, iterate_keyed
 
 #: A file of an export is closed when it has grown to this, so a reader never needs more at a time.
 CHUNK_BYTES = 16 << 20
@@ -146,7 +145,7 @@ def _import_file(
     namespaces: dict[bytes, tuple[Any, bytes]],
 ) -> None:
     first, last = key_groups
-    shapes = shapes_of_keyed(data)
+    shapes, keys_version = about_keyed(data)
     loads = loader.for_file(shapes)
     is_as_before = loads is pickle.loads
     if is_as_before and shapes is not None:
@@ -163,6 +162,8 @@ def _import_file(
                 batch.delete_prefix(prefix)
         elif first <= group <= last:
             key = loads(key_data)
+            if keys_version is None:
+                key = loader.renewed_key(key, group)
             row = group.to_bytes(2, "big") + head + sized(key_bytes(key))
             if operation == PUT:
                 if not is_as_before and STACK_GLOBAL in value:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.rows import LIST, key_end, namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.rows import LIST, key_end, namespace_head, pickled_keys, sized
 from penstock.state.rocksdb.store import Batch
 from penstock.state.states import ListState
 

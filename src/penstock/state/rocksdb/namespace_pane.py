@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from penstock.state.key_groups import key_bytes, key_group_of_bytes
+from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
-from penstock.state.rocksdb.rows import namespace_head, pickled_keys, plain_of, sized
+from penstock.state.rocksdb.rows import namespace_head, pickled_keys, sized
 from penstock.state.rocksdb.store import Batch, Row
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from rocksdict import SstFileWriter
 
 from penstock.state.errors import StateError
-from penstock.state.rocksdb.cache import put_segments, segments_of
+from penstock.state.rocksdb.cache import drop_keys_version, has_present_keys, put_segments, segments_of
 from penstock.state.rocksdb.classes import merged_shapes, put_shapes, read_shapes
 from penstock.state.rocksdb.rows import META_PREFIX
 from penstock.state.rocksdb.settings import RocksDBSettings
@@ -69,6 +69,7 @@ def _merge(
         if base.last_key_group > last:
             store.delete_range(_group(last + 1), META_PREFIX)
         segments, shapes = segments_of(store), [read_shapes(store)]
+        is_present = has_present_keys(store)
         for other in others:
             source = RowStore(other.directory, settings, read_only=True)
             try:
@@ -76,10 +77,13 @@ def _merge(
                 _copy(source.scan_once(_group(begin), _group(end + 1)), store, settings)
                 segments = max(segments, segments_of(source))
                 shapes.append(read_shapes(source))
+                is_present = is_present and has_present_keys(source)
             finally:
                 source.close()
         batch = store.batch()
         put_segments(batch, segments)
+        if not is_present:
+            drop_keys_version(batch)
         put_shapes(batch, merged_shapes(shapes))
         batch.write()
         store.flush()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Final
 
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_bytes
+from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.keys import with_one_nan
 from penstock.state.loading import StateLoader
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.rows import (
@@ -23,7 +25,6 @@ from penstock.state.rocksdb.rows import (
     key_end,
     pickled_keys,
     place_of,
-    plain_of,
     state_head,
     value_bytes,
 )
@@ -63,6 +64,17 @@ def renew_classes(
         raise loader.unreadable(error) from error
 
 
+def check_old_keys(cache: WriteCache, name: str, key_groups: tuple[int, int], loader: StateLoader) -> None:
+    """Raise when a row of an older release would not be found by its key any more."""
+    for group, layout in product(range(key_groups[0], key_groups[1] + 1), _LAYOUTS):
+        prefix = group.to_bytes(2, "big") + state_head(name, layout)
+        for row, raw in cache.store.scan_once(prefix, after(prefix)):
+            keys = pickled_keys(raw)
+            for key, there in zip(keys or (), _key_data(row, layout), strict=keys is not None):
+                if key_bytes(key) != there or with_one_nan(key) is not key:
+                    raise loader.older_key(key)
+
+
 def _rewrite(
     cache: WriteCache,
     name: str,
@@ -92,9 +104,7 @@ def _keys_of(
     row: bytes, raw: bytes, layout: bytes, loads: Callable[[bytes], Any], loader: StateLoader | None
 ) -> tuple[Any, ...]:
     """The key of the stream, and that of the map where there is one; checked to be found where they are."""
-    at = place_of(row)[1]
-    end = key_end(row, at)
-    data = (row[at + 4 : end], row[end:]) if layout == MAP else (row[at + 4 : end],)
+    data = _key_data(row, layout)
     keys = pickled_keys(raw, loads)
     if keys is None:
         return tuple(map(plain_of, data))
@@ -103,3 +113,10 @@ def _keys_of(
             if key_bytes(key) != there:
                 raise loader.other_key(key)
     return keys
+
+
+def _key_data(row: bytes, layout: bytes) -> tuple[bytes, ...]:
+    """The canonical bytes of the key of the stream, and of that of the map where there is one."""
+    at = place_of(row)[1]
+    end = key_end(row, at)
+    return (row[at + 4 : end], row[end:]) if layout == MAP else (row[at + 4 : end],)

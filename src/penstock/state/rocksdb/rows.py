@@ -6,7 +6,7 @@ A row's key is, without gaps:
     key's length (4), key, rest
 
 Numbers are big endian, so a range of key groups is a contiguous range of rows, and within a key group so is a state,
-and so is a namespace. Name is UTF-8; namespace and key are canonical bytes (`key_groups.key_bytes`). The layout says
+and so is a namespace. Name is UTF-8; namespace and key are canonical bytes (`state.key_bytes`). The layout says
 what the rest and the value are:
 
 - WHOLE: no rest; one row holds the entry's value.
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_bytes
+from penstock.state.key_bytes import is_plain, key_bytes, plain_of
 
 WHOLE: Final = b"\x00"
 MAP: Final = b"\x01"
@@ -116,36 +116,3 @@ def pickled_keys(raw: bytes, loads: Callable[[bytes], Any] = pickle.loads) -> tu
     length = int.from_bytes(raw[-5:-1], "big")
     keys: tuple[Any, ...] = loads(raw[-5 - length : -5])
     return keys
-
-
-# --- plain keys -------------------------------------------------------------------------------------------------------
-
-
-def is_plain(key: Any) -> bool:
-    """Whether a key can be read back from its canonical bytes, type included."""
-    kind = type(key)
-    if kind is str or kind is int or key is None or kind is bytes:
-        return True
-    return kind is tuple and all(map(is_plain, key))
-
-
-def plain_of(data: bytes) -> Any:
-    """The plain key of which these are the canonical bytes."""
-    kind = data[:1]
-    if kind == b"s":
-        return data[1:].decode("utf-8", "surrogatepass")
-    if kind == b"i":
-        return int(data[1:])
-    if kind == b"n":
-        return None
-    if kind == b"b":
-        return data[1:]
-    if kind != b"t":
-        raise StateError(f"canonical bytes {data[:40]!r} are not those of a plain key: the row is damaged")
-    items = []
-    count, _, rest = data[1:].partition(b":")
-    for _ in range(int(count)):
-        length, _, rest = rest.partition(b":")
-        items.append(plain_of(rest[: int(length)]))
-        rest = rest[int(length) :]
-    return tuple(items)

@@ -27,6 +27,9 @@ class RocksTable:
     def __init__(self, cache: WriteCache, name: str, max_parallelism: int, stored: dict[Any, int]) -> None:
         self.name = name
         self.settle: Callable[[], None] | None = cache.settle
+        #: never: a snapshot covers the store as a whole, and rows that are not marked are not written to it
+        self.is_next_whole = False
+        self.lone: dict[Any, Any] | None = None
         self._cache = cache
 
         def make(namespace: Any, groups: int) -> NamespacePane:

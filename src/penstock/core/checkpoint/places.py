@@ -1,0 +1,98 @@
+"""Whether operators without uid may take the state that lies at their places in the program (H3, H4). Pure.
+
+An id that was made of an operator's place says where the operator stands, not which one it is: one that is put in
+front of another takes over its place, and its state with it. So what the checkpoint tells of the operator that wrote
+the state is compared with what the program says now. Refused is:
+
+- another kind of operator, another name given by the program, or another declared type of keys;
+- what cannot be told: operators of the same kind were added, removed or moved, and neither a name nor the class of the
+  function says which is which.
+
+A function may change, and a name may be given, where nothing was added and nothing moved. Operators with a uid are not
+looked at, nor is what a checkpoint of an earlier release does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.common.errors import CheckpointError
+from penstock.common.options import RECOVERY_MATCH_BY_PLACE
+from penstock.core.job.job_graph import JobGraph, OperatorInfo
+from penstock.storage.metadata import OperatorState
+
+
+def check_places(states: Iterable[OperatorState], job_graph: JobGraph) -> None:
+    """Raise `CheckpointError` for the first operator that would take state which may be another one's."""
+    before = {state.operator_id: state for state in states if state.kind}
+    operators = [operator for vertex in job_graph.vertices for operator in vertex.operators]
+    for operator in operators:
+        state = before.get(operator.operator_id)
+        if state is None or not (operator.has_placed_id and state.has_placed_id and state.holds_state):
+            continue
+        if misfit := _misfit(state, operator):
+            raise _refusal(state, operator, misfit)
+        rivals = _rivals(state, operator, before, operators)
+        if rivals and not _is_certain(state, operator, rivals):
+            names = ", ".join(dict.fromkeys(f"{_said(rival)} was {what}" for rival, what in rivals))
+            raise _refusal(state, operator, f"nothing tells the two from each other, and {names}")
+
+
+def _misfit(state: OperatorState, operator: OperatorInfo) -> str | None:
+    """What the program says of both, and differs."""
+    if state.kind != operator.kind:
+        return "they are of different kinds"
+    if _has_name(state) and _has_name(operator) and state.name != operator.name:
+        return "their names differ"
+    if state.key_type and operator.key_type and state.key_type != operator.key_type:
+        return f"their keys are declared as {state.key_type} and {operator.key_type}"
+    return None
+
+
+Rivals = list[tuple[OperatorState | OperatorInfo, str]]
+
+
+def _rivals(
+    state: OperatorState, operator: OperatorInfo, before: dict[str, OperatorState], operators: list[OperatorInfo]
+) -> Rivals:
+    """Others of the kind that may be the operator of before, or that the operator of now may have been."""
+    now = {o.operator_id: o for o in operators}
+    others: Rivals = [(o, "added") for o in operators if o.kind == operator.kind and o.operator_id not in before]
+    others += [
+        (s, "taken away")
+        for s in before.values()
+        if s.kind == state.kind and s.operator_id not in now and s.has_placed_id and s.holds_state
+    ]
+    for other in operators:
+        past = before.get(other.operator_id)
+        if past is None or other is operator or other.kind != operator.kind:
+            continue
+        has_moved_there = state.function and other.function == state.function != past.function
+        if has_moved_there and operator.function != state.function:
+            others.append((other, "moved"))
+    return others
+
+
+def _is_certain(state: OperatorState, operator: OperatorInfo, rivals: Rivals) -> bool:
+    """Whether a name, or the class of the function, is the operator's before and now, and none of its rivals'."""
+    if _has_name(state) and _has_name(operator):
+        return all(rival.name != operator.name for rival, _ in rivals)
+    if state.function and state.function == operator.function:
+        return all(rival.function != operator.function for rival, _ in rivals)
+    return False
+
+
+def _has_name(operator: OperatorState | OperatorInfo) -> bool:
+    return operator.name != operator.kind
+
+
+def _said(operator: OperatorState | OperatorInfo) -> str:
+    return f"{operator.name!r} ({operator.function})" if operator.function else repr(operator.name)
+
+
+def _refusal(state: OperatorState, operator: OperatorInfo, because: str) -> CheckpointError:
+    return CheckpointError(
+        f"operator {_said(operator)}, which has no uid, stands where {_said(state)} stood, which had none either, and "
+        f"would take its state; but {because}. Call set_uid_hash({state.operator_id!r}) on the operator that the state "
+        f"is for, and give the others a uid; or let it be taken by place, with {RECOVERY_MATCH_BY_PLACE.key()}: true"
+    )

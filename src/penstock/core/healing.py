@@ -1,0 +1,61 @@
+"""Which errors another attempt may not meet again, and which it will.
+
+Three kinds are told apart, by the error and by what caused it:
+
+- *Final* ones come again whatever happens: a program that cannot be loaded, a record that is too large.
+- Those *final at first* do so as long as the job has never worked: a directory that may not be written, a module that
+  is not there. A job that has worked before may do so again, once somebody has mended what changed.
+- Those from *outside* heal by themselves, sooner or later: a server that refuses connections, a full disk.
+
+All others may do either: see `core.job.identical_failures`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.common.errors import PenstockError
+from penstock.core.protocol import Failure
+
+#: Errors of the operating system that say that a path is of no use, rather than that something is out of order.
+_OF_PLACES: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+_OF_PATHS: Final = _OF_PLACES | {errno.ENOENT, errno.EEXIST}
+
+
+def with_prospects(failure: Failure, error: BaseException) -> Failure:
+    """The failure that an error was, with what can be said of another attempt."""
+    return msgspec.structs.replace(
+        failure,
+        suppresses_restart=is_final(error),
+        is_final_at_first=is_final_at_first(error),
+        is_outside=is_outside(error),
+    )
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether every attempt would meet the same error."""
+    return any(isinstance(one, PenstockError) and one.suppresses_restart for one in _causes(error))
+
+
+def is_final_at_first(error: BaseException) -> bool:
+    """Whether every attempt of a job that has never worked would meet the same error."""
+    return any(
+        isinstance(one, ImportError) or (isinstance(one, OSError) and one.errno in _OF_PLACES) for one in _causes(error)
+    )
+
+
+def is_outside(error: BaseException) -> bool:
+    """Whether what failed lies outside of the job and may heal by itself."""
+    return any(isinstance(one, OSError) and one.errno not in _OF_PATHS for one in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__

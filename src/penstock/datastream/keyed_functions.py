@@ -1,0 +1,20 @@
+"""Functions that need a key, on streams that have none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.common.errors import MisuseError
+
+
+def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, remedy: str) -> None:
+    """Raise where a function that works on keys is given to a stream without.
+
+    Raises:
+        MisuseError: if it is of `keyed_class` and not of `plain_class` too, with the remedy.
+    """
+    if isinstance(function, keyed_class) and not isinstance(function, plain_class):
+        raise MisuseError(
+            f"{type(function).__name__} is a {keyed_class.__name__}, and this stream has no key: partition it first, "
+            f"as in {remedy}"
+        )

@@ -1,0 +1,32 @@
+"""What an operator was made of, by name: to tell one `Keyed Process` from another, for people and at a restore."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+
+def function_name(factory: Callable[[], Any]) -> str:
+    """The functions, sources and sinks that a factory hands to its operator: their classes, or their own names.
+
+    Lambdas have no name, and settings tell nothing: of these there is no word, so the answer may be "".
+    """
+    names = []
+    waiting: list[Any] = [factory]
+    while waiting:
+        found = waiting.pop(0)
+        if isinstance(found, partial):
+            waiting = [*found.args, *waiting]
+        elif name := _name_of(found):
+            names.append(name)
+    return ", ".join(dict.fromkeys(names))
+
+
+def _name_of(value: Any) -> str:
+    if value is None or isinstance(value, (bool, int, float, str, bytes, tuple, list, dict, set, enum.Enum, type)):
+        return ""
+    name: str = value.__qualname__ if hasattr(value, "__qualname__") else type(value).__qualname__
+    name = name.removeprefix("_").replace("<locals>.", "")
+    return "" if "<lambda>" in name else name

@@ -1,0 +1,172 @@
+"""Which keys an operator takes, and what becomes of NaN (D1).
+
+NaN is one key, as for Flink and Spark. For Python it equals nothing, itself included, so a dictionary would have an
+entry for each: `KeyGuard` puts `NAN` in the place of every NaN in a key, wherever it lies. That one is still a float
+that is no number (`math.isnan` says so), but it equals itself, and it comes out of a pickle as the same object. Scalars
+of NumPy, some of which cannot be compared with others of Python's, become those of Python.
+
+Keys without canonical bytes (`state.key_bytes`) are refused here, so that a program that runs on the heap runs on
+RocksDB, and at any parallelism. Canonical bytes name a class without its module, so an operator refuses keys of two
+classes with one name, which these bytes would not tell apart.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import decimal
+import enum
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.common.types import Row
+from penstock.state.errors import StateError
+from penstock.state.key_bytes import NAN, NotANumber, is_numpy_scalar, key_bytes
+
+#: Keys that are remembered as good; past it they are forgotten, and looked at again.
+_ADMITTED_MAX: Final = 1 << 18
+_GOOD: Final = frozenset({str, int, bool, bytes, type(None)})
+
+
+class RefusedKeyError(StateError):
+    """A key that no state can be kept for. `index` says which one of those that were asked about."""
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class KeyGuard:
+    """Looks at the keys of one operator; of what is known to be good, at many in one go."""
+
+    def __init__(self) -> None:
+        self._admitted: set[Any] = set()
+        #: by qualified name, the classes of keys that are told apart by their names
+        self._classes: dict[str, type] = {}
+
+    def admit(self, keys: list[Any]) -> list[Any]:
+        """The keys, with `NAN` for NaN; the very list when there is none.
+
+        Raises:
+            RefusedKeyError: for the first key that is refused.
+        """
+        if not keys or _are_plain(keys) or self._are_admitted(keys):
+            return keys
+        if type(keys[0]).__module__ == "numpy":
+            keys = list(map(with_one_nan, keys))
+            if _are_plain(keys):
+                return keys
+        if _are_plain_tuples(keys):
+            self._make_room()
+            self._admitted.update(keys)
+            return keys
+        return [self._admit(index, key) for index, key in enumerate(keys)]
+
+    def _are_admitted(self, keys: list[Any]) -> bool:
+        try:
+            return self._admitted.issuperset(keys)
+        except Exception:  # noqa: BLE001 - keys may raise anything when they are hashed or compared
+            return False
+
+    def _make_room(self) -> None:
+        if len(self._admitted) >= _ADMITTED_MAX:
+            self._admitted.clear()
+
+    def _admit(self, index: int, key: Any) -> Any:
+        if type(key) in _GOOD or self._are_admitted([key]):
+            return key
+        try:
+            admitted = with_one_nan(key)
+            key_bytes(admitted)
+            self._note_classes(admitted)
+        except StateError as error:
+            raise RefusedKeyError(index, str(error)) from error
+        if admitted is key:
+            self._make_room()
+            self._admitted.add(key)
+        return admitted
+
+    def _note_classes(self, key: Any) -> None:
+        """Note the classes of enums and dataclasses in a key; raise for two of one name."""
+        kind = type(key)
+        if kind in _GOOD:
+            return
+        if isinstance(key, tuple | Row | frozenset):
+            for item in key:
+                self._note_classes(item)
+            return
+        is_dataclass = dataclasses.is_dataclass(kind)
+        if not is_dataclass and not isinstance(key, enum.Enum):
+            return
+        known = self._classes.setdefault(kind.__qualname__, kind)
+        if known is not kind:
+            raise StateError(
+                f"keys of two classes with the name {kind.__qualname__} ({known.__module__} and {kind.__module__}) "
+                "cannot be told apart in state: give one of them another name"
+            )
+        if is_dataclass:
+            for field in dataclasses.fields(key):
+                self._note_classes(getattr(key, field.name))
+
+
+def _are_plain(keys: Sequence[Any]) -> bool:
+    """Whether all keys are of types that hold no NaN, or all are floats without one; False for a closer look."""
+    kinds = list(map(type, keys))
+    if kinds.count(kinds[0]) < len(keys):
+        return _GOOD.issuperset(kinds)
+    if kinds[0] is float:
+        total = sum(keys)
+        return bool(total == total)  # infinities may add up to NaN too: then the closer look finds none
+    return kinds[0] in _GOOD
+
+
+def _are_plain_tuples(keys: list[Any]) -> bool:
+    if type(keys[0]) is not tuple:
+        return False
+    try:
+        return all(map(_are_plain, zip(*keys, strict=True)))
+    except (TypeError, ValueError):  # not all are tuples of one length
+        return False
+
+
+def with_one_nan(key: Any) -> Any:
+    """The key, with `NAN` for each NaN in it, and Python's scalars for NumPy's; the very key where there are none."""
+    kind = type(key)
+    if kind in _GOOD or kind is NotANumber:
+        return key
+    if is_numpy_scalar(key):
+        return with_one_nan(key.item())
+    if isinstance(key, float):
+        return NAN if key != key else key
+    if isinstance(key, decimal.Decimal):
+        return NAN if key.is_qnan() else key
+    if isinstance(key, enum.Enum):
+        return key
+    if isinstance(key, tuple | frozenset):
+        items = [with_one_nan(item) for item in key]
+        if all(new is old for new, old in zip(items, key, strict=True)):
+            return key
+        made: Any = (tuple if isinstance(key, tuple) else frozenset).__new__(kind, items)
+        return made
+    if isinstance(key, Row):
+        row = copy.copy(key)
+        row[:] = [with_one_nan(item) for item in key]
+        return key if all(new is old for new, old in zip(row, key, strict=True)) else row
+    if dataclasses.is_dataclass(kind):
+        return _dataclasswith_one_nan(key)
+    return key
+
+
+def _dataclasswith_one_nan(key: Any) -> Any:
+    changed = {}
+    for field in dataclasses.fields(key):
+        value = getattr(key, field.name)
+        new = with_one_nan(value)
+        if new is not value:
+            changed[field.name] = new
+    if not changed:
+        return key
+    made = copy.copy(key)
+    for name, value in changed.items():
+        object.__setattr__(made, name, value)  # frozen ones too
+    return made
