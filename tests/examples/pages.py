@@ -1,0 +1,193 @@
+"""The programs of the pages: the Python blocks of a page are one script, which runs as it stands.
+
+`PAGES` says where each of them runs, and what it prints. On Spark that is `python page.py`; in one process it is the
+same script, and a `sitecustomize` elsewhere sets `execution.target` of every environment to `local`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+#: For pages that run on a laptop in a second, on a machine with other things to do.
+TIMEOUT_S = 170
+LOCAL = """
+from penstock.common.options import EXECUTION_TARGET
+from penstock.datastream import StreamExecutionEnvironment as Environment
+_made = Environment.__init__
+def _make(self, configuration=None):
+    _made(self, configuration)
+    self.get_configuration().write(EXECUTION_TARGET, "local")
+Environment.__init__ = _make
+"""
+#: The number of a subtask, before what `print()` prints and behind what `print("name")` does.
+SUBTASK = re.compile(r"^\d+> |(?<=\w):\d+(?=> )")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the program of a page prints.
+
+    Attributes:
+        lines: all lines, in any order; None when they differ from run to run.
+        among: lines that are among them.
+        left_out: lines that are not looked at.
+        targets: where it runs.
+    """
+
+    lines: tuple[str, ...] | None = ()
+    among: tuple[str, ...] = ()
+    left_out: str = "(?!)"
+    targets: tuple[str, ...] = ("local", "spark")
+
+    def check(self, printed: list[str]) -> None:
+        lines = [SUBTASK.sub("", line) for line in printed if not re.match(self.left_out, SUBTASK.sub("", line))]
+        if self.lines is not None:
+            assert sorted(lines) == sorted(self.lines)
+        assert set(self.among) <= set(lines), printed
+
+
+def blocks_of(page: str) -> list[str]:
+    """The Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run_page(page: str, target: str, folder: Path, python: str = sys.executable) -> list[str]:
+    """Run the program of a page in an empty directory; the lines that it prints."""
+    blocks = blocks_of(page)
+    assert blocks
+    work = folder / "work"
+    work.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    if target == "local":
+        (folder / "local").mkdir()
+        (folder / "local" / "sitecustomize.py").write_text(LOCAL)
+        environment["PYTHONPATH"] = str(folder / "local")
+    (work / "page.py").write_text("".join(blocks))
+    done = subprocess.run(
+        [python, "page.py"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        cwd=work,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def runs_on(target: str) -> list[str]:
+    """The pages whose program runs there."""
+    return [page for page, told in PAGES.items() if target in told.targets]
+
+
+PAGES: dict[str, Page] = {
+    "README.md": Page(
+        (
+            "('be', 1)",
+            "('be', 2)",
+            "('is', 1)",
+            "('not', 1)",
+            "('or', 1)",
+            "('question', 1)",
+            "('that', 1)",
+            "('the', 1)",
+            "('to', 1)",
+            "('to', 2)",
+        )
+    ),
+    "docs/async.md": Page(None),
+    "docs/batch.md": Page(
+        None, ("| tea|    1|1.0|", "tea rose by 1.0", "('on', 2)", "('the', 1)", "('and', 1)"), targets=("spark",)
+    ),
+    # It prints counts until its job is cancelled.
+    "docs/checkpoints.md": Page(("3000 results, none lost and none twice",), left_out=r"\(\d, \d+\)"),
+    "docs/columns.md": Page(None),
+    "docs/coming-from-pyflink.md": Page(("(ann,0,2)", "(ann,10000,1)", "(bob,0,1)")),
+    "docs/connectors.md": Page(("(1000, 1000, 'WORD 999')",)),
+    "docs/datastream.md": Page(None, ("+I[north, 5]",)),
+    "docs/iterations.md": Page(
+        (
+            "[('A', 0), ('B', 3), ('C', 1), ('D', 8)]",
+            "[('a', 1.19), ('b', 1.16), ('c', 0.64)]",
+            "[3, 5, 7]",
+            "{1.414214}",
+        ),
+        targets=("local",),  # minutes on Spark, where tests/examples/test_examples.py runs loops
+    ),
+    "docs/keyed-state.md": Page(),
+    "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
+    "docs/process-functions.md": Page(
+        ("broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero")
+    ),
+    "docs/quickstart.md": Page(
+        (
+            "[('ann', 2), ('bob', 1), ('ann', 1)]",
+            "Penstock Streaming Job: 2 vertices, 1 slots",
+            "[0] parallelism 1",
+            "    Collection Source (state)",
+            "    Timestamps/Watermarks",
+            "    Map",
+            "[1] parallelism 1",
+            "    <- [0] HASH",
+            "    Window Reduce (state)",
+            "",
+            "('ann', 1)",
+            "('ann', 2)",
+            "('ann', 3)",
+            "('bob', 1)",
+        )
+    ),
+    "docs/running.md": Page(("option parallelism.default (integer) has value 'many': write a whole number",)),
+    "docs/savepoints.md": Page(None),
+    # Functions under test, without a job.
+    "docs/state.md": Page(targets=("local",)),
+    "docs/testing-your-functions.md": Page(
+        (
+            "test_a_total_comes_after_a_minute passed",
+            "test_a_whole_program passed",
+            "test_totals_in_every_hostile_way passed",
+            "test_totals_survive_a_failure_and_another_parallelism passed",
+            "test_what_is_kept_in_self_is_found_out passed",
+        ),
+        targets=("local",),
+    ),
+    "docs/time.md": Page(),
+    "docs/windows.md": Page(
+        (
+            "tumbling> ('ann', 0, ['/', '/shop'])",
+            "tumbling> ('ann', 10, ['/buy'])",
+            "tumbling> ('bob', 0, ['/'])",
+            "tumbling> ('bob', 30, ['/'])",
+            "so far> (10, 3)",
+            "so far> (20, 4)",
+            "so far> (30, 4)",
+            "so far> (40, 5)",
+            "session> ('ann', 1, ['/', '/shop', '/buy'])",
+            "session> ('bob', 2, ['/'])",
+            "session> ('bob', 31, ['/'])",
+            "pair> ('ann', 0)",
+            "pair> ('bob', 0)",
+            "spent> ('ann', 2)",
+            "last two> ('ann', '/')",
+            "last two> ('ann', '/ then /shop')",
+            "last two> ('ann', '/shop then /buy')",
+            "last two> ('bob', '/')",
+            "last two> ('bob', '/ then /')",
+            "in time> ('ann', 0, ['/'])",
+            "in time> ('ann', 50, ['/'])",
+            "late> ('ann', '/late', 2000)",
+            "nr> ('ann', 0, 1, 1)",
+            "nr> ('ann', 0, 2, 2)",
+            "nr> ('ann', 0, 3, 3)",
+            "nr> ('bob', 0, 1, 1)",
+            "nr> ('bob', 30, 2, 1)",
+        )
+    ),
+}
