@@ -17,6 +17,8 @@ from penstock.core.protocol import RegisterWorker
 class _Worker:
     registration: RegisterWorker
     heard_ms: int
+    #: what it was at when it was heard, when it had been at it for a while
+    whereabouts: str = ""
 
 
 @dataclass
@@ -82,11 +84,17 @@ class SlotPool:
         """One of the workers that were asked for has come, or is not on its way any more."""
         self._requested = max(0, self._requested - 1)
 
-    def on_heartbeat(self, worker_id: str) -> None:
-        """A worker was heard."""
+    def on_heartbeat(self, worker_id: str, whereabouts: str = "") -> None:
+        """A worker was heard; where it is, when a function of the user's does not return."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.heard_ms = self.clock.now_ms()
+            worker.whereabouts = whereabouts
+
+    def whereabouts(self, worker_id: str) -> str:
+        """Which function of the user's does not return, as the worker said last; empty when it said nothing."""
+        worker = self._workers.get(worker_id)
+        return "" if worker is None else worker.whereabouts
 
     def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
         """A worker is gone: whether that is news, and its registration, None if it went before it came."""

@@ -9,6 +9,7 @@ from penstock.common.errors import PenstockError
 from penstock.core.healing import with_prospects
 from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure
+from penstock.core.task.whereabouts import operator_of
 
 RECORD_TEXT_MAX: Final = 200
 _PACKAGE = __file__.rpartition("core")[0]
@@ -29,6 +30,14 @@ def failure_of(error: BaseException, operator_name: str | None) -> Failure:
 
 
 def _described(error: BaseException, operator_name: str | None) -> Failure:
+    if isinstance(error, SystemExit):
+        context = operator_of([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
+        return Failure(
+            reason=f"SystemExit: {error}, raised by a function: it would have ended the worker, not the job",
+            operator_name=operator_name if context is None else context.operator_name,
+            traceback=user_traceback(error),
+            user_code=True,
+        )
     if isinstance(error, UserCodeError):
         cause = error.__cause__ or error
         where = f" in {error.what}" if error.what else ""

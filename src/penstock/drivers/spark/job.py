@@ -7,7 +7,6 @@ import functools
 import weakref
 from typing import TYPE_CHECKING
 
-from penstock.common import options
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
@@ -94,9 +93,7 @@ class _SparkJob:
         except BaseException:
             give_back()
             raise
-        client = SparkJobClient(
-            self._job_id, thread, self._status, self._result, configuration.read(options.SAVEPOINT_DIR)
-        )
+        client = SparkJobClient(self._job_id, thread, self._status, self._result, configuration)
         thread.start()
         return client
 

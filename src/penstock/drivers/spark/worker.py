@@ -27,6 +27,7 @@ from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.drivers.spark.handle import LOOPBACK
+from penstock.drivers.spark.loop_watch import LoopWatch
 from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
 from penstock.wire.errors import RecordSerializationError
@@ -82,10 +83,11 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
         try:
             endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
             _spare_garbage_collection()
-            endpoint.start_heartbeats(settings.heartbeat_interval_ms)
+            watch = LoopWatch(clock)
+            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.whereabouts)
             receiver = WorkerReceiver(executor, gateway, clock)
             timeout_ms = settings.heartbeat_timeout_ms
-            return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms).run()
+            return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms, watch).run()
         finally:
             executor.close()
             gc.unfreeze()
@@ -131,6 +133,7 @@ class WorkerLoop:
         coroutines: EventLoopThread,
         clock: Clock,
         heartbeat_timeout_ms: int,
+        watch: LoopWatch,
     ) -> None:
         self._endpoint = endpoint
         self._executor = executor
@@ -139,6 +142,7 @@ class WorkerLoop:
         self._coroutines = coroutines
         self._clock = clock
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._watch = watch
         self._parent = os.getppid()
         self._check_ms = 0
 
@@ -156,6 +160,7 @@ class WorkerLoop:
             if reason := self._receiver.master_lost:
                 return entry.ORPHANED, reason
             now_ms = self._clock.now_ms()
+            self._watch.turned(now_ms)
             if now_ms >= self._check_ms:
                 self._check_ms = now_ms + CHECK_INTERVAL_MS
                 self._receiver.on_time()
