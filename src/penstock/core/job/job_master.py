@@ -184,6 +184,8 @@ class JobMaster:
             self._on_worker_lost(worker_id, silence)
         if self._slot_pool.is_timed_out(now):
             self._on_slots_timeout()
+        elif (word := self._slot_pool.word(now)) is not None:
+            self._listener.on_log(word)
         if self._cancellation.is_over(now):
             self._end_stuck_workers()
         elif self._cancellation.takes_word(now):
@@ -278,7 +280,11 @@ class JobMaster:
 
     def _on_slots_timeout(self) -> None:
         pool = self._slot_pool
-        self.give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool)))
+        reason = (
+            f"no more within {pool.request_timeout_ms} ms (slot.request.timeout); give Spark more cores, or the job a "
+            "lower parallelism (parallelism.default)"
+        )
+        self.give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool), reason))
 
     def give_up(self, error: PenstockError) -> None:
         """No restart can help."""

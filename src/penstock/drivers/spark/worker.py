@@ -13,6 +13,7 @@ import logging
 import os
 import pickle
 import socket
+import sys
 import traceback
 from contextlib import closing
 from typing import Protocol
@@ -26,7 +27,7 @@ from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.garbage import rare_collections
-from penstock.drivers.spark.handle import LOOPBACK
+from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
 from penstock.drivers.spark.loop_watch import LoopWatch
 from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
@@ -45,7 +46,11 @@ def run_worker(payload: bytes) -> tuple[str, str]:
     Args:
         payload: pickled `WorkerSettings`, which came with Spark's own task.
     """
-    settings: WorkerSettings = pickle.loads(payload)
+    try:
+        settings: WorkerSettings = pickle.loads(payload)
+    except Exception as error:  # noqa: BLE001 - made by this program's cloudpickle, and read by the worker's
+        own = f"{sys.executable} ({sys.version.split()[0]})"
+        return entry.FAILED, f"{own} cannot load its settings: {type(error).__name__}: {error}; {PYTHON_REMEDY}"
     if _is_retried():
         # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
         return entry.RETRIED, "its Python process or its Spark executor died"
