@@ -10,7 +10,7 @@ import pytest
 
 from penstock.common import Configuration, Duration, OutputTag, Row, Types, WatermarkStrategy
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import FileSink, FileSource
+from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
 from penstock.datastream.expressions import col, lit
 from penstock.datastream.window import (
     CountTrigger,
@@ -165,11 +165,12 @@ def test_keys_by_name_serve_operators_by_record(tmp_path: Path) -> None:
 def test_columns_are_written_as_columns(tmp_path: Path) -> None:
     env = environment(2)
     schema = pa.schema([("auction", pa.int64()), ("price", pa.int64())])
-    sink = FileSink.for_bulk_format(str(tmp_path / "out"), ParquetWriterFactory(schema)).build()
-    bids(env, parquet(tmp_path / "in")).filter(col("auction") == 3).sink_to(sink)
+    sink = FileSink.for_bulk_format(str(tmp_path / "out"), ParquetWriterFactory(schema))
+    by_price = BucketAssigner.by(lambda row: f"odd={row.price % 2}")
+    bids(env, parquet(tmp_path / "in")).filter(col("auction") == 3).sink_to(sink.with_bucket_assigner(by_price).build())
     env.execute()
     files = list((tmp_path / "out").rglob("part-*"))
-    assert {file.parent.name for file in files} == {"1970-01-01--00"}
+    assert {file.parent.name for file in files} == {"odd=0", "odd=1"}
     assert written(tmp_path / "out") == sorted((a, p) for a, p, _ in BIDS if a == 3)
 
 

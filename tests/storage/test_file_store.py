@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import shutil
 import uuid
 from typing import Any
 
@@ -60,6 +61,32 @@ def test_write_complete_load_delete(directory):
     assert listing(directory) == []
     assert store.listing() == []
     store.delete([str(file.path)])
+
+
+def test_a_file_system_whose_rmdir_deletes_all_below_loses_nothing(tmp_path, monkeypatch):
+    """G11: that of HDFS does."""
+    store = FileCheckpointStore(str(tmp_path), "job", 0)
+    old, new = (store.write(checkpoint_id, "op-0-0-count", b"data") for checkpoint_id in (1, 2))
+    monkeypatch.setattr(type(store._fs), "rmdir", lambda fs, path: shutil.rmtree(path))
+    store.delete([str(old.path)])
+    assert store.read(new) == b"data"
+    assert listing(tmp_path) == ["job/chk-2/op-0-0-count"]
+
+
+def test_what_is_written_again_is_never_torn(tmp_path, monkeypatch):
+    """G11: not when the second run of a task dies as it writes what the first one has written."""
+    store = FileCheckpointStore(str(tmp_path), "job", 0)
+    file = store.write(1, "op-0-0-count", b"data")
+
+    def half(fs, path, data, **options):
+        with open(path, "wb") as torn:
+            torn.write(data[:2])
+        raise OSError("the task was killed")
+
+    monkeypatch.setattr(type(store._fs), "pipe_file", half)
+    with pytest.raises(OSError, match="killed"):
+        store.write(1, "op-0-0-count", b"data")
+    assert store.read(file) == b"data"
 
 
 def test_small_state_is_inline(directory):

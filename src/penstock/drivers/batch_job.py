@@ -20,10 +20,15 @@ from penstock.drivers.masterless_job import Last, MasterlessJob
 class BatchJob(MasterlessJob):
     """Subclasses implement `run_tasks` and `interrupt`."""
 
+    commits: BatchCommits
+
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         super().__init__(job_graph, configuration, listener)
         self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
-        self.commits: BatchCommits = self.make_commits(BatchCommits)
+
+    def make_commits(self) -> BatchCommits:
+        """All or nothing."""
+        return BatchCommits(*self.what_commits_need())
 
     @abstractmethod
     def run_tasks(self) -> Iterator[Last]:

@@ -37,7 +37,6 @@ from penstock.drivers.commits import SinkCommits
 from penstock.drivers.running_job import RunningJob, completed, settle
 
 T = TypeVar("T")
-CommitsT = TypeVar("CommitsT", bound=SinkCommits)
 
 
 class Last(NamedTuple):
@@ -71,7 +70,7 @@ class MasterlessJob(RunningJob):
         self._accumulators: dict[str, Any] = {}
         self.figures = JobFigures()
         self._is_cancelled = threading.Event()
-        self.commits = self.make_commits(SinkCommits)
+        self.commits = self.make_commits()
         self._started_ms = self.clock.now_ms()
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
 
@@ -153,8 +152,12 @@ class MasterlessJob(RunningJob):
                 committables[one.vertex, one.operator].extend(pickle.loads(one.payload))
         self.commits.commit(committables)
 
-    def make_commits(self, kind: type[CommitsT]) -> CommitsT:
+    def make_commits(self) -> SinkCommits:
         """What commits for the job's sinks."""
+        return SinkCommits(*self.what_commits_need())
+
+    def what_commits_need(self) -> tuple[Any, ...]:
+        """The arguments of `SinkCommits`."""
 
         def context_of(operator_id: str) -> _CommitterContext:
             return _CommitterContext(self, operator_id)
@@ -162,7 +165,7 @@ class MasterlessJob(RunningJob):
         def wait(for_ms: int) -> None:
             self._is_cancelled.wait(for_ms / 1000)
 
-        return kind(self.job_graph, context_of, wait, self.listener.on_log)
+        return self.job_graph, context_of, wait, self.listener.on_log
 
     def _operator_id(self, one: Last) -> str:
         return self.job_graph.vertices[one.vertex].operators[one.operator].operator_id

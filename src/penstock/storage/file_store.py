@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,6 +37,8 @@ CLAIM_PREFIX: Final = ".claim-"
 NAME_CHARACTERS_MAX: Final = 120
 #: State that one subtask may hold inside the job master when no directory is configured.
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
+#: File systems in which a file is seen while it is written, and renaming is one step.
+_RENAMING: Final = frozenset({"file", "hdfs", "webhdfs"})
 
 
 def absolute_url(path: str) -> str:
@@ -55,7 +58,14 @@ def _write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
     fs.makedirs(directory, exist_ok=True)
-    fs.pipe_file(path, data)
+    # A task that runs again, or twice at a time, may write what is there already, and die as it does. In object stores
+    # a file appears whole by itself.
+    if _RENAMING.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
+        fs.pipe_file(path, data)
+    else:
+        partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
+        fs.pipe_file(partial, data)
+        fs.mv(partial, path)
     return StateFile(len(data), digest, path=path)
 
 
@@ -263,9 +273,11 @@ class FileCheckpointStore:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)
         for directory in {posixpath.dirname(path) for path in paths} | {self._root}:
-            # Not empty (someone still writes there), or no directories at all in this file system.
+            # Not empty (someone still writes there), or no directories at all in this file system. That of HDFS deletes
+            # what is in them, too, so it has to be asked first.
             with contextlib.suppress(OSError):
-                self._fs.rmdir(directory)
+                if not self._fs.ls(directory, detail=False):
+                    self._fs.rmdir(directory)
 
     def claim_epoch(self) -> int:
         """A number for a job master that takes the job over, kept as a file of that name."""

@@ -21,4 +21,4 @@ def run(env, directory):
     parts = [path for path in (directory / "counts").rglob("*") if path.is_file()]
     assert all(path.name.startswith("words-") and path.suffix == ".txt" for path in parts)
     told = Counter(line for path in parts for line in path.read_text().splitlines())
-    assert told == Counter(str(pair) for pair in expected.items())
+    assert told == Counter(f"({word},{count})" for word, count in expected.items())
