@@ -16,9 +16,11 @@ from tests.security.relay import Relay, connection_to
 
 from penstock.core.protocol import ChannelId, Heartbeat
 from penstock.drivers.spark.keys import JobKeys
-from penstock.wire.messages import MessageCodec
+from penstock.wire.messages import VERSION, MessageCodec
 from penstock.wire.streams import StreamSender
 
+#: What begins every message.
+VERSION_BYTE = VERSION.to_bytes(1, "big")
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 SOCKETS_AT_ONCE = 50
 #: What the client that is recorded delivers, as its receiver sees it.
@@ -43,9 +45,9 @@ def forged_messages(canary: Path) -> list[list[bytes]]:
     """What an intruder would say if it were heard: worker b's heartbeat, and pickles that write the canary's file."""
     forged = pickle.dumps(CanaryPickle(canary))
     heartbeat = MessageCodec[Heartbeat](Heartbeat, 4096).encode(Heartbeat("b"), 0)
-    hello = b"\x01" + msgspec.msgpack.encode((0, 7, "a", "b"))
+    hello = VERSION_BYTE + msgspec.msgpack.encode((0, 7, "a", "b"))
     outline = msgspec.Raw(msgspec.msgpack.encode([1]))
-    buffer = b"\x01" + msgspec.msgpack.encode((1, 7, 0, (0, 0, 0, 0), False, outline))
+    buffer = VERSION_BYTE + msgspec.msgpack.encode((1, 7, 0, (0, 0, 0, 0), False, outline))
     return [[heartbeat], [forged], [b"", forged], [hello], [buffer, forged]]
 
 

@@ -97,8 +97,8 @@ def test_huge_frame_from_a_worker(job: LiveJob, port: str) -> None:
             client.send(CODEC.encode(Heartbeat("huge"), 0))
         else:
             stream = 55 + PORTS.index(port)  # two of the ports are doors to the same worker
-            client.send(b"\x01" + msgspec.msgpack.encode((0, stream, "huge", "b")))
-            client.send(b"\x01" + msgspec.msgpack.encode((2, stream, 0, (((9, 9, 9, 9), 5),))))
+            client.send(attacks.VERSION_BYTE + msgspec.msgpack.encode((0, stream, "huge", "b")))
+            client.send(attacks.VERSION_BYTE + msgspec.msgpack.encode((2, stream, 0, (((9, 9, 9, 9), 5),))))
         wait_until(lambda: bool(job.strays), "the worker's genuine message")
         before = attacks.resident_bytes()
         relay.inject(b"\x02" + HUGE + bytes(1 << 16))
@@ -137,7 +137,7 @@ STATE = EndOfDataReached(ExecutionId(0, 0, 0))
     [
         (b"Cx", [b""]),
         (b"Cx", [b"garbage"]),
-        (b"Cx", [b"\x01" + bytes(8) + b"\xdd\xff\xff\xff\xff"]),
+        (b"Cx", [attacks.VERSION_BYTE + bytes(9) + b"\xdd\xff\xff\xff\xff"]),
         (b"Cx", [CODEC.encode(STATE, 0), b"more"]),
         (b"Cx", [CODEC.encode(Heartbeat("b"), 0)]),
         (b"Cx", [CODEC.encode(RegisterWorker("b", "tcp://10.0.0.1:1", "evil", 1), 0)]),
@@ -176,7 +176,7 @@ def test_rejected_peer_is_logged_once(job: LiveJob, caplog: pytest.LogCaptureFix
     assert len(lines[0]) < 500
 
 
-@pytest.mark.parametrize("frames", [*FORGED[:2], [b""] * 300, [b"\x01\x90"]])
+@pytest.mark.parametrize("frames", [*FORGED[:2], [b""] * 300, [attacks.VERSION_BYTE + b"\x90"]])
 def test_worker_that_breaks_the_data_protocol(job: LiveJob, frames: list[bytes]) -> None:
     """What belongs to no stream is dropped and counted, and the job's own streams are not touched."""
     rejected = job.rejected["data"]

@@ -108,14 +108,25 @@ def test_large_arrays_travel_beside_the_pickle() -> None:
 
 
 def test_record_larger_than_a_message() -> None:
-    """The error names the record, its size and the option; its neighbours are not blamed."""
+    """It is a part of its own, which says that its payload goes in chunks; its neighbours travel as ever."""
+    buffer: Buffer = [Batch(["small", "LARGE" * 2_000, "small"])]
+    parts = codec(FRAME_BYTES_MIN).encode(buffer)
+    assert [part.is_large for part in parts].count(True) == 1
+    assert all(part.is_large or size(part) <= FRAME_BYTES_MIN for part in parts)
+    assert decode(parts) == buffer
+
+
+def test_record_larger_than_any_may_be() -> None:
+    """The error names the record, its size and the option; its neighbours are not blamed; no restart would help."""
+    limited: BufferCodec[Element] = BufferCodec(Event, Batch, make_batch, FRAME_BYTES_MIN, 10_000)
     with pytest.raises(RecordTooLargeError) as raised:
-        codec(FRAME_BYTES_MIN).encode([Batch(["small", "LARGE" * 2_000, "small"])])
+        limited.encode([Batch(["small", "LARGE" * 2_000, "small"])])
     text = str(raised.value)
-    assert "penstock.network.max-frame-bytes allows 4096" in text
+    assert "penstock.network.record-bytes-max allows 10000" in text
     assert "a record needs 100" in text
     assert "builtins.str: 'LARGELARGE" in text
     assert len(text) < 600
+    assert raised.value.suppresses_restart
 
 
 def iter_nothing() -> Iterator[int]:

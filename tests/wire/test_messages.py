@@ -21,10 +21,13 @@ from penstock.core.protocol import (
     ToWorker,
     WorkerLost,
 )
-from penstock.wire.messages import MessageCodec
+from penstock.wire.errors import MessageTooLargeError
+from penstock.wire.messages import FRAME_BYTES_MIN, VERSION, MessageCodec, MessageReceiver, OutOfTurnError
 
 FRAME_BYTES = 1 << 16
 EXECUTION = ExecutionId(1, 2, 3)
+#: What stands ahead of the body of a whole message, the first of its connection.
+HEAD = VERSION.to_bytes(1, "big") + bytes(8) + b"\x00"
 TO_WORKER: MessageCodec[ToWorker] = MessageCodec(ToWorker, FRAME_BYTES)
 FROM_WORKER: MessageCodec[FromWorker] = MessageCodec(FromWorker, FRAME_BYTES)
 TO_MASTER: MessageCodec[ToMaster] = MessageCodec(ToMaster, FRAME_BYTES)
@@ -51,18 +54,20 @@ def test_round_trip(codec: MessageCodec, message: object) -> None:
     ("frame", "said"),
     [
         (b"", "0 bytes"),
-        (b"\x01", "1 bytes"),
-        (b"\x02" + bytes(8) + b"\x80", "protocol version 2"),
-        (b"\x01" + bytes(8), "truncated"),
-        (b"\x01" + bytes(8) + b"\xc0", "does not decode"),
+        (HEAD[:1], "1 bytes"),
+        (b"\x07" + bytes(9) + b"\x80", "protocol version 7"),
+        (HEAD, "truncated"),
+        (HEAD[:-1] + b"\x01\xc0", "a part of a message"),
+        (HEAD[:-1] + b"\x02\xc0", "the mark"),
+        (HEAD + b"\xc0", "does not decode"),
         (TO_WORKER.encode(CancelTask(EXECUTION), 0) + b"\x00", "trailing"),
         (TO_WORKER.encode(CancelTask(EXECUTION), 0)[:-1], "truncated"),
         (FROM_WORKER.encode(Heartbeat("w"), 0), "Heartbeat"),
-        (b"\x01" + bytes(8) + b"\xdd\xff\xff\xff\xff\x01", "does not decode"),
-        (b"\x01" + bytes(8) + b"\xc6\xff\xff\xff\xff\x01", "does not decode"),
-        (b"\x01" + bytes(8) + b"\x82\xa4type\xaaCancelTask\xa1z" + b"\x91" * 50_000 + b"\x01", "recursion"),
-        (b"\x01" + bytes(8) + b"\x91" * 50_000, "does not decode"),
-        (b"\x01" + bytes(FRAME_BYTES), "at most 65536"),
+        (HEAD + b"\xdd\xff\xff\xff\xff\x01", "does not decode"),
+        (HEAD + b"\xc6\xff\xff\xff\xff\x01", "does not decode"),
+        (HEAD + b"\x82\xa4type\xaaCancelTask\xa1z" + b"\x91" * 50_000 + b"\x01", "recursion"),
+        (HEAD + b"\x91" * 50_000, "does not decode"),
+        (HEAD + bytes(FRAME_BYTES), "at most 65536"),
     ],
 )
 def test_anything_else_is_refused(frame: bytes, said: str) -> None:
@@ -92,7 +97,7 @@ def test_frames_too_short_to_work_with() -> None:
 @given(st.binary(max_size=200))
 def test_random_bytes(frame: bytes) -> None:
     """Random bytes decode to a message or raise a ProtocolError; nothing else happens."""
-    for data in (frame, b"\x01" + bytes(8) + frame):
+    for data in (frame, HEAD + frame):
         try:
             FROM_WORKER.decode(data)
         except ProtocolError:
@@ -113,3 +118,64 @@ def test_mutated_bytes(data: st.DataObject) -> None:
     except ProtocolError:
         return
     assert isinstance(decoded, msgspec.Struct)
+
+
+# --- messages in several frames -------------------------------------------------------------------------------------
+
+SMALL: MessageCodec[ToWorker] = MessageCodec(ToWorker, FRAME_BYTES_MIN, 5 * FRAME_BYTES_MIN)
+LONG = ShutDownWorker("x" * 3 * FRAME_BYTES_MIN)
+
+
+def test_a_long_message_comes_in_several_frames() -> None:
+    """No frame is longer than it may be; each has the next number; together they are the message."""
+    receiver = MessageReceiver(SMALL)
+    short = ShutDownWorker("short")
+    frames = [*SMALL.frames(short, 0), *SMALL.frames(LONG, 1), *SMALL.frames(short, 5)]
+    assert len(frames) == 6
+    assert max(map(len, frames)) <= FRAME_BYTES_MIN
+    assert [receiver.receive(frame) for frame in frames] == [short, None, None, None, LONG, short]
+    assert receiver.expected == 6
+
+
+def test_a_message_that_is_longer_than_any_may_be_is_refused_where_it_is_made() -> None:
+    """The text names its type and the option; no restart would help."""
+    with pytest.raises(MessageTooLargeError, match=r"ShutDownWorker.*penstock\.network\.record-bytes-max") as caught:
+        SMALL.frames(ShutDownWorker("x" * 6 * FRAME_BYTES_MIN), 0)
+    assert caught.value.suppresses_restart
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_nothing_is_heard_after_a_frame_that_was_lost(lost: int) -> None:
+    """Neither the message it belongs to, nor any other."""
+    receiver = MessageReceiver(SMALL)
+    frames = SMALL.frames(LONG, 0) + SMALL.frames(LONG, 4)
+    del frames[lost]
+    assert [receiver.receive(frame) for frame in frames[:lost]] == [None] * lost
+    for frame in frames[lost:]:
+        with pytest.raises(OutOfTurnError):
+            receiver.receive(frame)
+
+
+def test_parts_that_are_too_many_or_empty_are_refused() -> None:
+    """What waits for the rest of its message is bounded, and nothing of it is kept when it is refused."""
+
+    def part(number: int, body: bytes, mark: bytes = b"\x01") -> bytes:
+        return VERSION.to_bytes(1, "big") + number.to_bytes(8, "big") + mark + body
+
+    for bodies in ([b""], [b"x", b""], [b"x" * 4_000] * 6):
+        receiver = MessageReceiver(SMALL)
+        *good, bad = (part(number, body) for number, body in enumerate(bodies))
+        assert [receiver.receive(frame) for frame in good] == [None] * len(good)
+        with pytest.raises(ProtocolError, match="empty, or more than 20480 bytes together"):
+            receiver.receive(bad)
+        assert len(receiver._begun) == 0
+        with pytest.raises(ProtocolError):
+            receiver.receive(part(len(bodies), b"x"))
+
+
+def test_a_receiver_that_refuses_hears_nothing_more() -> None:
+    """A peer that lies is not heard any more."""
+    receiver = MessageReceiver(SMALL)
+    receiver.refuse()
+    with pytest.raises(OutOfTurnError):
+        receiver.receive(SMALL.frames(LONG, 0)[0])

@@ -1,10 +1,12 @@
 """Streams: nothing is delivered after a loss, and a peer that breaks the protocol gets a ProtocolError."""
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +16,18 @@ from penstock.core.columns.batch import make_batch
 from penstock.core.records import Batch, Buffer, Element, Event, Watermark
 from penstock.wire.buffers import ELEMENTS_MAX, BufferCodec
 from penstock.wire.errors import RecordSerializationError
-from penstock.wire.messages import FRAME_BYTES_MIN
+from penstock.wire.messages import FRAME_BYTES_MIN, VERSION
 from penstock.wire.payload import FRAMES_MAX, Frame
 from penstock.wire.streams import BufferArrived, CreditArrived, StreamBroken, StreamReceiver, StreamSender
 
+VERSION_BYTE = VERSION.to_bytes(1, "big")
+RECORD_BYTES_MAX = 1_000_000
 CHANNEL = (1, 2, 3, 4)
 OTHER = (1, 2, 3, 5)
 
 
 def new_codec() -> BufferCodec[Element]:
-    return BufferCodec(Event, Batch, make_batch, FRAME_BYTES_MIN)
+    return BufferCodec(Event, Batch, make_batch, FRAME_BYTES_MIN, RECORD_BYTES_MAX)
 
 
 def opened(stream: int = 1) -> tuple[StreamSender, StreamReceiver[Element]]:
@@ -33,7 +37,14 @@ def opened(stream: int = 1) -> tuple[StreamSender, StreamReceiver[Element]]:
 
 
 def messages(sender: StreamSender, buffer: Buffer) -> list[list[Frame]]:
-    return [sender.buffer(CHANNEL, part) for part in new_codec().encode(buffer)]
+    codec = new_codec()
+    sent: list[list[Frame]] = []
+    for part in codec.encode(buffer):
+        if part.is_large:
+            sent += sender.messages(CHANNEL, part, codec.chunk_bytes)
+        else:
+            sent.append(sender.buffer(CHANNEL, part))
+    return sent
 
 
 def credit(sender: StreamSender, channel: Any, credit: int) -> bytes:
@@ -44,7 +55,7 @@ def credit(sender: StreamSender, channel: Any, credit: int) -> bytes:
 
 
 def raw(*header: Any) -> bytes:
-    return b"\x01" + msgspec.msgpack.encode(header)
+    return VERSION_BYTE + msgspec.msgpack.encode(header)
 
 
 def outline(*entries: Any) -> msgspec.Raw:
@@ -134,9 +145,9 @@ def test_streams_are_independent() -> None:
         ([raw(2, 1, 0, ((CHANNEL, 0),))], "does not decode"),
         ([raw(2, 1, 0, (((1, 2, 3), 1),))], "does not decode"),
         ([raw(2, 1, 0, ((CHANNEL, 1),)), b"payload"], "credit came with a payload"),
-        ([raw(3, 1, 0)], "does not decode"),
-        ([b"\x01" + b"\xdd\xff\xff\xff\xff\x01"], "does not decode"),
-        ([b"\x01\x96\x01\x01\x00\x94\x01\x02\x03\x04\xc2" + b"\x91" * 50_000 + b"\x01"], "recursion"),
+        ([raw(4, 1, 0)], "does not decode"),
+        ([VERSION_BYTE + b"\xdd\xff\xff\xff\xff\x01"], "does not decode"),
+        ([VERSION_BYTE + b"\x96\x01\x01\x00\x94\x01\x02\x03\x04\xc2" + b"\x91" * 50_000 + b"\x01"], "recursion"),
     ],
 )
 def test_message_that_breaks_the_protocol(frames: list[Frame], said: str) -> None:
@@ -213,7 +224,7 @@ def test_random_frames(frames: list[bytes], versioned: bool) -> None:
     """Random frames are refused by a ProtocolError; nothing else happens."""
     _, receiver = opened()
     if versioned and frames:
-        frames[0] = b"\x01" + frames[0]
+        frames[0] = VERSION_BYTE + frames[0]
     with pytest.raises(ProtocolError):
         receiver.receive(list(frames))
 
@@ -231,3 +242,87 @@ def test_mutated_headers(data: st.DataObject) -> None:
         receiver.receive([bytes(header)])
     except ProtocolError:
         return
+
+
+# --- records larger than a message ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [["x" * 50_000], ["a", "x" * 50_000, "b", "y" * 9_000], [np.arange(20_000)]])
+def test_a_record_larger_than_a_message_comes_in_chunks(values: list[Any]) -> None:
+    """In order with what is around it; credit goes along with the last message; no message is longer than it may be."""
+    sender, receiver = opened()
+    sender.grant(OTHER, 1)
+    sent = messages(sender, [Watermark(1), Batch(values), Watermark(2)])
+    assert max(sum(memoryview(frame).nbytes for frame in frames) for frames in sent) <= FRAME_BYTES_MIN
+    *parts, arrived = map(receiver.receive, sent)
+    assert len(parts) > 4
+    assert set(parts) == {None}
+    assert isinstance(arrived, BufferArrived)
+    assert arrived.credits == ((OTHER, 1),)
+    first, batch, last = arrived.buffer
+    assert (first, last) == (Watermark(1), Watermark(2))
+    assert all(np.array_equal(came, gone) for came, gone in zip(batch.values, values, strict=True))
+    assert receiver.receive(messages(sender, [Watermark(3)])[0]) == BufferArrived(CHANNEL, [Watermark(3)])
+
+
+def test_a_chunk_lost() -> None:
+    """Nothing of the record is delivered."""
+    sender, receiver = opened()
+    sent = messages(sender, [Batch(["x" * 20_000])])
+    arrivals = [receiver.receive(frames) for frames in sent[:2] + sent[3:]]
+    assert [type(arrival) for arrival in arrivals if arrival] == [StreamBroken]
+
+
+def chunk(sequence: int, data: bytes, *sizes: int) -> list[Frame]:
+    return [raw(3, 1, sequence, sizes), data]
+
+
+NO_PAYLOAD = [raw(1, 1, 1, CHANNEL, False, outline(1))]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ([chunk(0, b"x", RECORD_BYTES_MAX + 1)], "1000001 bytes is coming, at most 1000000"),
+        ([chunk(0, b"x", *[9_000] * 200)], "1800000 bytes is coming"),
+        ([chunk(0, b"x")], "without the one before it"),
+        ([chunk(0, b"x", 9), chunk(1, b"x", 9)], "amid another's chunks"),
+        ([chunk(0, b"", 9)], "is empty"),
+        ([chunk(0, b"x", 9), chunk(1, b"")], "is empty"),
+        ([chunk(0, b"x" * 10, 9)], "more than its frame has left"),
+        ([chunk(0, b"x" * 10, 9, 9)], "more than its frame has left"),
+        ([chunk(0, b"x", 1), chunk(1, b"x")], "after the last one"),
+        ([[raw(3, 1, 0, (9,))]], "0 frames instead of one"),
+        ([[*chunk(0, b"x", 9), b"y"]], "2 frames instead of one"),
+        ([chunk(0, b"x", 9), NO_PAYLOAD], "amid the chunks"),
+        ([chunk(0, b"x", 1), [*NO_PAYLOAD, b"y"]], "a payload beside its chunks"),
+        ([chunk(0, b"x", 9), [raw(2, 1, 1, ((CHANNEL, 1),))]], "a credit came amid the chunks"),
+        ([chunk(0, b"x", 1), [raw(2, 1, 1, ((CHANNEL, 1),))]], "a credit came amid the chunks"),
+    ],
+)
+def test_chunks_that_break_the_protocol(sent: list[list[Frame]], said: str) -> None:
+    """Too much, too little, out of place, without an end: the stream is broken, and nothing of the record is kept."""
+    _, receiver = opened()
+    *good, bad = sent
+    assert [receiver.receive(frames) for frames in good] == [None] * len(good)
+    arrival = receiver.receive(bad)
+    assert isinstance(arrival, StreamBroken)
+    assert said in arrival.reason
+    assert receiver._streams[1].large is None
+
+
+@pytest.mark.parametrize("sizes", [(0,), (-1,), (2.5,), [1] * (FRAMES_MAX + 1)])
+def test_sizes_that_are_none(sizes: Any) -> None:
+    """Lengths that no frame has do not decode."""
+    _, receiver = opened()
+    with pytest.raises(ProtocolError, match="does not decode"):
+        receiver.receive([raw(3, 1, 0, sizes), b"x"])
+
+
+def test_memory_is_taken_for_what_has_come() -> None:
+    """Whatever a peer announces."""
+    _, receiver = opened()
+    assert receiver.receive(chunk(0, b"x", RECORD_BYTES_MAX)) is None
+    large = receiver._streams[1].large
+    assert large is not None
+    assert sum(map(sys.getsizeof, large._frames)) < 1_000

@@ -409,7 +409,14 @@ NETWORK_FRAME_BYTES_MAX = _option(
     "penstock.network.max-frame-bytes",
     _at_least(1024, value_types.BYTES_COUNT),
     64 << 20,
-    "The largest message between workers; a larger one is a broken protocol.",
+    "The largest message between workers; a larger one is a broken protocol. Larger buffers and records are split.",
+)
+NETWORK_RECORD_BYTES_MAX = _option(
+    "penstock.network.record-bytes-max",
+    _at_least(1024, value_types.BYTES_COUNT),
+    1 << 30,
+    "The largest record that goes from worker to worker, and the largest piece of state or results that goes to the "
+    "job master at once. In one process records are handed over as they are, of any size.",
 )
 SOURCE_BATCH_RECORDS = _option(
     "penstock.source.batch-records", _POSITIVE, 4096, "How many records a source hands over at a time at most."

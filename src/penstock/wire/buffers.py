@@ -2,7 +2,8 @@
 
 A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry an element: an
 event as itself, a batch as the number of its records, negative when these continue the last batch of the message
-before. The records of all batches follow in the payload.
+before. The records of all batches follow in the payload. A single record that is larger than a message is a part of its
+own, whose payload travels in chunks (`streams`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import msgspec
 
 from penstock.common.column_data import ColumnData
 from penstock.common.errors import ProtocolError
-from penstock.wire.errors import FRAME_BYTES_OPTION, RecordTooLargeError, describe_record
-from penstock.wire.messages import DECODING_ERRORS, check_frame_bytes
+from penstock.wire.errors import RECORD_BYTES_OPTION, RecordTooLargeError, describe_record
+from penstock.wire.messages import DECODING_ERRORS, RECORD_BYTES_MAX, check_frame_bytes
 from penstock.wire.payload import FRAMES_MAX, BatchEncoder, Frame, Records, decode_batches
 
 #: Elements in one message.
@@ -23,15 +24,22 @@ ELEMENTS_MAX: Final = 65_536
 #: Room that the header of a message takes beside its outline and payload.
 HEADER_BYTES_MAX: Final = 1024
 
+#: Bytes of a large record that go into one message at most: others are not held up for long.
+CHUNK_BYTES_MAX: Final = 8 << 20
+
 T = TypeVar("T")
 
 
 class Part(NamedTuple):
-    """One message of a buffer: its outline, its payload, and whether another one continues the buffer."""
+    """One message of a buffer: its outline, its payload, and whether another one continues the buffer.
+
+    The payload of one that `is_large` goes ahead of it, in chunks.
+    """
 
     outline: bytes
     payload: list[Frame]
     more: bool
+    is_large: bool = False
 
 
 class BufferCodec(Generic[T]):
@@ -42,10 +50,16 @@ class BufferCodec(Generic[T]):
         batch_type: the type of batches; `content()` is a batch's values, a list or `ColumnData`, and its timestamps.
         make_batch: makes a batch of such values and timestamps.
         max_frame_bytes: no message of a buffer has more bytes in all.
+        record_bytes_max: no record has more bytes, in however many messages.
     """
 
     def __init__(
-        self, event_types: Any, batch_type: type[Any], make_batch: Callable[[Any, Any], T], max_frame_bytes: int
+        self,
+        event_types: Any,
+        batch_type: type[Any],
+        make_batch: Callable[[Any, Any], T],
+        max_frame_bytes: int,
+        record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
         check_frame_bytes(max_frame_bytes)
         outline_type: Any = Annotated[list[int | event_types], msgspec.Meta(max_length=ELEMENTS_MAX)]
@@ -54,14 +68,16 @@ class BufferCodec(Generic[T]):
         self._batches = BatchEncoder()
         self._batch_type = batch_type
         self._make_batch = make_batch
-        self._max_frame_bytes = max_frame_bytes
         self._bytes_max = max_frame_bytes - HEADER_BYTES_MAX
+        self.record_bytes_max = record_bytes_max
+        #: Bytes of a large payload that go into one message.
+        self.chunk_bytes = min(self._bytes_max, CHUNK_BYTES_MAX)
 
     def encode(self, buffer: Sequence[T]) -> list[Part]:
         """The messages of a buffer, in order; nearly always one.
 
         Raises:
-            RecordSerializationError: if a record cannot be pickled, or is larger than a message may be.
+            RecordSerializationError: if a record cannot be pickled, or is larger than a record may be.
         """
         batch_type = self._batch_type
         outline: list[Any] = []
@@ -125,15 +141,18 @@ class BufferCodec(Generic[T]):
                 parts.append(Part(head, payload, more=True))
                 return
             if sum(_weight(entry) for entry in outline) <= 1:
-                raise self._too_large(size, batches)
+                if size > self.record_bytes_max or len(head) > self._bytes_max:
+                    raise self._too_large(size, batches)
+                parts.append(Part(head, payload, more=True, is_large=True))
+                return
         for half_outline, half_batches in _halves(outline, batches):
             self._encode_into(parts, half_outline, half_batches)
 
     def _too_large(self, size: int, batches: list[Records]) -> RecordTooLargeError:
         record = next((value for values, _ in batches for value in values), None)
         return RecordTooLargeError(
-            f"a record needs {size} bytes, but {FRAME_BYTES_OPTION} allows {self._max_frame_bytes} (some of them for "
-            f"the header); raise it, or send smaller records; record of {describe_record(record)}"
+            f"a record needs {size} bytes, but {RECORD_BYTES_OPTION} allows {self.record_bytes_max}; raise it, or send "
+            f"smaller records; record of {describe_record(record)}"
         )
 
 

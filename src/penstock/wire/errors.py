@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pickle
 
-from penstock.common.errors import PenstockError, shorten
+from penstock.common.errors import PenstockError, ProtocolError, shorten
 
 FRAME_BYTES_OPTION = "penstock.network.max-frame-bytes"
+RECORD_BYTES_OPTION = "penstock.network.record-bytes-max"
+
+
+class MessageTooLargeError(ProtocolError):
+    """A control message would have more bytes than one may have: it would at the next attempt, too."""
+
+    suppresses_restart = True
 
 
 class RecordSerializationError(PenstockError):

@@ -1,4 +1,8 @@
-"""Control messages: a version byte, the message's number on its connection, and a tagged msgpack body."""
+"""Control messages: frames of a version byte, a number on the connection, a mark, and a tagged msgpack body.
+
+Nearly every message is one frame. One whose body is longer than a frame may be comes in several, one behind the other,
+each with the next number; the mark of all but the last says that more follow.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,16 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from penstock.common.errors import ProtocolError
-from penstock.wire.errors import FRAME_BYTES_OPTION
+from penstock.wire.errors import FRAME_BYTES_OPTION, RECORD_BYTES_OPTION, MessageTooLargeError
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME_BYTES_MIN: Final = 4096
+#: The largest record, and the largest control message, unless something else is asked for.
+RECORD_BYTES_MAX: Final = 1 << 30
 _SEQUENCE_BYTES: Final = 8
-_HEADER_BYTES: Final = 1 + _SEQUENCE_BYTES
+_HEADER_BYTES: Final = 1 + _SEQUENCE_BYTES + 1
+_WHOLE: Final = b"\x00"
+_MORE: Final = b"\x01"
 
 #: What msgspec raises on bytes that it cannot read: RecursionError for nesting, UnicodeDecodeError for text.
 DECODING_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
@@ -26,47 +34,148 @@ class MessageCodec(Generic[T]):
     Args:
         message_types: a union of tagged `msgspec.Struct` types, the only ones that `decode` yields.
         max_frame_bytes: no frame is longer, in either direction.
+        message_bytes_max: no message is longer, in however many frames.
 
     Raises:
         ValueError: if `max_frame_bytes` leaves no room for messages.
     """
 
-    def __init__(self, message_types: Any, max_frame_bytes: int) -> None:
+    def __init__(self, message_types: Any, max_frame_bytes: int, message_bytes_max: int = RECORD_BYTES_MAX) -> None:
         check_frame_bytes(max_frame_bytes)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(message_types)
         self._bytes_max = max_frame_bytes
+        self.message_bytes_max = message_bytes_max
 
     def encode(self, message: object, sequence: int) -> bytes:
-        """The frame of a message.
+        """The frame of a message that fits into one.
 
         Raises:
-            ProtocolError: if it would be too long; the text names the message's type and the option to change.
+            MessageTooLargeError: if it does not; the text names the message's type and the option to change.
         """
         body = self._encoder.encode(message)
         if len(body) + _HEADER_BYTES > self._bytes_max:
-            raise ProtocolError(
-                f"a {type(message).__name__} message has {len(body)} bytes, "
-                f"but {FRAME_BYTES_OPTION} allows {self._bytes_max}"
-            )
-        return VERSION.to_bytes(1, "big") + sequence.to_bytes(_SEQUENCE_BYTES, "big") + body
+            raise _too_large(message, body, FRAME_BYTES_OPTION, self._bytes_max)
+        return _header(sequence, _WHOLE) + body
+
+    def frames(self, message: object, sequence: int) -> list[bytes]:
+        """The frames of a message, the first of which has this number.
+
+        Raises:
+            MessageTooLargeError: if it is too long for any number of them.
+        """
+        body = self._encoder.encode(message)
+        size = self._bytes_max - _HEADER_BYTES
+        if len(body) <= size:
+            return [_header(sequence, _WHOLE) + body]
+        if len(body) > self.message_bytes_max:
+            raise _too_large(message, body, RECORD_BYTES_OPTION, self.message_bytes_max)
+        parts = [memoryview(body)[begin : begin + size] for begin in range(0, len(body), size)]
+        marks = [_MORE] * (len(parts) - 1) + [_WHOLE]
+        return [
+            b"".join((_header(sequence + number, mark), part))
+            for number, (mark, part) in enumerate(zip(marks, parts, strict=True))
+        ]
 
     def decode(self, frame: bytes) -> tuple[int, T]:
-        """The number of a message, and the message.
+        """The number of a message that is one frame, and the message.
 
         Raises:
             ProtocolError: for anything that is no frame of one of this codec's types.
+        """
+        sequence, more, body = self.open(frame)
+        if more:
+            raise ProtocolError("a part of a message came where a whole one was due")
+        return sequence, self.decode_body(body)
+
+    def open(self, frame: bytes) -> tuple[int, bool, memoryview]:
+        """The number of a frame, whether the message goes on in the next one, and what it holds of its body.
+
+        Raises:
+            ProtocolError: if it is no frame.
         """
         if len(frame) > self._bytes_max:
             raise ProtocolError(f"a control frame has {len(frame)} bytes, at most {self._bytes_max} are allowed")
         if len(frame) < _HEADER_BYTES:
             raise ProtocolError(f"a control frame has {len(frame)} bytes, at least {_HEADER_BYTES} are needed")
         check_version(frame)
+        mark = frame[_HEADER_BYTES - 1 : _HEADER_BYTES]
+        if mark not in (_WHOLE, _MORE):
+            raise ProtocolError(f"a control frame has the mark {mark!r}")
+        sequence = int.from_bytes(frame[1 : 1 + _SEQUENCE_BYTES], "big")
+        return sequence, mark == _MORE, memoryview(frame)[_HEADER_BYTES:]
+
+    def decode_body(self, body: bytes | bytearray | memoryview) -> T:
+        """The message of a whole body.
+
+        Raises:
+            ProtocolError: for anything that is none of this codec's types.
+        """
         try:
-            message = self._decoder.decode(memoryview(frame)[_HEADER_BYTES:])
+            return self._decoder.decode(body)
         except DECODING_ERRORS as error:
             raise ProtocolError(f"a control frame does not decode: {error}") from error
-        return int.from_bytes(frame[1:_HEADER_BYTES], "big"), message
+
+
+class MessageReceiver(Generic[T]):
+    """Takes the frames of one connection, which are numbered without a gap from zero, and gives their messages.
+
+    What waits here for the rest of its message is bounded by the codec's `message_bytes_max`, and grows with what has
+    come, whatever was announced.
+
+    Attributes:
+        expected: the number that is due.
+    """
+
+    def __init__(self, codec: MessageCodec[T]) -> None:
+        self.expected = 0
+        self._codec = codec
+        self._begun = bytearray()
+
+    def receive(self, frame: bytes) -> T | None:
+        """Take a frame; None when its message goes on in the next one. What raises is not taken, so no other will be.
+
+        Raises:
+            OutOfTurnError: if it is not the frame that is due.
+            ProtocolError: for anything else that is wrong with it.
+        """
+        sequence, more, body = self._codec.open(frame)
+        if sequence != self.expected:
+            self._begun = bytearray()
+            raise OutOfTurnError(f"message {sequence} came where {self.expected} was due")
+        if not more and not self._begun:
+            message = self._codec.decode_body(body)
+        else:
+            limit = self._codec.message_bytes_max
+            if not body or len(self._begun) + len(body) > limit:
+                self._begun = bytearray()
+                raise ProtocolError(f"a message comes in parts that are empty, or more than {limit} bytes together")
+            self._begun += body
+            if more:
+                self.expected += 1
+                return None
+            whole, self._begun = self._begun, bytearray()
+            message = self._codec.decode_body(whole)
+        self.expected += 1
+        return message
+
+    def refuse(self) -> None:
+        """Hear nothing more."""
+        self.expected = -1
+
+
+class OutOfTurnError(ProtocolError):
+    """A message came that is not the next one: some were lost, or somebody else speaks."""
+
+
+def _header(sequence: int, mark: bytes) -> bytes:
+    return VERSION.to_bytes(1, "big") + sequence.to_bytes(_SEQUENCE_BYTES, "big") + mark
+
+
+def _too_large(message: object, body: bytes, option: str, bytes_max: int) -> MessageTooLargeError:
+    return MessageTooLargeError(
+        f"a {type(message).__name__} message has {len(body)} bytes, but {option} allows {bytes_max}"
+    )
 
 
 def check_frame_bytes(max_frame_bytes: int) -> None:

@@ -5,13 +5,18 @@ receiver delivers a message only when it is the next one. A transport that recon
 flight: the next message then has the wrong number, and from there on the stream is broken: nothing of it is delivered
 any more, and the receiver is told once. So a channel is complete up to any buffer that was delivered.
 
+A record that is larger than a message comes in chunks, ahead of the message that it belongs to. The first one says how
+long the frames of its payload are, so that too much is refused before any memory is taken; memory is taken for what has
+come. Nothing else of the stream may come between the chunks, and the message must follow. So a stream holds one payload
+at most, no larger than a record may be.
+
 Credit travels with the next buffer to the same worker, or, when there is none to send, the credit of all channels in
 one message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -35,6 +40,7 @@ _Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Channel: TypeAlias = tuple[_Natural, _Natural, _Natural, _Natural]
 #: A channel whose producer may send so many more buffers.
 _Credits: TypeAlias = tuple[tuple[_Channel, Annotated[int, msgspec.Meta(ge=1)]], ...]
+_Sizes: TypeAlias = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=FRAMES_MAX)]
 _WorkerId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=WORKER_ID_CHARS_MAX)]
 
 
@@ -68,6 +74,17 @@ class CreditHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     credits: _Credits
 
 
+class ChunkHeader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """A chunk of the payload of the next buffer or part; it is in the one frame that follows.
+
+    `sizes`: in the first chunk the lengths of the payload's frames, in the others nothing. No chunk has bytes of two.
+    """
+
+    stream: _Natural
+    sequence: _Natural
+    sizes: _Sizes = ()
+
+
 class BufferArrived(NamedTuple):
     """A whole buffer came on a channel, and credit for others with it."""
 
@@ -93,9 +110,8 @@ Arrival: TypeAlias = BufferArrived | CreditArrived | StreamBroken
 
 _VERSION_BYTE: Final = VERSION.to_bytes(1, "big")
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Hello | BufferHeader | CreditHeader] = msgspec.msgpack.Decoder(
-    Hello | BufferHeader | CreditHeader
-)
+_Header: TypeAlias = Hello | BufferHeader | CreditHeader | ChunkHeader
+_decoder: msgspec.msgpack.Decoder[_Header] = msgspec.msgpack.Decoder(_Header)
 
 
 class StreamSender:
@@ -119,6 +135,18 @@ class StreamSender:
         self._sequence += 1
         return [_VERSION_BYTE + _encoder.encode(header), *part.payload]
 
+    def messages(self, channel: Channel, part: Part, chunk_bytes: int) -> Iterator[list[Frame]]:
+        """The frames of all messages of a large part: the chunks of its payload, and then the part."""
+        sizes = tuple(memoryview(frame).nbytes for frame in part.payload)
+        for frame in part.payload:
+            whole = memoryview(frame).cast("B")
+            for begin in range(0, whole.nbytes, chunk_bytes):
+                header = ChunkHeader(self._stream, self._sequence, sizes)
+                self._sequence += 1
+                sizes = ()
+                yield [_VERSION_BYTE + _encoder.encode(header), whole[begin : begin + chunk_bytes]]
+        yield self.buffer(channel, part._replace(payload=[]))
+
     def grant(self, channel: Channel, credit: int) -> None:
         """Let the producer of a channel send so many more buffers, with the next message."""
         self._credits[channel] = self._credits.get(channel, 0) + credit
@@ -140,7 +168,7 @@ class StreamSender:
 class _Stream:
     """What the receiver remembers of one stream."""
 
-    __slots__ = ("broken", "channel", "expected", "parts", "sender", "unfinished")
+    __slots__ = ("broken", "channel", "expected", "large", "parts", "sender", "unfinished")
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
@@ -149,6 +177,36 @@ class _Stream:
         self.unfinished: list[Any] = []
         self.channel: Channel | None = None  # of the unfinished buffer
         self.parts = 0
+        self.large: _LargePayload | None = None  # of the next buffer or part
+
+
+class _LargePayload:
+    """The frames of a payload that comes in chunks."""
+
+    def __init__(self, sizes: Sequence[int], bytes_max: int) -> None:
+        if sum(sizes) > bytes_max:
+            raise ProtocolError(f"a record of {sum(sizes)} bytes is coming, at most {bytes_max} are allowed")
+        self._sizes = sizes
+        self._frames = [bytearray()]
+
+    def add(self, chunk: Frame) -> None:
+        size = memoryview(chunk).nbytes
+        if self.is_whole:
+            raise ProtocolError("a chunk came after the last one")
+        if len(self._frames[-1]) == self._sizes[len(self._frames) - 1]:
+            self._frames.append(bytearray())
+        if not 0 < size <= self._sizes[len(self._frames) - 1] - len(self._frames[-1]):
+            raise ProtocolError(f"a chunk of {size} bytes is empty, or more than its frame has left")
+        self._frames[-1] += chunk
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self._frames) == len(self._sizes) and len(self._frames[-1]) == self._sizes[-1]
+
+    def take(self) -> list[Frame]:
+        if not self.is_whole:
+            raise ProtocolError("something else came amid the chunks of a record")
+        return [memoryview(frame) for frame in self._frames]
 
 
 class StreamReceiver(Generic[T]):
@@ -181,8 +239,13 @@ class StreamReceiver(Generic[T]):
         if isinstance(header, CreditHeader):
             if len(frames) != 1:
                 raise ProtocolError("a credit came with a payload")
+            if stream.large is not None:
+                return _break(stream, "a credit came amid the chunks of a record")
             return CreditArrived(header.credits)
         try:
+            if isinstance(header, ChunkHeader):
+                self._receive_chunk(stream, header, frames[1:])
+                return None
             return self._receive_part(stream, header, frames[1:])
         except ProtocolError as error:
             return _break(stream, str(error))
@@ -193,6 +256,10 @@ class StreamReceiver(Generic[T]):
     def _receive_part(self, stream: _Stream, header: BufferHeader, payload: Sequence[Frame]) -> BufferArrived | None:
         if stream.parts and stream.channel != header.channel:
             raise ProtocolError("a buffer began before the one before it was whole")
+        if stream.large is not None:
+            if payload:
+                raise ProtocolError("a buffer has a payload beside its chunks")
+            payload, stream.large = stream.large.take(), None
         self._codec.decode(header.outline, payload, stream.unfinished)
         if header.more:
             stream.channel = header.channel
@@ -204,6 +271,15 @@ class StreamReceiver(Generic[T]):
         stream.unfinished = []
         stream.parts = 0
         return arrived
+
+    def _receive_chunk(self, stream: _Stream, header: ChunkHeader, payload: Sequence[Frame]) -> None:
+        if len(payload) != 1:
+            raise ProtocolError(f"a chunk has {len(payload)} frames instead of one")
+        if bool(header.sizes) != (stream.large is None):
+            raise ProtocolError("a chunk came without the one before it, or a record began amid another's chunks")
+        if stream.large is None:
+            stream.large = _LargePayload(header.sizes, self._codec.record_bytes_max)
+        stream.large.add(payload[0])
 
     def _open(self, hello: Hello) -> None:
         if hello.receiver != self._worker_id:
@@ -218,10 +294,11 @@ class StreamReceiver(Generic[T]):
 def _break(stream: _Stream, reason: str) -> StreamBroken:
     stream.broken = True
     stream.unfinished = []
+    stream.large = None
     return StreamBroken(stream.sender, reason)
 
 
-def _decode_header(frames: Sequence[Frame]) -> Hello | BufferHeader | CreditHeader:
+def _decode_header(frames: Sequence[Frame]) -> _Header:
     if not 1 <= len(frames) <= FRAMES_MAX:
         raise ProtocolError(f"a message has {len(frames)} frames, 1 to {FRAMES_MAX} are allowed")
     head = bytes(frames[0])

@@ -38,8 +38,8 @@ CALL = "An error occurred while calling o103.collectToPython.\n: org.apache.spar
         ),
         (
             "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
-            "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
-            "driver: 3.11, PySpark cannot run with different minor versions.",
+            "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+            "version: 3.12 than that in driver: 3.11, PySpark cannot run with different minor versions.",
             f"the workers run Python 3.12, and this program Python 3.11: {PYTHON_REMEDY}, to a Python 3.11 with the "
             f"same packages, such as {sys.executable} where workers have it",
         ),

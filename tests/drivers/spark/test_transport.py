@@ -19,6 +19,7 @@ from penstock.common.errors import ProtocolError
 from penstock.core.protocol import (
     CancelTask,
     ChannelId,
+    ClientOutput,
     EndOfDataReached,
     ExecutionId,
     FromWorker,
@@ -163,11 +164,37 @@ def test_records_that_cannot_travel(cluster: Cluster) -> None:
     a, _ = cluster.pair()
     with pytest.raises(RecordSerializationError, match=r"_thread\.lock"):
         a.send_buffer("b", CHANNEL, [Batch([threading.Lock()])])
-    with pytest.raises(RecordTooLargeError, match=r"penstock\.network\.max-frame-bytes allows 1048576"):
+    a._buffers.record_bytes_max = FRAME_BYTES
+    with pytest.raises(RecordTooLargeError, match=r"penstock\.network\.record-bytes-max allows 1048576"):
         a.send_buffer("b", CHANNEL, [Batch(["x" * FRAME_BYTES])])
     a.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the next buffer")
     assert cluster.inboxes["b"].buffers == [(CHANNEL, [Watermark(1)])]
+
+
+@over_both
+def test_records_larger_than_a_message(cluster: Cluster) -> None:
+    """B3: they arrive, in order with what is before and after them on the channel."""
+    a, _ = cluster.pair()
+    sent: Buffer = [Batch(["before", "x" * 5 * FRAME_BYTES, "after"]), Watermark(1)]
+    a.send_buffer("b", CHANNEL, sent)
+    a.send_buffer("b", CHANNEL, [Watermark(2)])
+    cluster.run_until(lambda: len(cluster.inboxes["b"].buffers) == 2, "both buffers")
+    assert cluster.inboxes["b"].buffers == [(CHANNEL, sent), (CHANNEL, [Watermark(2)])]
+
+
+def test_control_messages_larger_than_a_frame(cluster: Cluster) -> None:
+    """They arrive in both directions, in order with others."""
+    worker = cluster.worker("w")
+    large = ClientOutput(EXECUTION, "collect", b"x" * 3 * FRAME_BYTES)
+    for message in (EndOfDataReached(EXECUTION), large, EndOfDataReached(EXECUTION)):
+        worker.send(message)
+    cluster.run_until(lambda: len(cluster.from_workers) == 3, "all messages")
+    assert cluster.from_workers[1] == ("w", large)
+    for answer in (ShutDownWorker("x" * 3 * FRAME_BYTES), CancelTask(EXECUTION)):
+        cluster.master.send("w", answer)
+    cluster.run_until(lambda: len(cluster.inboxes["w"].messages) == 2, "both answers")
+    assert cluster.inboxes["w"].messages == [ShutDownWorker("x" * 3 * FRAME_BYTES), CancelTask(EXECUTION)]
 
 
 def test_unknown_addressees(cluster: Cluster) -> None:
@@ -389,7 +416,7 @@ def test_gap_in_the_masters_messages(cluster: Cluster) -> None:
         cluster.master.send("w", CancelTask(EXECUTION))
     cluster.run_until(lambda: cluster.inboxes["w"].master_lost, "the loss")
     worker.receive(10, cluster.inboxes["w"])
-    assert cluster.inboxes["w"].master_lost == ["message 1 from the master came where 0 was due"]
+    assert cluster.inboxes["w"].master_lost == ["message 1 came where 0 was due"]
     assert not cluster.inboxes["w"].messages
 
 
@@ -514,8 +541,9 @@ def test_loopback_of_the_sixth_version() -> None:
 
 
 def test_message_too_long_to_send(cluster: Cluster) -> None:
-    """A control message longer than a frame may be raises where it is sent, and the numbering stays whole."""
+    """A control message longer than any may be raises where it is sent, and the numbering stays whole."""
     worker = cluster.worker("w")
+    worker._to_master.message_bytes_max = FRAME_BYTES
     with pytest.raises(ProtocolError, match="RegisterWorker"):
         worker.send(RegisterWorker("w", "x" * FRAME_BYTES, HOST, 1))
     worker.send(EndOfDataReached(EXECUTION))

@@ -79,6 +79,7 @@ class WorkerSettings:
     heartbeat_interval_ms: int
     heartbeat_timeout_ms: int
     frame_bytes_max: int
+    record_bytes_max: int
     make_executor: Callable[[WorkerServices], Executor]
     script: bytes = b""
 

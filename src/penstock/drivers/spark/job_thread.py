@@ -104,11 +104,12 @@ class JobThread(Generic[MasterT]):
         self._turns = self._turns_seen = 0
         self._abandoned = False
         frame_bytes_max = configuration.read(options.NETWORK_FRAME_BYTES_MAX)
+        record_bytes_max = configuration.read(options.NETWORK_RECORD_BYTES_MAX)
         heartbeat_interval_ms = configuration.read(options.HEARTBEAT_INTERVAL_MS)
         heartbeat_timeout_ms = configuration.read(options.HEARTBEAT_TIMEOUT_MS)
         keys = JobKeys.generate()
         bind_host, advertise_host = spark.master_hosts()
-        endpoint = self._endpoint = MasterEndpoint(keys, bind_host, advertise_host, frame_bytes_max)
+        endpoint = self._endpoint = MasterEndpoint(keys, bind_host, advertise_host, frame_bytes_max, record_bytes_max)
 
         def worker_settings(worker_id: str) -> WorkerSettings:
             return WorkerSettings(
@@ -119,6 +120,7 @@ class JobThread(Generic[MasterT]):
                 heartbeat_interval_ms=heartbeat_interval_ms,
                 heartbeat_timeout_ms=heartbeat_timeout_ms,
                 frame_bytes_max=frame_bytes_max,
+                record_bytes_max=record_bytes_max,
                 make_executor=make_executor,
                 script=script,
             )

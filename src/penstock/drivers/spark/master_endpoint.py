@@ -18,7 +18,7 @@ from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, RefusalMonitor, Waker, bind_server
-from penstock.wire.messages import MessageCodec
+from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver, OutOfTurnError
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +40,22 @@ class MasterEndpoint:
         keys: the job's keys.
         bind_host: the interface to listen on, as a host name or number.
         advertise_host: the host under which workers reach it.
-        max_frame_bytes: no message is longer.
+        max_frame_bytes: no frame is longer.
+        message_bytes_max: no message is longer, in however many frames.
     """
 
     address: str
 
-    def __init__(self, keys: JobKeys, bind_host: str, advertise_host: str, max_frame_bytes: int) -> None:
-        self._from_worker: MessageCodec[FromWorker] = MessageCodec(FromWorker, max_frame_bytes)
-        self._to_worker: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes)
+    def __init__(
+        self,
+        keys: JobKeys,
+        bind_host: str,
+        advertise_host: str,
+        max_frame_bytes: int,
+        message_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> None:
+        self._from_worker: MessageCodec[FromWorker] = MessageCodec(FromWorker, max_frame_bytes, message_bytes_max)
+        self._to_worker: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes, message_bytes_max)
         self._context = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._router = self._context.socket(zmq.ROUTER)
@@ -64,7 +72,7 @@ class MasterEndpoint:
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._waker.fileno(), zmq.POLLIN)
-        self._received: dict[str, int] = {}  # messages so far, by worker
+        self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that have been heard
         self._sent: dict[str, int] = {}
         self._unheard: set[str] = set()
         self._logged: set[bytes] = set()
@@ -97,9 +105,10 @@ class MasterEndpoint:
         if self._closed or worker_id not in self._received:
             return
         sequence = self._sent.get(worker_id, 0)
-        frame = self._to_worker.encode(message, sequence)
-        self._sent[worker_id] = sequence + 1
-        self._send(identity(CONTROL_ROLE, worker_id), frame)
+        frames = self._to_worker.frames(message, sequence)
+        self._sent[worker_id] = sequence + len(frames)
+        for frame in frames:
+            self._send(identity(CONTROL_ROLE, worker_id), frame)
 
     def wake(self) -> None:
         """Make `receive` return early; any thread may."""
@@ -121,28 +130,37 @@ class MasterEndpoint:
             raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
         peer, frame = frames
         role, worker_id = _parse_identity(peer)
-        sequence, message = self._from_worker.decode(frame)
-        if isinstance(message, Heartbeat | RegisterWorker) and message.worker_id != worker_id:
-            raise ProtocolError(f"it claims to be worker {shorten(message.worker_id)!r}")
         if worker_id in self._unheard:
             raise ProtocolError("an earlier message of it was lost")
+        message: FromWorker | None
         if role == HEARTBEAT_ROLE:
+            message = self._from_worker.decode(frame)[1]
             if not isinstance(message, Heartbeat):
                 raise ProtocolError(f"a {type(message).__name__} came on a connection for heartbeats")
-            self._send(peer, PONG)
         else:
-            self._count(worker_id, sequence)
-        received.append((worker_id, message))
+            message = self._next_of(worker_id, frame)
+        if isinstance(message, Heartbeat | RegisterWorker) and message.worker_id != worker_id:
+            if role == CONTROL_ROLE:
+                self._received[worker_id].refuse()
+            raise ProtocolError(f"it claims to be worker {shorten(message.worker_id)!r}")
+        if role == HEARTBEAT_ROLE:
+            self._send(peer, PONG)
+        if message is not None:
+            received.append((worker_id, message))
 
-    def _count(self, worker_id: str, sequence: int) -> None:
-        """Hold a worker to its numbering: without a gap, from zero."""
-        expected = self._received.get(worker_id, 0)
-        if sequence != expected:
-            self._unheard.add(worker_id)
-            raise ProtocolError(f"message {sequence} came where {expected} was due; it is not heard any more")
-        if not expected and len(self._received) >= WORKERS_MAX:
+    def _next_of(self, worker_id: str, frame: bytes) -> FromWorker | None:
+        """Hold a worker to its numbering: without a gap, from zero. None when its message goes on."""
+        receiver = self._received.get(worker_id)
+        if receiver is None and len(self._received) >= WORKERS_MAX:
             raise ProtocolError(f"more than {WORKERS_MAX} workers")
-        self._received[worker_id] = expected + 1
+        receiver = receiver or MessageReceiver(self._from_worker)
+        try:
+            message = receiver.receive(frame)
+        except OutOfTurnError as error:
+            self._unheard.add(worker_id)
+            raise ProtocolError(f"{error}; it is not heard any more") from error
+        self._received[worker_id] = receiver
+        return message
 
     def _send(self, peer: bytes, frame: bytes) -> None:
         try:

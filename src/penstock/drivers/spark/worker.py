@@ -77,7 +77,13 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
     with (
         closing(
             WorkerEndpoint(
-                settings.worker_id, settings.keys, settings.master_address, host, host, settings.frame_bytes_max
+                settings.worker_id,
+                settings.keys,
+                settings.master_address,
+                host,
+                host,
+                settings.frame_bytes_max,
+                settings.record_bytes_max,
             )
         ) as endpoint,
         closing(ThreadBackground("penstock-background", BACKGROUND_THREADS, endpoint.wake)) as background,

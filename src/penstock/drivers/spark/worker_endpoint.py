@@ -35,7 +35,7 @@ from penstock.drivers.spark.sockets import (
     connect_client,
 )
 from penstock.wire.buffers import BufferCodec
-from penstock.wire.messages import MessageCodec
+from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver
 from penstock.wire.payload import FRAMES_MAX, Frame
 from penstock.wire.streams import BufferArrived, Channel, CreditArrived, StreamBroken, StreamReceiver
 
@@ -85,6 +85,7 @@ class WorkerEndpoint:
         bind_host: the interface to listen on for data, as a host name or number.
         advertise_host: the host under which peers reach it.
         max_frame_bytes: no message is longer; larger buffers are split.
+        record_bytes_max: no record, and no control message, is longer, in however many messages.
     """
 
     data_address: str
@@ -97,10 +98,12 @@ class WorkerEndpoint:
         bind_host: str,
         advertise_host: str,
         max_frame_bytes: int,
+        record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
-        self._to_master: MessageCodec[ToMaster] = MessageCodec(ToMaster, max_frame_bytes)
-        self._from_master: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes)
-        self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, make_batch, max_frame_bytes)
+        self._to_master: MessageCodec[ToMaster] = MessageCodec(ToMaster, max_frame_bytes, record_bytes_max)
+        from_master: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes, record_bytes_max)
+        self._from_master = MessageReceiver(from_master)
+        self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, make_batch, max_frame_bytes, record_bytes_max)
         self._streams = StreamReceiver(worker_id, self._buffers)
         self._context = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
@@ -138,7 +141,6 @@ class WorkerEndpoint:
             self._poller.register(source, zmq.POLLIN)
         self._loss_check_due = 0.0
         self._sent = 0  # messages to the master
-        self._received = 0  # messages from the master
         self._master_lost: str | None = None
         self._master_lost_told = False
         self._closed = False
@@ -191,7 +193,11 @@ class WorkerEndpoint:
         link = self._links.to(worker_id)
         if link is not None:
             for part in parts:
-                link.send(link.stream.buffer(_plain(channel), part))
+                if part.is_large:
+                    for frames in link.stream.messages(_plain(channel), part, self._buffers.chunk_bytes):
+                        link.send(frames)
+                else:
+                    link.send(link.stream.buffer(_plain(channel), part))
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
         """Leaves with the next buffer to that worker, or when `receive` is called, whichever comes first."""
@@ -201,11 +207,12 @@ class WorkerEndpoint:
             self._owing[link] = None
 
     def send(self, message: ToMaster) -> None:
-        frame = self._to_master.encode(message, self._sent)
-        self._sent += 1
+        frames = self._to_master.frames(message, self._sent)
+        self._sent += len(frames)
         if self._master_lost is None:
             with contextlib.suppress(zmq.Again):  # the connection is gone, as the monitor will tell
-                self._master.send(frame, zmq.NOBLOCK)
+                for frame in frames:
+                    self._master.send(frame, zmq.NOBLOCK)
 
     def start_heartbeats(self, interval_ms: int, whereabouts: Callable[[], str] = str) -> None:
         """Let the master know, from a thread of its own, that this process lives, and what it is at."""
@@ -252,17 +259,14 @@ class WorkerEndpoint:
                 self._master_lost = str(error)
                 return taken > 0
             self._heartbeats.heard()
-            receiver.on_message(message)
+            if message is not None:
+                receiver.on_message(message)
         return True
 
-    def _decode_from_master(self, frames: list[bytes]) -> ToWorker:
+    def _decode_from_master(self, frames: list[bytes]) -> ToWorker | None:
         if len(frames) != 1:
             raise ProtocolError(f"a control message of {len(frames)} frames instead of one")
-        sequence, message = self._from_master.decode(frames[0])
-        if sequence != self._received:
-            raise ProtocolError(f"message {sequence} from the master came where {self._received} was due")
-        self._received += 1
-        return message
+        return self._from_master.receive(frames[0])
 
     def _receive_data(self, receiver: Receiver) -> bool:
         dispatched = False
