@@ -77,7 +77,8 @@ def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_
         try:
             check_key(keys[-1])
         except MisuseError as error:
-            raise UserCodeError(operator_name, values[-1], KEY_SELECTOR) from error
+            record, cause = first_refused(values, keys, check_key, error)
+            raise UserCodeError(operator_name, record, KEY_SELECTOR) from cause
     return keys
 
 
@@ -87,7 +88,7 @@ def first_refused(
     """Of records whose keys could not all be placed the first whose key cannot, and why; None where each alone can."""
     for value, key in zip(values, keys, strict=True):
         try:
-            check_key(key)
+            check_key(key)  # in better words than those of whoever places it
             place(key)
         except Exception as refusal:  # noqa: BLE001 - keys of users' types may raise anything
             return value, refusal

@@ -55,7 +55,7 @@ def _described(error: BaseException, task_name: str | None) -> Failure:
 
 
 def _of_user_code(operator_name: str, cause: BaseException, what: str, record: Any) -> Failure:
-    if isinstance(cause, TypeError) and "unhashable" in str(cause) and _frames_outside(cause) is None:
+    if type(cause) is TypeError and "unhashable" in str(cause) and _frames_outside(cause) is None:
         # Only the last key of a batch is asked for its hash ahead of time.
         cause, what = unhashable_key(f"the record's key cannot be one: {cause}"), KEY_SELECTOR
     where = f" in {what}" if what else ""
