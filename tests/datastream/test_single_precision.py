@@ -16,6 +16,7 @@ from penstock.common.time import Time
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,
+    BroadcastProcessFunction,
     CoMapFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -32,6 +33,7 @@ from penstock.datastream.state import (
 )
 
 FLOAT, STRING = Types.FLOAT(), Types.STRING()
+RATES = MapStateDescriptor("rates", STRING, FLOAT)
 TENTH = 0.10000000149011612  # the single nearest to 0.1
 SUM = float(np.float32(TENTH) + np.float32(np.float32(0.2)))  # 0.1 + 0.2 in single precision
 
@@ -215,6 +217,23 @@ def test_state_of_a_declared_float_is_single(backend: str, ttl: bool) -> None:
         ([TENTH], SUM, SUM),
         (None, [], True, None, None),
     ]
+
+
+class Rules(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return None
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        state = ctx.get_broadcast_state(RATES)
+        state.put("tea", 0.1)
+        yield state["tea"]
+
+
+def test_broadcast_state_is_single_too() -> None:
+    """D2: by its descriptor."""
+    env = local_environment()
+    stream = env.from_collection([1]).connect(env.from_collection([2]).broadcast(RATES)).process(Rules())
+    assert collect(stream) == [TENTH]
 
 
 class WindowStates(ProcessWindowFunction):

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from penstock.common.pickling import dumps
+from penstock.common.single_precision import Rounding, rounding
+from penstock.common.typeinfo import TypeInformation
 from penstock.state.errors import StateError
 from penstock.state.snapshot import OperatorCapture
 
@@ -110,10 +112,15 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     copies, so that the map may be changed meanwhile.
     """
 
-    __slots__ = ()
+    __slots__ = ("_round",)
 
     def __init__(self, name: str) -> None:
         super().__init__(name, {})
+        self._round: Rounding | None = None
+
+    def declare(self, value_type: TypeInformation | None) -> None:
+        """Say what values are: a FLOAT in them is then of single precision."""
+        self._round = rounding(value_type)
 
     def read_only(self) -> ReadOnlyBroadcastState[K, V]:
         """The same state for whoever may only read it."""
@@ -134,7 +141,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     def put(self, key: K, value: V) -> None:
         """Store a copy of a value; raises `StateError` for one that cannot be copied."""
         try:
-            self._entries[key] = copy.deepcopy(value)
+            self._entries[key] = copy.deepcopy(value) if self._round is None else copy.deepcopy(self._round(value))
         except Exception as error:
             raise StateError(
                 f"broadcast state {self._name!r}: a {type(value).__qualname__} cannot be stored: {error}"

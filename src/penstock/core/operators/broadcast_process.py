@@ -29,7 +29,11 @@ BROADCAST_INPUT = 1
 def _declare(
     context: OperatorContext, descriptors: Sequence[MapStateDescriptor]
 ) -> dict[str, BroadcastState[Any, Any]]:
-    return {d.name: context.operator_state.broadcast_state(d.name) for d in descriptors}
+    states: dict[str, BroadcastState[Any, Any]] = {}
+    for descriptor in descriptors:
+        states[descriptor.name] = context.operator_state.broadcast_state(descriptor.name)
+        states[descriptor.name].declare(descriptor.type_info)
+    return states
 
 
 class BroadcastProcessOperator(FunctionOperator):
