@@ -121,15 +121,17 @@ class SlotsUnavailableError(JobExecutionError):
     Attributes:
         wanted: slots the job needs.
         got: slots that came.
+        reason: why no more came, and what to do.
     """
 
-    def __init__(self, job_name: str, wanted: int, got: int) -> None:
-        super().__init__(job_name, f"wanted {wanted} slots, got {got}")
+    def __init__(self, job_name: str, wanted: int, got: int, reason: str = "") -> None:
+        super().__init__(job_name, f"wanted {wanted} slots, got {got}{reason and ': '}{reason}")
         self.wanted = wanted
         self.got = got
+        self.reason = reason
 
-    def __reduce__(self) -> tuple[type[SlotsUnavailableError], tuple[str, int, int]]:
-        return type(self), (self.job_name, self.wanted, self.got)
+    def __reduce__(self) -> tuple[type[SlotsUnavailableError], tuple[str, int, int, str]]:
+        return type(self), (self.job_name, self.wanted, self.got, self.reason)
 
 
 def short_repr(value: object, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:

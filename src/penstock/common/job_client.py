@@ -30,7 +30,11 @@ class JobClient(ABC):
 
     @abstractmethod
     def cancel(self) -> Future[None]:
-        """Cancels the job; the future is done when the request is accepted."""
+        """Cancels the job; the future is done when the request is accepted.
+
+        Asked a second time, a job does not wait for functions that do not return: on Spark their workers are ended by
+        force, and what runs in this process is left to itself.
+        """
 
     @abstractmethod
     def stop_with_savepoint(

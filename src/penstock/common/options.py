@@ -374,6 +374,22 @@ IDENTICAL_FAILURES_MAX = _option(
     "restart strategy; 0 for no limit. Refused connections, time-outs and the like are not counted.",
 )
 
+# The end of tasks ----------------------------------------------------------------------------------------------------
+
+TASK_CANCELLATION_INTERVAL_MS = _option(
+    "task.cancellation.interval",
+    _POSITIVE_TIME_MS,
+    30_000,
+    "How often the log says which cancelled tasks have not ended.",
+)
+TASK_CANCELLATION_TIMEOUT_MS = _option(
+    "task.cancellation.timeout",
+    _TIME_MS,
+    180_000,
+    "How long cancelled tasks may take to end; then their worker is ended by force, or, where the job runs in the "
+    "client's process, waited for no longer. 0 for no limit.",
+)
+
 # Workers and the network between them --------------------------------------------------------------------------------
 
 HEARTBEAT_INTERVAL_MS = _option("heartbeat.interval", _POSITIVE_TIME_MS, 10_000, "How often workers say they live.")

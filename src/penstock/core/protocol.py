@@ -197,9 +197,10 @@ class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """A worker's process lives."""
+    """A worker's process lives. `whereabouts`: the function of the user's that has not returned for a while, if any."""
 
     worker_id: str
+    whereabouts: str = ""
 
 
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.common.errors import PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
@@ -25,11 +25,13 @@ from penstock.core.batch.exchange import SEQUENCES_PER_SUBTASK
 from penstock.core.batch.figures import JobFigures
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT, METRICS
 from penstock.core.connector import Source
+from penstock.core.job.failures import broken
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.ports import JobListener
+from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.commits import SinkCommits
 from penstock.drivers.running_job import RunningJob, completed, settle
@@ -58,7 +60,8 @@ class MasterlessJob(RunningJob):
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
     ) -> None:
-        super().__init__(job_id or JobID.generate(), CompletableFuture[JobExecutionResult]())
+        result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+        super().__init__(job_id or JobID.generate(), job_graph.name, result, configuration)
         self.job_graph = job_graph
         self.configuration = configuration
         self.clock = SystemClock()
@@ -111,12 +114,12 @@ class MasterlessJob(RunningJob):
                 self.listener.on_log(line)
         except Cancelled:
             status = JobStatus.CANCELED
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
+        except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
             if self._is_cancelled.is_set():
                 status = JobStatus.CANCELED
             else:
                 status = JobStatus.FAILED
-                failure = error if isinstance(error, PenstockError) else self._unexpected(error)
+                failure = error if isinstance(error, PenstockError) else broken(self.job_graph.name, error)
         self.release()
         self._move(status, None if failure is None else str(failure))
         runtime_ms = self.clock.now_ms() - self._started_ms
@@ -127,11 +130,6 @@ class MasterlessJob(RunningJob):
         for vertex in self.job_graph.vertices:
             for source in filter(self.reads_splits, vertex.sources.values()):
                 source.prepare(self.check_cancelled)
-
-    def _unexpected(self, error: Exception) -> PenstockError:
-        failure = JobExecutionError(self.job_graph.name, f"{type(error).__name__}: {error}")
-        failure.__cause__ = error
-        return failure
 
     def _move(self, status: JobStatus, reason: str | None = None) -> None:
         self._status = status
@@ -179,16 +177,19 @@ class MasterlessJob(RunningJob):
         """Where the job is in its life."""
         return self._status
 
-    def cancel(self) -> Future[None]:
-        """Cancel the job; what has not been delivered will not become visible."""
+    def begin_cancel(self) -> None:
+        """What has not been delivered will not become visible."""
         self._is_cancelled.set()
         self.interrupt()
-        return completed(None)
+
+    def where(self) -> str | None:
+        """What the job's thread runs of the user's."""
+        return where_is(self._thread)
 
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job and wait for its end."""
-        self.cancel()
-        self._thread.join()
+        """Cancel the job and wait for its end, or until it is waited for no longer."""
+        self._cancel_once()
+        self._cancellation.join(self._thread)
 
     def get_progress(self) -> Future[JobProgress]:
         """Figures of what has been delivered: after each epoch, and at the end of a batch."""

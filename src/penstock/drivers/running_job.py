@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from penstock.common.completable_future import CompletableFuture
+from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
@@ -18,6 +19,7 @@ from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_savepoints import SavepointWaiter
 from penstock.core.job.progress import JobProgress
 from penstock.core.protocol import StopMode
+from penstock.drivers.cancellation import CancellationWatch
 from penstock.storage.file_store import absolute_url
 
 T = TypeVar("T")
@@ -34,11 +36,18 @@ class RunningJob(JobClient):
     """A job whose master lives in this process."""
 
     def __init__(
-        self, job_id: JobID, result: CompletableFuture[JobExecutionResult], savepoint_directory: str | None = None
+        self,
+        job_id: JobID,
+        job_name: str,
+        result: CompletableFuture[JobExecutionResult],
+        configuration: Configuration,
+        savepoint_directory: str | None = None,
+        grace_ms: int = 0,
     ) -> None:
         self._job_id = job_id
         self._result = result
         self._savepoint_directory = savepoint_directory
+        self._cancellation = CancellationWatch(job_name, result, configuration, self.where, grace_ms)
 
     @abstractmethod
     def status(self) -> JobStatus:
@@ -57,11 +66,28 @@ class RunningJob(JobClient):
         """Call with the job master in its next turn; the future is cancelled when the job is over by then."""
 
     @abstractmethod
+    def begin_cancel(self) -> None:
+        """Let the job end soon; called again when somebody asks again."""
+
+    @abstractmethod
+    def where(self) -> str | None:
+        """What keeps the job from ending, in words; None when nothing does that is worth a word."""
+
+    @abstractmethod
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job and wait until nothing of it is left."""
+        """Cancel the job, unless it was, and wait until nothing of it is left, or is waited for no longer."""
+
+    def cancel(self) -> Future[None]:
+        """Cancel the job; see `JobClient`."""
+        self._cancellation.on_cancel()
+        self.begin_cancel()
+        return completed(None)
 
     def wait(self) -> JobExecutionResult:
         """Wait for the outcome; Ctrl-C meanwhile cancels the job, and goes on when nothing of it is left.
+
+        While a function does not return, the log names it now and then. A second Ctrl-C, or a second `cancel`, ends the
+        waiting.
 
         Raises:
             JobExecutionError: if the job failed or was cancelled.
@@ -69,8 +95,15 @@ class RunningJob(JobClient):
         try:
             return self._result.result()
         except KeyboardInterrupt:
-            self.end()
+            try:
+                self.end()
+            except KeyboardInterrupt:
+                self._cancellation.say_what_is_left()
             raise
+
+    def _cancel_once(self) -> None:
+        if not self._cancellation.has_begun:
+            self.cancel()
 
     def get_job_id(self) -> JobID:
         """The job's id."""

@@ -10,7 +10,7 @@ from tests.core.job.master_rig import MasterRig, running, two_vertices
 from penstock.common.errors import CheckpointError, JobExecutionError, SlotsUnavailableError, UserFunctionError
 from penstock.common.job_status import JobStatus
 from penstock.core.job.execution_graph import Execution
-from penstock.core.job.job_master import CANCELLATION_TIMEOUT_MS
+from penstock.core.job.slot_pool import PATIENCE_MS
 from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.protocol import (
     AssignSplits,
@@ -95,8 +95,26 @@ def test_too_few_slots() -> None:
     rig.advance(1)
     assert rig.status == "FAILED"
     assert isinstance(rig.master.failure, SlotsUnavailableError)
-    assert "wanted 4 slots, got 3" in str(rig.master.failure)
+    assert "wanted 4 slots, got 3: no more within 5000 ms (slot.request.timeout); give" in str(rig.master.failure)
     assert rig.released == ["w1", "w2", "w3"]
+
+
+def test_waiting_for_slots_is_said() -> None:
+    """E3: after a while, and then now and then: wanted, got, and the option that bounds the wait."""
+    rig = MasterRig(two_vertices(4), workers=3, conf={"slot.request.timeout": "60 s"})
+    said = len(rig.logs)
+    rig.advance(PATIENCE_MS - 1)
+    assert rig.logs[said:] == []
+    rig.advance(1)
+    assert rig.logs[said:] == [
+        "waiting for slots for 10 s: wanted 4, got 3; the job fails in 50 s (slot.request.timeout)"
+    ]
+    rig.advance(49_999)
+    assert len(rig.logs[said:]) == 2
+    rig.register(1)
+    assert rig.status == "RUNNING"
+    rig.advance(100_000)
+    assert len(rig.logs[said:]) == 2
 
 
 def test_worker_that_cannot_be_had() -> None:
@@ -252,7 +270,7 @@ def test_stuck_tasks_are_ended_by_force() -> None:
     rig = running()
     rig.master.cancel()
     rig.say("CANCELED", rig.executions[0], rig.executions[2])
-    rig.advance(CANCELLATION_TIMEOUT_MS)
+    rig.advance(180_000)
     assert "w2" in rig.released
     assert rig.status == "CANCELED"
 

@@ -19,6 +19,7 @@ from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import HostedTask
+from penstock.drivers.spark.loop_watch import STILL_MS, LoopWatch
 from penstock.drivers.spark.receiver import PATIENCE_MS, FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker import WAIT_MS_MAX, WorkerLoop, host_towards
 from penstock.wire.errors import RecordSerializationError
@@ -107,7 +108,10 @@ class World:
         self.background = ThreadBackground("test", 0, lambda: None)
         receiver = WorkerReceiver(self.executor, gateway, self.clock)
         coroutines = EventLoopThread("test-async", lambda: None)
-        self.loop = WorkerLoop(self.endpoint, self.executor, receiver, self.background, coroutines, self.clock, 5_000)
+        watch = LoopWatch(self.clock)
+        self.loop = WorkerLoop(
+            self.endpoint, self.executor, receiver, self.background, coroutines, self.clock, 5_000, watch
+        )
 
 
 def nothing(receiver: WorkerReceiver) -> None:
@@ -196,3 +200,17 @@ def test_a_task_that_is_cancelled_for_no_failure_is_cancelled() -> None:
 
 def test_the_host_towards_loopback_is_loopback() -> None:
     assert host_towards("tcp://127.0.0.1:5555") == "127.0.0.1"
+
+
+def test_a_loop_that_is_held_up_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F4: what a worker is at is worth a word once it has been at it for a while, and runs something of the user's."""
+    monkeypatch.setattr("penstock.drivers.spark.loop_watch.where_is", lambda thread: "operator 'map' " + "x" * 1_000)
+    clock = FakeClock()
+    watch = LoopWatch(clock)
+    clock.now += STILL_MS - 1
+    assert watch.whereabouts() == ""
+    clock.now += 1
+    assert watch.whereabouts().startswith("operator 'map' xx")
+    assert len(watch.whereabouts()) <= 200
+    watch.turned(clock.now)
+    assert watch.whereabouts() == ""

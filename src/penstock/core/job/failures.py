@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
+
 from penstock.common.errors import JobExecutionError, PenstockError, UserFunctionError
 from penstock.core.healing import with_prospects
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.protocol import Failure
+from penstock.core.task.whereabouts import whereabouts
 
 
 def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | None) -> PenstockError:
@@ -21,9 +24,13 @@ def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | Non
 def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:
     """The same for a task of a batch job."""
     if failure.user_code and failure.operator_name is not None:
-        return _user_error(failure, job_graph, vertex, subtask)
-    at = job_graph.vertices[vertex]
-    return _other_error(failure, job_graph, f"task {at.name} ({subtask + 1}/{at.parallelism}): ")
+        error = _user_error(failure, job_graph, vertex, subtask)
+    else:
+        at = job_graph.vertices[vertex]
+        error = _other_error(failure, job_graph, f"task {at.name} ({subtask + 1}/{at.parallelism}): ")
+    if failure.suppresses_restart:
+        error.suppresses_restart = True
+    return error
 
 
 def failure_from(error: Exception) -> Failure:
@@ -34,6 +41,16 @@ def failure_from(error: Exception) -> Failure:
     else:
         failure = Failure(f"{type(error).__name__}: {error}")
     return with_prospects(failure, error)
+
+
+def broken(job_name: str, error: BaseException) -> JobExecutionError:
+    """The error of a job whose own thread met something that no task has dealt with."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    at = None if isinstance(error, PenstockError) else whereabouts(frames)
+    where = "" if at is None else f", raised at {at}"
+    failure = JobExecutionError(job_name, f"{type(error).__name__}: {error}{where}")
+    failure.__cause__ = error
+    return failure
 
 
 def _user_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:

@@ -23,11 +23,14 @@ from penstock.common.job_status import JobStatus
 from penstock.common.options import (
     HEARTBEAT_TIMEOUT_MS,
     SLOT_REQUEST_TIMEOUT_MS,
+    TASK_CANCELLATION_INTERVAL_MS,
+    TASK_CANCELLATION_TIMEOUT_MS,
 )
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.healing import with_prospects
+from penstock.core.job.cancellation import TaskCancellation
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
@@ -68,8 +71,6 @@ from penstock.core.task.settings import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
 _S = JobStatus
-#: How long a cancelled task may take before its worker is ended by force.
-CANCELLATION_TIMEOUT_MS = 30_000
 
 
 class JobMaster:
@@ -114,7 +115,9 @@ class JobMaster:
         self._failed: tuple[Failure, str | None] | None = None
         self._awaits_start = False
         self._settings = task_settings(configuration)
-        self._cancel_deadline_ms: int | None = None
+        self._cancellation = TaskCancellation(
+            configuration.read(TASK_CANCELLATION_INTERVAL_MS), configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
+        )
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_count = 0
         self._metrics: dict[tuple[int, int], TaskMetrics] = {}
@@ -168,7 +171,7 @@ class JobMaster:
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
-        times = [self._slot_pool.next_deadline(), self._cancel_deadline_ms, self.checkpoints.next_deadline()]
+        times = [self._slot_pool.next_deadline(), self._cancellation.next_deadline(), self.checkpoints.next_deadline()]
         times.append(self._timers[0][0] if self._timers else None)
         known = [t for t in times if t is not None]
         return min(known) if known else None
@@ -184,16 +187,23 @@ class JobMaster:
             self._on_worker_lost(worker_id, silence)
         if self._slot_pool.is_timed_out(now):
             self._on_slots_timeout()
-        if self._cancel_deadline_ms is not None and now >= self._cancel_deadline_ms:
+        elif (word := self._slot_pool.word(now)) is not None:
+            self._listener.on_log(word)
+        if self._cancellation.is_over(now):
             self._end_stuck_workers()
+        elif self._cancellation.takes_word(now):
+            self._listener.on_log(self._stuck_tasks(now))
         while self._timers and self._timers[0][0] <= now and not self.is_done:
             heapq.heappop(self._timers)[2]()
         if not self.is_done:
             self.checkpoints.on_time(now)
 
     def cancel(self) -> None:
-        """Cancel the job; it is done when all its tasks have ended."""
-        if self.is_done or self.status is _S.CANCELLING:
+        """Cancel the job; it is done when all its tasks have ended. Asked again, it ends those by force that do not."""
+        if self.is_done:
+            return
+        if self.status is _S.CANCELLING:
+            self._cancellation.hurry(self._clock.now_ms())
             return
         self.checkpoints.stop("the job is cancelled")
         self._move(_S.CANCELLING, None)
@@ -227,7 +237,7 @@ class JobMaster:
             if self._graph.find(message.execution) is not None:
                 self._metrics[(message.execution.vertex, message.execution.subtask)] = message
         elif isinstance(message, Heartbeat):
-            self._slot_pool.on_heartbeat(message.worker_id)
+            self._slot_pool.on_heartbeat(message.worker_id, message.whereabouts)
         elif isinstance(message, AcknowledgeCheckpoint):
             if self._graph.find(message.execution) is not None:
                 self.checkpoints.on_acknowledge(message)
@@ -273,7 +283,11 @@ class JobMaster:
 
     def _on_slots_timeout(self) -> None:
         pool = self._slot_pool
-        self.give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool)))
+        reason = (
+            f"no more within {pool.request_timeout_ms} ms (slot.request.timeout); give Spark more cores, or the job a "
+            "lower parallelism (parallelism.default)"
+        )
+        self.give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool), reason))
 
     def give_up(self, error: PenstockError) -> None:
         """No restart can help."""
@@ -403,16 +417,38 @@ class JobMaster:
             else:
                 execution.move(ExecutionState.CANCELING)
                 self._send_to(execution, CancelTask(execution.id))
-        self._cancel_deadline_ms = self._clock.now_ms() + CANCELLATION_TIMEOUT_MS
+        self._cancellation.begin(self._clock.now_ms())
+
+    def _stuck_workers(self) -> dict[str, list[Execution]]:
+        """The workers of which cancelled tasks have not ended, and these."""
+        stuck: dict[str, list[Execution]] = {}
+        for execution in self._graph.executions():
+            if not execution.state.is_terminal and execution.worker_id is not None:
+                stuck.setdefault(execution.worker_id, []).append(execution)
+        return dict(sorted(stuck.items()))
+
+    def _stuck_tasks(self, now_ms: int) -> str:
+        """Which they are, for the log."""
+        workers = []
+        for worker_id, executions in self._stuck_workers().items():
+            names = ", ".join(self._graph.name_of(execution) for execution in executions)
+            at = self._slot_pool.whereabouts(worker_id)
+            workers.append(f"{names} on worker {worker_id}" + (f", which does not return from {at}" if at else ""))
+        limit_ms = self._cancellation.timeout_ms
+        force = f"after {limit_ms} ms (task.cancellation.timeout), or " if limit_ms else ""
+        return (
+            f"tasks that were cancelled {self._cancellation.waited_ms(now_ms)} ms ago have not ended: "
+            f"{'; '.join(workers)}. Their workers are ended by force {force}when the job is cancelled again"
+        )
 
     def _end_stuck_workers(self) -> None:
-        self._cancel_deadline_ms = None
-        stuck = {e.worker_id for e in self._graph.executions() if not e.state.is_terminal}
-        for worker_id in sorted(w for w in stuck if w is not None):
+        waited_ms = self._cancellation.waited_ms(self._clock.now_ms())
+        self._cancellation.end()
+        for worker_id in self._stuck_workers():
+            at = self._slot_pool.whereabouts(worker_id)
             self._cluster.release(worker_id)
-            self._on_worker_lost(
-                worker_id, f"its tasks did not end within {CANCELLATION_TIMEOUT_MS} ms of being cancelled"
-            )
+            reason = f"its tasks did not end within {waited_ms} ms of being cancelled"
+            self._on_worker_lost(worker_id, reason + (f", at {at}" if at else ""))
 
     # --- failures --------------------------------------------------------------------------------------------------
 
@@ -456,7 +492,7 @@ class JobMaster:
         """All tasks of this attempt have ended: what comes next?"""
         if self.status not in (_S.FAILING, _S.CANCELLING) or not self._graph.all_terminal:
             return
-        self._cancel_deadline_ms = None
+        self._cancellation.end()
         for source in self._sources.values():
             source.close()
         if self.status is _S.CANCELLING:

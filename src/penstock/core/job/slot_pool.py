@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from penstock.core.job.scheduler import assign_slots
 from penstock.core.ports import Clock, Cluster
 from penstock.core.protocol import RegisterWorker
+
+#: How long a job waits for slots before anybody hears of it, and how often after that.
+PATIENCE_MS: Final = 10_000
+WORD_INTERVAL_MS: Final = 30_000
 
 
 @dataclass
 class _Worker:
     registration: RegisterWorker
     heard_ms: int
+    #: what it was at when it was heard, when it had been at it for a while
+    whereabouts: str = ""
 
 
 @dataclass
@@ -38,6 +45,8 @@ class SlotPool:
     heartbeat_timeout_ms: int | None
     #: until when (ms) the job waits for slots; None when it does not
     _deadline_ms: int | None = field(init=False, default=None)
+    _begun_ms: int = field(init=False, default=0)
+    _word_ms: int = field(init=False, default=0)
     _workers: dict[str, _Worker] = field(init=False, default_factory=dict)
     _lost: set[str] = field(init=False, default_factory=set)
     _requested: int = field(init=False, default=0)
@@ -63,7 +72,10 @@ class SlotPool:
 
     def acquire(self) -> None:
         """Wait for the slots, and ask for the workers that are missing and were not asked for yet."""
-        self._deadline_ms = self.clock.now_ms() + self.request_timeout_ms
+        now_ms = self.clock.now_ms()
+        if self._deadline_ms is None:
+            self._begun_ms, self._word_ms = now_ms, now_ms + PATIENCE_MS
+        self._deadline_ms = now_ms + self.request_timeout_ms
         missing = self.required - len(self._workers) - self._requested
         if missing > 0:
             self._requested += missing
@@ -82,11 +94,17 @@ class SlotPool:
         """One of the workers that were asked for has come, or is not on its way any more."""
         self._requested = max(0, self._requested - 1)
 
-    def on_heartbeat(self, worker_id: str) -> None:
-        """A worker was heard."""
+    def on_heartbeat(self, worker_id: str, whereabouts: str = "") -> None:
+        """A worker was heard; where it is, when a function of the user's does not return."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.heard_ms = self.clock.now_ms()
+            worker.whereabouts = whereabouts
+
+    def whereabouts(self, worker_id: str) -> str:
+        """Which function of the user's does not return, as the worker said last; empty when it said nothing."""
+        worker = self._workers.get(worker_id)
+        return "" if worker is None else worker.whereabouts
 
     def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
         """A worker is gone: whether that is news, and its registration, None if it went before it came."""
@@ -114,7 +132,7 @@ class SlotPool:
 
     def next_deadline(self) -> int | None:
         """When (ms) a worker will have been silent for too long, or slots have been waited for for too long."""
-        times = [] if self._deadline_ms is None else [self._deadline_ms]
+        times = [] if self._deadline_ms is None else [self._deadline_ms, self._word_ms]
         if self._workers and self.heartbeat_timeout_ms is not None:
             times.append(min(worker.heard_ms for worker in self._workers.values()) + self.heartbeat_timeout_ms)
         return min(times, default=None)
@@ -122,6 +140,16 @@ class SlotPool:
     def is_timed_out(self, now_ms: int) -> bool:
         """Whether slots have been waited for for too long."""
         return self._deadline_ms is not None and now_ms >= self._deadline_ms
+
+    def word(self, now_ms: int) -> str | None:
+        """What to say of a job that waits for slots; None while there is nothing to say."""
+        if self._deadline_ms is None or now_ms < self._word_ms:
+            return None
+        self._word_ms = now_ms + WORD_INTERVAL_MS
+        return (
+            f"waiting for slots for {(now_ms - self._begun_ms) // 1000} s: wanted {self.required}, got {len(self)}; "
+            f"the job fails in {(self._deadline_ms - now_ms) // 1000} s (slot.request.timeout)"
+        )
 
     def silent(self, now_ms: int) -> Collection[str]:
         """The workers that have been silent for too long."""

@@ -10,8 +10,9 @@ batches, watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from penstock.common.accumulators import Accumulator
@@ -174,6 +175,10 @@ class StreamOperator:
         """`behind` alone takes what this operator emits: it may do the work of that one's `process_batch`, and emit
         into its output. All other calls reach both.
         """
+
+    def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
+        """Whose function runs, given the code of all that run below this operator: its own, unless others are fused."""
+        return self.context
 
     def initialize_state(self) -> None:
         """State is there now (empty, or restored): look up what is needed."""

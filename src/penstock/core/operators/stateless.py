@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import compress, repeat
-from types import GeneratorType
+from types import CodeType, GeneratorType
 from typing import Any, ClassVar
 
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
+from penstock.core.operators.base import FunctionOperator, OperatorContext, StreamOperator, UserCodeError, call_all
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.fused import FILTER, MAP, FusedError, run_pass
 from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
@@ -51,6 +51,13 @@ class RecordOperator(FunctionOperator):
         """Do the work of a map or a filter."""
         if isinstance(behind, RecordOperator):
             self._behind = behind
+
+    def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
+        """That whose function runs."""
+        for operator in self._run:
+            if getattr(operator.call, "__code__", None) in codes:
+                return operator.context
+        return self.context
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function with every record."""

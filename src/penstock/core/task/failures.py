@@ -11,6 +11,7 @@ from penstock.core.connector import RecordError
 from penstock.core.healing import with_prospects
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.protocol import Failure
+from penstock.core.task.whereabouts import operator_of
 
 _PACKAGE = __file__.rpartition("core")[0]
 
@@ -25,6 +26,14 @@ def failure_of(error: BaseException, task_name: str | None) -> Failure:
 
 
 def _described(error: BaseException, task_name: str | None) -> Failure:
+    if isinstance(error, SystemExit):
+        context = operator_of([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
+        return Failure(
+            reason=f"SystemExit: {error}, raised by a function: it would have ended the worker, not the job",
+            operator_name=task_name if context is None else context.operator_name,
+            traceback=user_traceback(error),
+            user_code=True,
+        )
     if isinstance(error, UserCodeError):
         return _of_user_code(error.operator_name, error.__cause__ or error, error.what, error.record)
     operator = _operator_at_work(error)

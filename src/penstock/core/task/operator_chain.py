@@ -176,15 +176,15 @@ class OperatorChain:
                 context.keyed.take_back(checkpoint_id)
         return captures
 
-    def close(self) -> list[Exception]:
+    def close(self) -> list[BaseException]:
         """Close operators, partitioners, and then the state, also when some of them fail; returns what they raised."""
-        errors: list[Exception] = []
+        errors: list[BaseException] = []
         closers = [operator.close for operator in self.operators]
         closers += [partitioner.close for _, partitioner in self._partitioners]
         for close in closers + [context.keyed.close for context in self.contexts]:
             try:
                 close()
-            except Exception as error:  # noqa: BLE001 - the others must be closed all the same
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the others must be closed all the same
                 errors.append(error)
         return errors
 

@@ -155,10 +155,10 @@ class StreamTask:
     # --- what the executor calls -----------------------------------------------------------------------------------
 
     def step(self) -> Step:
-        """Do one bounded piece of work. Whatever is raised fails the task."""
+        """Do one bounded piece of work. Whatever is raised fails the task, `sys.exit` in a function included."""
         try:
             return self._step()
-        except Exception as error:  # noqa: BLE001 - whatever it is fails the task, not the worker
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is fails the task, not the worker
             self._fail(error)
             return Step.WORKED
 

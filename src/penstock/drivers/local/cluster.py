@@ -26,7 +26,7 @@ class InlineBackground:
         error: BaseException | None = None
         try:
             result = work()
-        except Exception as caught:  # noqa: BLE001 - handed to `done`, whatever it is
+        except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to `done`, whatever it is
             error = caught
         self._done.append(lambda: done(result, error))
 

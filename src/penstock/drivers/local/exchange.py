@@ -34,7 +34,7 @@ def run_in_order(job_graph: JobGraph, run_task: RunTask, check_cancelled: Callab
                             yield Last(vertex.index, target, edge, sequence, payload)
             except (Cancelled, JobExecutionError, GeneratorExit):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask) from error
 
 

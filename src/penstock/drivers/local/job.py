@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -16,18 +17,22 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.core.job.failures import broken
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
+from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.local.cluster import LocalCluster
-from penstock.drivers.running_job import RunningJob, completed, settle
+from penstock.drivers.running_job import RunningJob, settle
 from penstock.drivers.worker_storage import StorageSettings
 
 T = TypeVar("T")
+
+_log = logging.getLogger("penstock.job")
 
 
 class LocalJob(RunningJob):
@@ -35,7 +40,13 @@ class LocalJob(RunningJob):
 
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         savepoint_directory = configuration.read(options.SAVEPOINT_DIR)
-        super().__init__(JobID.generate(), CompletableFuture[JobExecutionResult](), savepoint_directory)
+        super().__init__(
+            JobID.generate(),
+            job_graph.name,
+            CompletableFuture[JobExecutionResult](),
+            configuration,
+            savepoint_directory,
+        )
         job_id = str(self._job_id)
         self._name = job_graph.name
         self._clock = SystemClock()
@@ -68,15 +79,18 @@ class LocalJob(RunningJob):
         """Where the job is in its life."""
         return self._master.status
 
-    def cancel(self) -> Future[None]:
-        """Cancel the job."""
+    def begin_cancel(self) -> None:
+        """Cancel the job in its next turn."""
         self.ask(lambda master: master.cancel())
-        return completed(None)
+
+    def where(self) -> str | None:
+        """What the job's thread runs of the user's."""
+        return where_is(self._thread)
 
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job and wait for its end."""
-        self.cancel()
-        self._thread.join()
+        """Cancel the job and wait for its end, or until it is waited for no longer."""
+        self._cancel_once()
+        self._cancellation.join(self._thread)
 
     def get_progress(self) -> Future[JobProgress]:
         """Figures of the running job."""
@@ -105,14 +119,12 @@ class LocalJob(RunningJob):
             self._master.start()
             while not self._master.is_done:
                 self._turn()
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
-            failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
-            failure.__cause__ = error
-        self._cluster.close()
-        self._coroutines.close()
-        self._cluster.background.deliver()
-        if self._master.is_done:
-            self._master.sweep()
+        except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
+            failure = error if isinstance(error, PenstockError) else broken(self._name, error)
+        try:
+            self._clean_up()
+        except BaseException as error:  # noqa: BLE001 - the same
+            _log.warning("the job left something behind: %r", error, exc_info=True)
         self._over = True
         self._refuse_questions()
         status = JobStatus.FAILED if failure is not None else self._master.status
@@ -121,6 +133,13 @@ class LocalJob(RunningJob):
         settle(
             self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms, accumulators
         )
+
+    def _clean_up(self) -> None:
+        self._cluster.close()
+        self._coroutines.close()
+        self._cluster.background.deliver()
+        if self._master.is_done:
+            self._master.sweep()
 
     def _turn(self) -> None:
         master, cluster = self._master, self._cluster

@@ -21,7 +21,7 @@ from penstock.drivers.masterless_job import Last, MasterlessJob
 from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
 from penstock.drivers.spark.frame_source import DataFrameSource
-from penstock.drivers.spark.handle import SparkHandle, short_reason
+from penstock.drivers.spark.handle import SparkHandle, python_problem, short_reason
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
 #: Batch tasks wait for nobody, so a job needs no slots of its own.
@@ -88,7 +88,9 @@ def spark_failure(error: BaseException, job_graph: JobGraph) -> PenstockError:
     """What Spark raised as the error of the job: that of a task, with its place, if a task failed."""
     found = failure_in(str(error))
     if found is None:
-        return JobExecutionError(job_graph.name, f"Spark: {short_reason(error)}")
+        failure_of_spark = JobExecutionError(job_graph.name, f"Spark: {short_reason(error)}")
+        failure_of_spark.suppresses_restart = python_problem(str(error)) is not None
+        return failure_of_spark
     vertex, subtask, failure = found
     return batch_error(failure, job_graph, vertex, subtask)
 

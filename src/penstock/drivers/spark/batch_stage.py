@@ -131,7 +131,7 @@ def failures_told(settings: StageSettings, subtask: int) -> Iterator[None]:
     """What is raised becomes a `StageError` of that subtask."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise StageError(failure_text(failure_of(error, settings.vertex.name), settings.index, subtask)) from error
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import cloudpickle
 
+from penstock.drivers.spark.handle import PYTHON_REMEDY
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -88,6 +90,8 @@ def make_entry(settings: WorkerSettings) -> Entry:
     Python finds Penstock, and say in plain words when it does not.
     """
     payload = cloudpickle.dumps(settings)
+    own = f"{sys.executable} ({sys.version.split()[0]})"
+    remedy = f"{PYTHON_REMEDY}, to one with the packages of this program's, {own}"
     paths = tuple(path or os.getcwd() for path in sys.path) if settings.is_local else ()
 
     def worker(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -108,7 +112,9 @@ def make_entry(settings: WorkerSettings) -> Entry:
         try:
             from penstock.drivers.spark.worker import run_worker
         except ImportError as error:
-            outcome, detail = "failed", f"the workers' Python, {worker_sys.executable}, lacks a module: {error}"
+            version = worker_sys.version.split()[0]
+            lacks = f"the workers' Python, {worker_sys.executable} ({version}), lacks a module: {error}"
+            outcome, detail = "failed", f"{lacks}; {remedy}"
         else:
             outcome, detail = run_worker(payload)
         yield arrow.RecordBatch.from_arrays([column(outcome), column(detail)], ["outcome", "detail"])

@@ -82,7 +82,7 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
                 yield to_arrow(_with_vertex(produced, stage.vertex.index), stage.slots)
             while carried:
                 yield carried.pop()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise StageError(failure_text(failure_of(error, stage.vertex.name), stage.vertex.index, subtask)) from error
     finally:
         loop.coroutines.close()

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import zipfile
@@ -60,6 +61,14 @@ class SparkHandle:
         conf = self.session.sparkContext.getConf()
         host = conf.get("spark.driver.host") or socket.gethostbyname(socket.gethostname())
         return conf.get("spark.driver.bindAddress") or host, host
+
+    def fixed_slots(self) -> int | None:
+        """How many tasks Spark ever runs at once, where that is known: on a local master."""
+        if self._connect or not self.is_local:
+            return None
+        context = self.session.sparkContext
+        processors = context._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # type: ignore[union-attr]
+        return local_slots(self.master, int(context.getConf().get("spark.task.cpus", "1") or 1), int(processors))
 
     def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]:
         """Runs `entry` as a Spark job of one task; returns its rows when it has ended.
@@ -135,6 +144,15 @@ class SparkHandle:
             raise PenstockError(f"Spark does not take {path}: {short_reason(error)}") from None
 
 
+def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
+    """How many tasks a local master runs at once; None for one that is none."""
+    found = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,[^]]*)?\])?", master.strip())
+    if found is None:
+        return None
+    threads = found[1] or "1"
+    return (processors if threads == "*" else int(threads)) // task_cpus
+
+
 def zipped(directory: str) -> str:
     """A directory of modules and packages as a zip, which lasts as long as this process."""
     folder = tempfile.mkdtemp(prefix="penstock-")
@@ -159,10 +177,31 @@ def package_archive() -> bytes:
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b.*", re.MULTILINE)
 
 
+#: What to do about a wrong Python.
+PYTHON_REMEDY = "set PYSPARK_PYTHON, or spark.pyspark.python, before the Spark session begins"
+
+
+def python_problem(text: str) -> str | None:
+    """Of what Spark raised: what is wrong with the workers' Python, and what to do; None when nothing is."""
+    if found := re.search(r"different version: (\S+) than that in driver:? (\d+\.\d+)", text):
+        return (
+            f"the workers run Python {found[1]}, and this program Python {found[2]}: {PYTHON_REMEDY}, to a Python "
+            f"{found[2]} with the same packages, such as {sys.executable} where workers have it"
+        )
+    if found := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"the workers' Python, {found[1]}, cannot be run: {PYTHON_REMEDY}"
+    if found := re.search(r"Error from python worker:\n(.*?)\nPYTHONPATH was", text, re.DOTALL):
+        said = found[1].strip().splitlines()
+        return f"the workers' Python does not start: {shorten(said[-1].strip() if said else '')}: {PYTHON_REMEDY}"
+    return None
+
+
 def short_reason(error: BaseException) -> str:
     """Why Spark failed, in one line for a human: no stack, no Java."""
     text = str(error)
     kind = type(error).__name__
+    if (problem := python_problem(text)) is not None:
+        return problem
     if "Python worker exited unexpectedly" in text or "Python worker failed to connect" in text:
         return PROCESS_DIED
     if "SPARK_JOB_CANCELLED" in text or "OPERATION_CANCELED" in text or re.search(r"[Jj]ob \d+ cancelled", text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 
 import zmq
 
@@ -32,6 +33,7 @@ class HeartbeatSender:
         self._stop = False
         self._thread: threading.Thread | None = None
         self._interval_ms = 0
+        self._whereabouts: Callable[[], str] = str
         self._heard_at = time.monotonic()
 
     @property
@@ -43,8 +45,8 @@ class HeartbeatSender:
         """The master was heard just now; any thread may say so."""
         self._heard_at = time.monotonic()
 
-    def start(self, interval_ms: int) -> None:
-        """Begin.
+    def start(self, interval_ms: int, whereabouts: Callable[[], str] = str) -> None:
+        """Begin. `whereabouts` says what the worker is at.
 
         Raises:
             ValueError: if the interval is not positive.
@@ -55,6 +57,7 @@ class HeartbeatSender:
         if self._thread is not None:
             raise RuntimeError("heartbeats were started twice")
         self._interval_ms = interval_ms
+        self._whereabouts = whereabouts
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
         self._thread.start()
 
@@ -84,7 +87,6 @@ class HeartbeatSender:
 
     def _beat(self, dealer: zmq.Socket[bytes]) -> None:
         codec: MessageCodec[Heartbeat] = MessageCodec(Heartbeat, self._max_frame_bytes)
-        heartbeat = codec.encode(Heartbeat(self._worker_id), 0)
         poller = zmq.Poller()
         poller.register(dealer, zmq.POLLIN)
         poller.register(self._waker, zmq.POLLIN)
@@ -95,7 +97,8 @@ class HeartbeatSender:
                 due = now + self._interval_ms / 1000
                 # A master that takes none is noticed by its silence.
                 with contextlib.suppress(zmq.Again):
-                    dealer.send(heartbeat, zmq.NOBLOCK)
+                    heartbeat = Heartbeat(self._worker_id, self._whereabouts())
+                    dealer.send(codec.encode(heartbeat, 0), zmq.NOBLOCK)
             poller.poll(int(max(0.0, due - now) * 1000) + 1)
             self._take_answers(dealer)
 

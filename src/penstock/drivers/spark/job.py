@@ -7,10 +7,9 @@ import functools
 import weakref
 from typing import TYPE_CHECKING
 
-from penstock.common import options
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError
+from penstock.common.errors import PenstockError, SlotsUnavailableError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
@@ -19,6 +18,7 @@ from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.running_job import settle
 from penstock.drivers.spark.executor_factory import TaskExecutorFactory
+from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.drivers.spark.job_thread import JobThread, MasterServices
 from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -43,6 +43,7 @@ def submit(
         job_id: the job's identity; None for a new one.
 
     Raises:
+        SlotsUnavailableError: if Spark can never run as many tasks at once as the job has slots.
         PenstockError: if Spark cannot be started.
     """
     job = _SparkJob(job_graph, configuration, listener, job_id or JobID.generate())
@@ -81,6 +82,7 @@ class _SparkJob:
         spark = obtain_spark(configuration.to_dict(), slots)
         give_back = functools.partial(hand_back, spark, slots)
         try:
+            self._check_slots(slots, spark)
             spark.ship_dependencies(configuration)
             thread = JobThread(
                 spark,
@@ -95,11 +97,19 @@ class _SparkJob:
         except BaseException:
             give_back()
             raise
-        client = SparkJobClient(
-            self._job_id, thread, self._status, self._result, configuration.read(options.SAVEPOINT_DIR)
-        )
+        client = SparkJobClient(self._job_id, thread, self._status, self._result, configuration)
         thread.start()
         return client
+
+    def _check_slots(self, wanted: int, spark: SparkHandle) -> None:
+        """Nobody waits for slots that can never come."""
+        got = spark.fixed_slots()
+        if got is not None and wanted > got:
+            reason = (
+                f"Spark runs on {spark.master}, which never has more; begin it with spark.master: local[{wanted}] or "
+                f"more, or lower the job's parallelism to {got} or less (parallelism.default)"
+            )
+            raise SlotsUnavailableError(self._job_graph.name, wanted, got, reason)
 
     def _make_master(self, services: MasterServices) -> JobMaster:
         self._master = JobMaster(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.common.completable_future import CompletableFuture
+from penstock.common.configuration import Configuration
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.options import SAVEPOINT_DIR
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress
-from penstock.drivers.running_job import RunningJob, completed
-from penstock.drivers.spark.job_thread import JobThread
+from penstock.drivers.running_job import RunningJob
+from penstock.drivers.spark.job_thread import CLEAN_UP_MS_MAX, JobThread
 
 T = TypeVar("T")
+
+_log = logging.getLogger("penstock.job")
+
+#: How long it may take until nothing is left of a job whose workers are ended by force.
+FORCE_MS_MAX: Final = CLEAN_UP_MS_MAX + 10_000
 
 
 class SparkJobClient(RunningJob):
@@ -26,7 +34,7 @@ class SparkJobClient(RunningJob):
         thread: where its master lives.
         status: tells where the job is in its life.
         result: becomes done when nothing of the job is left.
-        savepoint_directory: for savepoints that name none.
+        configuration: the job's settings.
     """
 
     def __init__(
@@ -35,9 +43,10 @@ class SparkJobClient(RunningJob):
         thread: JobThread[JobMaster],
         status: Callable[[], JobStatus],
         result: CompletableFuture[JobExecutionResult],
-        savepoint_directory: str | None = None,
+        configuration: Configuration,
     ) -> None:
-        super().__init__(job_id, result, savepoint_directory)
+        directory = configuration.read(SAVEPOINT_DIR)
+        super().__init__(job_id, thread.job_name, result, configuration, directory, grace_ms=FORCE_MS_MAX)
         self._thread = thread
         self._status = status
 
@@ -47,9 +56,12 @@ class SparkJobClient(RunningJob):
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
         return self._thread.ask(question)
 
-    def cancel(self) -> Future[None]:
+    def begin_cancel(self) -> None:
+        self._thread.where()  # from here on, whether it goes on
         self._thread.ask(lambda master: master.cancel())
-        return completed(None)
+
+    def where(self) -> str | None:
+        return self._thread.where()
 
     def get_progress(self) -> Future[JobProgress]:
         return self._thread.ask(lambda master: master.progress())
@@ -59,7 +71,8 @@ class SparkJobClient(RunningJob):
 
     def end(self, patience_seconds: float = 5.0) -> None:
         """Cancels the job and waits until it is gone: first in order, then without its tasks' consent."""
-        self.cancel()
+        self._cancel_once()
         if not self._thread.join(patience_seconds):
+            _log.warning("%s: its tasks did not end; their workers are ended by force", self._thread.job_name)
             self._thread.abandon()
-            self._thread.join()
+            self._thread.join(FORCE_MS_MAX / 1000)

@@ -20,6 +20,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.core.ports import Background, Clock, Cluster
 from penstock.core.protocol import RegisterWorker, ToMaster
+from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.cluster import SparkCluster
@@ -98,7 +99,9 @@ class JobThread(Generic[MasterT]):
         self._on_end = on_end
         self._clock = SystemClock()
         self._questions: deque[tuple[Future[Any], Callable[[MasterT], Any]]] = deque()
+        self.job_name = job_name
         self._over = False
+        self._turns = self._turns_seen = 0
         self._abandoned = False
         frame_bytes_max = configuration.read(options.NETWORK_FRAME_BYTES_MAX)
         heartbeat_interval_ms = configuration.read(options.HEARTBEAT_INTERVAL_MS)
@@ -143,6 +146,11 @@ class JobThread(Generic[MasterT]):
         self._abandoned = True
         self._endpoint.wake()
 
+    def where(self) -> str | None:
+        """What the thread runs of the user's: a source's enumerator, say. None when it has gone on since last asked."""
+        is_still, self._turns_seen = self._turns == self._turns_seen, self._turns
+        return where_is(self._thread) if is_still else None
+
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; True when it has come."""
         self._thread.join(timeout_seconds)
@@ -157,14 +165,14 @@ class JobThread(Generic[MasterT]):
             master.start()
             while not master.is_done and not self._abandoned:
                 self._turn(master, background)
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the job, and its workers with it
+        except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its workers with it
             _log.debug("the job master broke", exc_info=True)
             failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
         try:
             self._clean_up(background)
             if master is not None and master.is_done:
                 master.sweep()
-        except Exception as error:  # noqa: BLE001 - whoever waits for the job must hear of its end all the same
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the job must hear of its end all the same
             _log.warning("the job left something behind: %r", error, exc_info=True)
         self._over = True
         self._refuse_questions()
@@ -185,6 +193,7 @@ class JobThread(Generic[MasterT]):
                     future.set_exception(error)
 
     def _turn(self, master: MasterT, background: ThreadBackground) -> None:
+        self._turns += 1
         for worker_id, message in self._endpoint.receive(self._wait_ms(master)):
             if isinstance(message, RegisterWorker):
                 self._cluster.on_registered(worker_id)

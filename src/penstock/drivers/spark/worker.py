@@ -13,6 +13,7 @@ import logging
 import os
 import pickle
 import socket
+import sys
 import traceback
 from contextlib import closing
 from typing import Protocol
@@ -27,7 +28,8 @@ from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.garbage import rare_collections
-from penstock.drivers.spark.handle import LOOPBACK
+from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
+from penstock.drivers.spark.loop_watch import LoopWatch
 from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
 from penstock.wire.errors import RecordSerializationError
@@ -45,7 +47,11 @@ def run_worker(payload: bytes) -> tuple[str, str]:
     Args:
         payload: pickled `WorkerSettings`, which came with Spark's own task.
     """
-    settings: WorkerSettings = pickle.loads(payload)
+    try:
+        settings: WorkerSettings = pickle.loads(payload)
+    except Exception as error:  # noqa: BLE001 - made by this program's cloudpickle, and read by the worker's
+        own = f"{sys.executable} ({sys.version.split()[0]})"
+        return entry.FAILED, f"{own} cannot load its settings: {type(error).__name__}: {error}; {PYTHON_REMEDY}"
     if _is_retried():
         # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
         return entry.RETRIED, "its Python process or its Spark executor died"
@@ -83,10 +89,11 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
         try:
             endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
             _spare_garbage_collection()
-            endpoint.start_heartbeats(settings.heartbeat_interval_ms)
+            watch = LoopWatch(clock)
+            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.whereabouts)
             receiver = WorkerReceiver(executor, gateway, clock)
             timeout_ms = settings.heartbeat_timeout_ms
-            return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms).run()
+            return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms, watch).run()
         finally:
             executor.close()
             gc.unfreeze()
@@ -132,6 +139,7 @@ class WorkerLoop:
         coroutines: EventLoopThread,
         clock: Clock,
         heartbeat_timeout_ms: int,
+        watch: LoopWatch,
     ) -> None:
         self._endpoint = endpoint
         self._executor = executor
@@ -140,6 +148,7 @@ class WorkerLoop:
         self._coroutines = coroutines
         self._clock = clock
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._watch = watch
         self._parent = os.getppid()
         self._check_ms = 0
 
@@ -157,6 +166,7 @@ class WorkerLoop:
             if reason := self._receiver.master_lost:
                 return entry.ORPHANED, reason
             now_ms = self._clock.now_ms()
+            self._watch.turned(now_ms)
             if now_ms >= self._check_ms:
                 self._check_ms = now_ms + CHECK_INTERVAL_MS
                 self._receiver.on_time()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import zmq
@@ -207,9 +207,9 @@ class WorkerEndpoint:
             with contextlib.suppress(zmq.Again):  # the connection is gone, as the monitor will tell
                 self._master.send(frame, zmq.NOBLOCK)
 
-    def start_heartbeats(self, interval_ms: int) -> None:
-        """Let the master know, from a thread of its own, that this process lives."""
-        self._heartbeats.start(interval_ms)
+    def start_heartbeats(self, interval_ms: int, whereabouts: Callable[[], str] = str) -> None:
+        """Let the master know, from a thread of its own, that this process lives, and what it is at."""
+        self._heartbeats.start(interval_ms, whereabouts)
 
     def wake(self) -> None:
         """Make `receive` return early; any thread may."""

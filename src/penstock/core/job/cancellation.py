@@ -1,0 +1,59 @@
+"""How long cancelled tasks may take to end, and when to say which have not. Pure: times (ms) in, decisions out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: How long cancelled tasks may take before anybody hears of it, and, at least, before their workers are ended by force.
+PATIENCE_MS: Final = 5_000
+
+
+class TaskCancellation:
+    """Watches over the tasks of one attempt, from `begin` to `end`.
+
+    Args:
+        interval_ms: how often to say which tasks have not ended, after the first time.
+        timeout_ms: after how long their workers are ended by force; 0 for never.
+    """
+
+    def __init__(self, interval_ms: int, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._interval_ms = interval_ms
+        self._begun_ms = 0
+        self._word_ms: int | None = None
+        self._deadline_ms: int | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """Tasks were cancelled."""
+        self._begun_ms = now_ms
+        self._word_ms = now_ms + PATIENCE_MS
+        self._deadline_ms = now_ms + self.timeout_ms if self.timeout_ms else None
+
+    def hurry(self, now_ms: int) -> None:
+        """Somebody has asked again: an orderly end has its chance, and no more."""
+        if self._word_ms is not None:
+            deadline_ms = max(now_ms, self._begun_ms + PATIENCE_MS)
+            self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
+
+    def end(self) -> None:
+        """All of them have ended."""
+        self._word_ms = self._deadline_ms = None
+
+    def waited_ms(self, now_ms: int) -> int:
+        """How long it has been."""
+        return now_ms - self._begun_ms
+
+    def next_deadline(self) -> int | None:
+        """When there is something to do."""
+        return min((t for t in (self._word_ms, self._deadline_ms) if t is not None), default=None)
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether to end workers by force."""
+        return self._deadline_ms is not None and now_ms >= self._deadline_ms
+
+    def takes_word(self, now_ms: int) -> bool:
+        """Whether it is time to say something."""
+        if self._word_ms is None or now_ms < self._word_ms:
+            return False
+        self._word_ms = now_ms + self._interval_ms
+        return True

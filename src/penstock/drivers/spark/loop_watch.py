@@ -1,0 +1,32 @@
+"""What a worker's loop is at, when it has been at it for a while: asked by the thread that sends heartbeats."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from penstock.common.errors import shorten
+from penstock.core.ports import Clock
+from penstock.drivers.cancellation import where_is
+
+#: A turn that takes longer is worth a word. An idle loop turns once a second.
+STILL_MS: Final = 2_000
+
+
+class LoopWatch:
+    """Made by the loop's own thread, which says when it has `turned`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._thread = threading.current_thread()
+        self._turned_ms = clock.now_ms()
+
+    def turned(self, now_ms: int) -> None:
+        """The loop goes on."""
+        self._turned_ms = now_ms
+
+    def whereabouts(self) -> str:
+        """The function of the user's that does not return; empty while the loop turns. Any thread may ask."""
+        if self._clock.now_ms() - self._turned_ms < STILL_MS:
+            return ""
+        return shorten(where_is(self._thread) or "")

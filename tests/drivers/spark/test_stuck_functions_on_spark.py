@@ -1,0 +1,63 @@
+"""Functions on real workers that do not return, or end the program."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.drivers.spark.programs import PATIENCE_S, CollectingListener, counting_job, wait_until
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import JobExecutionError, UserFunctionError
+from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.job import submit
+from penstock.drivers.submit import submit as submit_any
+
+pytestmark = pytest.mark.spark
+
+
+def spinning(marker: Path) -> Callable[[int], tuple[int, int]]:
+    """A function that says when it begins, and never ends."""
+
+    def spin(number: int) -> tuple[int, int]:
+        marker.touch()
+        while True:
+            pass
+
+    return spin
+
+
+def leave(number: int) -> tuple[int, int]:
+    sys.exit(3)
+
+
+def test_a_loop_that_does_not_end_is_named_and_ended_when_asked_twice(spark: SparkHandle, tmp_path: Path) -> None:
+    """F4: the worker's process is ended by force, and the job ends in order."""
+    conf = {"heartbeat.interval": "100 ms", "task.cancellation.interval": "1 s"}
+    listener, marker = CollectingListener(), tmp_path / "spins"
+    client = submit(counting_job(None, 1_000, 1, spinning(marker)), Configuration.from_dict(conf), listener)
+    wait_until(marker.exists, "the loop")
+    client.cancel()
+    named = "does not return from operator 'map', subtask 1/1, in spinning.<locals>.spin (test_stuck_functions_on_spark"
+    wait_until(lambda: any(named in line for line in listener.lines), named)
+    client.cancel()
+    with pytest.raises(JobExecutionError, match=r"it was cancelled$"):
+        client.get_job_execution_result().result(PATIENCE_S)
+
+
+def test_a_worker_that_does_not_end_is_ended_after_the_timeout(spark: SparkHandle, tmp_path: Path) -> None:
+    """F4: task.cancellation.timeout."""
+    conf, marker = Configuration.from_dict({"task.cancellation.timeout": "1 s"}), tmp_path / "spins"
+    client = submit(counting_job(None, 1_000, 1, spinning(marker)), conf, CollectingListener())
+    wait_until(marker.exists, "the loop")
+    client.cancel()
+    with pytest.raises(JobExecutionError, match=r"it was cancelled$"):
+        client.get_job_execution_result().result(PATIENCE_S)
+
+
+def test_a_function_that_calls_sys_exit_fails_the_job(spark: SparkHandle) -> None:
+    """F4: with the operator's name; the worker lives on."""
+    client = submit_any(counting_job(10, None, 1, leave), Configuration(), CollectingListener())
+    with pytest.raises(UserFunctionError, match="SystemExit: 3") as caught:
+        client.wait()
+    assert caught.value.operator_name == "map"
