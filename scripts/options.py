@@ -16,13 +16,13 @@ from penstock.common.value_types import BYTES_COUNT, DURATION_MS, render
 
 BEGIN = """# All options
 
-Made from [`options.py`](../src/penstock/common/options.py) by `make options`; a test compares the two. How a program sets them:
-[running.md](running.md#configuration).
+This page is made from [`options.py`](../src/penstock/common/options.py) by `make options`; a test compares the
+two. How a program sets them: [running.md](running.md#configuration).
 
-Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or with the part of Flink's tree where they
-belong (`execution.micro-batch.`). All keys under `spark.` go to a Spark session that Penstock starts. A duration is a number of
-milliseconds, or text such as `20 ms`, `10 s`, `5 min`; a size is a number of bytes, or text such as `64 mb`. Without a default an
-option is unset.
+Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or with the part of Flink's
+tree where they belong (`execution.micro-batch.`). All keys under `spark.` go to a Spark session that Penstock
+starts. A duration is a number of milliseconds, or text such as `20 ms`, `10 s`, `5 min`; a size is a number of
+bytes, or text such as `64 mb`. Without a default an option is unset.
 """
 HEADING = re.compile(r"^# ([A-Z][^-]+?) -{3,}$", re.MULTILINE)
 UNITS_MS = [("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)]

@@ -103,6 +103,7 @@ PAGES: dict[str, Page] = {
         )
     ),
     "docs/async.md": Page(None),
+    "docs/broadcast-state.md": Page(),
     "docs/batch.md": Page(
         None, ("| tea|    1|1.0|", "tea rose by 1.0", "('on', 2)", "('the', 1)", "('and', 1)"), targets=("spark",)
     ),
@@ -112,6 +113,7 @@ PAGES: dict[str, Page] = {
     "docs/coming-from-pyflink.md": Page(("(ann,0,2)", "(ann,10000,1)", "(bob,0,1)")),
     "docs/connectors.md": Page(("(1000, 1000, 'WORD 999')",)),
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
+    "docs/files.md": Page(),
     "docs/iterations.md": Page(
         (
             "[('A', 0), ('B', 3), ('C', 1), ('D', 8)]",
@@ -123,6 +125,8 @@ PAGES: dict[str, Page] = {
     ),
     "docs/keyed-state.md": Page(),
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
+    "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
+    "docs/operating.md": Page(("restarts: 0", "went on twice"), left_out=r"\(\d, \d+\)"),
     "docs/process-functions.md": Page(
         ("broken> ann ?", "halved 0 ZeroDivisionError: integer division or modulo by zero")
     ),
