@@ -56,7 +56,7 @@ class Join(KeyedCoProcessFunction):
     def process_element2(self, value: Event, ctx: Any) -> Iterable[Any] | None:
         auction = self.auction.value()
         if auction is not None:
-            return (joined(auction, value),)
+            return [joined(auction, value)]
         self.waiting.add(value)
         return None
 

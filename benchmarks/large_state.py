@@ -65,7 +65,7 @@ class Profiles(KeyedProcessFunction):
     def process_element(self, value: Event, ctx: Any) -> Iterable[Any]:
         profile = changed(self.profile.value(), value)
         self.profile.update(profile)
-        return ((value[0], profile[0]),)
+        return [(value[0], profile[0])]
 
 
 def profiles(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:

@@ -94,7 +94,7 @@ class CountWithTimer(KeyedProcessFunction):
         ctx.timer_service().register_event_time_timer(value[2] // 1000 * 1000 + 999)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
-        return ((ctx.get_current_key(), self.count.value(), timestamp),)
+        return [(ctx.get_current_key(), self.count.value(), timestamp)]
 
 
 # --- bare loops ------------------------------------------------------------------------------------------------------
