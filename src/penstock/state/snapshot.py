@@ -162,17 +162,18 @@ def _columns(data: bytes) -> list[list[Any]]:
 
 def _columns_and_shapes(data: bytes) -> tuple[list[list[Any]], Shapes | None]:
     table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-    return [column.to_pylist() for column in table.columns], _shapes_in(table.schema)
+    return [column.to_pylist() for column in table.columns], shapes_in(table.schema)
 
 
-def _shapes_in(schema: Any) -> Shapes | None:
+def shapes_in(schema: Any) -> Shapes | None:
+    """The classes that the pickles of a file name, by the file's Arrow schema; None for one that does not tell."""
     classes = (schema.metadata or {}).get(_CLASSES)
     return None if classes is None else shapes_from_json(json.loads(classes))
 
 
 def shapes_of_keyed(data: bytes) -> Shapes | None:
     """The classes that the pickles of one file name; None when it does not tell."""
-    return _shapes_in(pa.ipc.open_stream(pa.BufferReader(data)).schema)
+    return shapes_in(pa.ipc.open_stream(pa.BufferReader(data)).schema)
 
 
 def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
