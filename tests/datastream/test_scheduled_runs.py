@@ -10,7 +10,7 @@ import pytest
 from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lines_below
 
 from penstock.common import Encoder
-from penstock.common.errors import JobExecutionError
+from penstock.common.errors import CheckpointError, JobExecutionError
 from penstock.common.job_status import JobStatus
 from penstock.common.time import Duration, Time
 from penstock.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
@@ -156,4 +156,6 @@ def test_a_bounded_program_has_its_end(tmp_path: Path) -> None:
         job = env.execute_async("letters")
         job.get_job_execution_result().result()
         assert job.get_job_status().result() is JobStatus.FINISHED
+        with pytest.raises(CheckpointError, match="the job is over"):
+            job.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
     assert lines_below(tmp_path / "out") == ["a", "b"]

@@ -78,10 +78,14 @@ class MicroBatchJob(MasterlessJob):
     def run_all(self) -> None:
         """Epoch after epoch, until the job has ended or was stopped."""
         try:
-            begin_from = self._begin_from()
+            self._run_from(self._begin_from())
         except HasEnded as ended:
             self.listener.on_log(str(ended))
-            return
+        finally:
+            self._is_over = True
+            self._refuse_requests()
+
+    def _run_from(self, begin_from: CheckpointMetadata | None) -> None:
         coordinator = EpochCoordinator(self.job_graph, str(self._job_id), begin_from)
         try:
             if self.run_epochs(coordinator):
@@ -90,8 +94,6 @@ class MicroBatchJob(MasterlessJob):
                 self._discard_all()
         finally:
             coordinator.close()
-            self._is_over = True
-            self._refuse_requests()
 
     def run_epochs(self, coordinator: EpochCoordinator) -> bool:
         """Epoch after epoch; whether the sources have come to their end, not the job to a stop."""
