@@ -9,6 +9,7 @@ from penstock.drivers.simulation.crash_command import run_pairs
 from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
 from penstock.drivers.simulation.crash_runs import JOBS, CrashTable, random_pair
 from penstock.drivers.simulation.scenario import MODES
+from penstock.drivers.simulation.store import MemoryStore
 
 PAIRS = 100
 TODAY = datetime.datetime.now(tz=datetime.UTC).date().toordinal()
@@ -30,6 +31,22 @@ def test_pairs_of_crashes() -> None:
     with watched():
         failed = run_pairs(PAIRS, TODAY * 1_000)
     assert not failed
+
+
+def test_a_job_that_has_deleted_its_checkpoints_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G8, G9: a job master that takes over finds the mark; without it, what was committed is committed again."""
+    point = next(point for point in CRASH_POINTS if point.name == "last checkpoint deleted")
+
+    def covered() -> CrashTable:
+        table = CrashTable()
+        with watched():
+            table.cover(point, True, "union", "aligned")
+        return table
+
+    assert not covered().failed
+    monkeypatch.setattr(MemoryStore, "mark_of_job", lambda store: None)
+    ((_, violations),) = covered().failed
+    assert violations[0].startswith("output: ")
 
 
 def test_planned_history_is_the_same_again() -> None:

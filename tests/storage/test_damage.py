@@ -26,6 +26,7 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of, key_group_range
 from penstock.state.snapshot import read_keyed
 from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.job_marks import JobMark
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 
 MUTATIONS: Final = 2_000
@@ -105,7 +106,7 @@ class SmallJob:
                 self.earlier[kind].append(data)
 
     def read_all(self) -> Files:
-        found: Files = {path: self.fs.cat_file(path) for path in self.fs.find(self.root)}
+        found: Files = {path: self.fs.cat_file(path) for path in self.fs.find(f"{self.root}/job-1")}
         return found
 
     def write(self, path: str, data: bytes | None) -> None:
@@ -296,3 +297,30 @@ def test_random_damage_before_a_takeover(job: SmallJob) -> None:
                 job.write(path, job.files[path])
     for path in set(job.read_all()) - set(job.files):
         job.write(path, None)
+
+
+def test_a_damaged_mark_before_a_takeover(job: SmallJob) -> None:
+    """G8, G11: whether the job has ended is not known; where checkpoints are left the last one does, and where none is
+    there is a report, so that the job does not begin from nothing."""
+    job.store.mark_job(JobMark("job-1", "job", "FINISHED", 1))
+    (path,) = job.fs.find(f"{job.root}/jobs")
+    whole = job.fs.cat_file(path)
+    job.fs.pipe_file(path, whole[:-1])
+    recovery = read_recovery(job.store, RETAINED)
+    assert recovery.completed == tuple(job.completed)
+    assert recovery.passed_over == ()
+    assert [path in line for line in recovery.damaged] == [True]
+    try:
+        for file in job.files:
+            job.write(file, None)
+        recovery = read_recovery(job.store, RETAINED)
+        assert recovery.completed == ()
+        assert [path in line for line in recovery.damaged] == [True]
+        job.fs.pipe_file(path, whole)
+        assert read_recovery(job.store, RETAINED).end == JobMark("job-1", "job", "FINISHED", 1)
+    finally:
+        job.fs.rm_file(path)
+        for file, data in job.files.items():
+            job.write(file, data)
+        for left in set(job.read_all()) - set(job.files):
+            job.write(left, None)

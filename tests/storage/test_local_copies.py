@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.common.configuration import Configuration
-from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.drivers.worker_directories import LOCK_NAME, WorkerDirectories
 from penstock.drivers.worker_storage import FilesByPath, StorageSettings
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.local_copies import LocalCopies
@@ -32,7 +32,7 @@ def copies(store: FileCheckpointStore, files: FilesByPath) -> LocalCopies:
 
 
 def on_disk(tmp_path: Path) -> list[Path]:
-    return [path for path in (tmp_path / "worker").rglob("*") if path.is_file()]
+    return [path for path in (tmp_path / "worker").rglob("*") if path.is_file() and path.name != LOCK_NAME]
 
 
 def test_a_task_reads_its_copy_and_not_the_store(copies: LocalCopies, tmp_path: Path) -> None:
@@ -102,11 +102,12 @@ def test_the_end_of_a_worker_leaves_nothing(copies: LocalCopies, tmp_path: Path)
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     """G8: by the next worker of the same job on the machine; what belongs to a living process or another job stays."""
-    names = ["penstock-state-job-999999999-a", "penstock-state-job-1-b", "penstock-state-other-999999999-c"]
-    for name in names:
+    for name in ("penstock-state-job-a", "penstock-state-other-b"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / LOCK_NAME).touch()
+    used = WorkerDirectories(str(tmp_path), "job").make()
     WorkerDirectories(str(tmp_path), "job")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+    assert sorted(tmp_path.iterdir()) == sorted([used.path, tmp_path / "penstock-state-other-b"])
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,13 @@ EXECUTION_TARGET = _option(
     "The driver that runs the job: on Spark, or in this process on one thread.",
 )
 EXECUTION_ATTACHED = _option("execution.attached", BOOLEAN, True, "Whether `execute` waits for the job to end.")
+ON_SIGTERM = _option(
+    "penstock.on-sigterm",
+    choice("none", "stop-with-savepoint", "cancel"),
+    "none",
+    "What SIGTERM does to a program that waits in `execute`: what it does anyway, or it stops the job with a savepoint "
+    "in execution.checkpointing.savepoint-dir, or cancels it. A second one does what it does anyway.",
+)
 BUFFER_TIMEOUT_MS = _option(
     "execution.buffer-timeout.interval",
     _at_least(-1, DURATION_MS),
@@ -246,6 +253,14 @@ RECOVERY_FROM_LOCAL = _option(
     "Whether a task that restarts in the same worker reads its own copies of state files instead of the checkpoint's.",
 )
 RECOVERY_PATH = _unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint the job starts from.")
+RECOVERY_FROM_LATEST = _option(
+    "penstock.recovery.from-latest",
+    BOOLEAN,
+    False,
+    "Whether the job goes on from the newest checkpoint, or the savepoint it was stopped with, that a job of its name "
+    "has left below execution.checkpointing.dir. Where there is none it begins as without this; one that has come to "
+    "its end has nothing more to do.",
+)
 RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     "execution.state-recovery.ignore-unclaimed-state",
     BOOLEAN,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.core.records import Buffer
+from penstock.storage.job_marks import JobMark, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata, StateFile
 
 if TYPE_CHECKING:
@@ -153,6 +154,18 @@ class CheckpointStore(Protocol):
 
     def load(self, path: str) -> CheckpointMetadata:
         """Read a checkpoint or savepoint of any job by its directory; raises `CheckpointError` when it is not whole."""
+        ...
+
+    def mark_job(self, mark: JobMark) -> None:
+        """Say durably what has become of the job, in the place of what jobs of its name have said before."""
+        ...
+
+    def mark_of_job(self) -> JobMark | None:
+        """What a former job master of the job has said, when no other job of its name has said anything since."""
+        ...
+
+    def left_by(self, job_name: str) -> LeftByJobs:
+        """The checkpoints that jobs of a name have left, with complete paths, and their marks."""
         ...
 
     def verify(self, metadata: CheckpointMetadata) -> None:

@@ -22,6 +22,7 @@ from penstock.common.options import (
     OPERATOR_CHAINING_ENABLED,
     PARALLELISM,
     PIPELINE_NAME,
+    RECOVERY_FROM_LATEST,
     RECOVERY_PATH,
     RUNTIME_MODE,
     SAVEPOINT_DIR,
@@ -51,6 +52,7 @@ from penstock.drivers.iterations import compile_iterations
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.submit import submit
+from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
 from penstock.plan.description import Plan
 from penstock.plan.iterations import check_outside_of_loops
 from penstock.plan.job_graph import build_job_graph, build_plan
@@ -317,6 +319,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     def _job_graph(self, job_name: str | None) -> tuple[JobGraph, list[Cache]]:
         self._check_not_empty()
+        self._check_name(job_name)
         program, caches = self._program()
         return build_job_graph(program, self._configuration, self._name(job_name)), caches
 
@@ -332,9 +335,11 @@ class StreamExecutionEnvironment(Dependencies):
         for transformation in list(program):
             cache, writer = writers.get(id(transformation), (None, None))
             if cache is not None and writer is not None:
-                if self._configuration.read(RECOVERY_PATH) is not None:
+                is_latest = self._configuration.read(RECOVERY_FROM_LATEST)
+                if is_latest or self._configuration.read(RECOVERY_PATH) is not None:
+                    option = RECOVERY_FROM_LATEST.key() if is_latest else RECOVERY_PATH.key()
                     raise ConfigurationError(
-                        f"{RECOVERY_PATH.key()}: a job that goes on from a savepoint sees only the rest of the "
+                        f"{option}: a job that goes on from a savepoint sees only the rest of the "
                         "records, so it can keep no cached stream"
                     )
                 program.append(writer)
@@ -361,6 +366,13 @@ class StreamExecutionEnvironment(Dependencies):
 
     def _name(self, job_name: str | None) -> str:
         return job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
+
+    def _check_name(self, job_name: str | None) -> None:
+        if self._name(job_name) == DEFAULT_JOB_NAME and self._configuration.read(RECOVERY_FROM_LATEST):
+            raise ConfigurationError(
+                f"{RECOVERY_FROM_LATEST.key()} looks for jobs of the same name: give this one a name of its own, with "
+                f"execute(name) or {PIPELINE_NAME.key()}"
+            )
 
     def _check_not_empty(self) -> None:
         if not self._ends():
@@ -414,8 +426,14 @@ class StreamExecutionEnvironment(Dependencies):
             cache.invalidate()
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program and wait for its end; raises `JobExecutionError` when it fails. Ctrl-C cancels it."""
-        return self.execute_async(job_name).wait()
+        """Run the program and wait for its end; raises `JobExecutionError` when it fails.
+
+        Ctrl-C cancels it; what SIGTERM does is said by the option `penstock.on-sigterm`.
+        """
+        check_on_sigterm(self._configuration)
+        job = self.execute_async(job_name)
+        with ends_on_sigterm(job, self._configuration):
+            return job.wait()
 
     def execute_async(self, job_name: str | None = None) -> RunningJob:
         """Run the program and return at once; the environment is ready for the next one, also when this one fails."""

@@ -28,13 +28,15 @@ from penstock.core.epochs.task import ANSWER
 from penstock.core.epochs.work import EpochAnswer, EpochWork
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import failure_from
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.ports import JobListener
 from penstock.core.protocol import StopMode
 from penstock.drivers.backends import BackendSettings
+from penstock.drivers.latest import HasEnded, latest_of_name
 from penstock.drivers.masterless_job import Cancelled, Last, MasterlessJob
 from penstock.drivers.worker_storage import StorageSettings
 from penstock.storage.file_store import absolute_url
+from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.metadata import CheckpointMetadata
 
 
@@ -78,15 +80,23 @@ class MicroBatchJob(MasterlessJob):
 
     def run_all(self) -> None:
         """Epoch after epoch, until the job has ended or was stopped."""
-        coordinator = EpochCoordinator(self.job_graph, str(self._job_id), self._begin_from())
+        try:
+            self._run_from(self._begin_from())
+        except HasEnded as ended:
+            self.listener.on_log(str(ended))
+        finally:
+            self._is_over = True
+            self._refuse_requests()
+
+    def _run_from(self, begin_from: CheckpointMetadata | None) -> None:
+        coordinator = EpochCoordinator(self.job_graph, str(self._job_id), begin_from)
         try:
             if self.run_epochs(coordinator):
                 self._epoch(coordinator, ends=True)
+                self._store.mark_job(self._mark("FINISHED", discards=True))
                 self._discard_all()
         finally:
             coordinator.close()
-            self._is_over = True
-            self._refuse_requests()
             if not self._owes:
                 self.commits.end_job()
 
@@ -103,22 +113,40 @@ class MicroBatchJob(MasterlessJob):
         return True
 
     def _begin_from(self) -> CheckpointMetadata | None:
+        if self.job_graph.mode != BACK_FILL:
+            if self.configuration.read(options.RECOVERY_FROM_LATEST):
+                metadata = latest_of_name(self._store, self.job_graph, self.configuration, self.listener)
+                if metadata is not None:
+                    return self._fitting(metadata, options.RECOVERY_FROM_LATEST.key())
+            else:
+                self._store.mark_job(self._mark(BEGUN))
         path = self.configuration.read(options.RECOVERY_PATH)
         if path is None:
             return None
-        name, where = self.job_graph.name, f"{options.RECOVERY_PATH.key()} {path}"
         try:
             metadata = self._store.load(path)
             self._store.verify(metadata)
         except Exception as error:
-            raise JobExecutionError(name, f"{where} cannot be read: {error}") from error
+            where = f"{options.RECOVERY_PATH.key()} {path}"
+            raise JobExecutionError(self.job_graph.name, f"{where} cannot be read: {error}") from error
+        return self._fitting(metadata, options.RECOVERY_PATH.key())
+
+    def _fitting(self, metadata: CheckpointMetadata, option: str) -> CheckpointMetadata:
+        where = f"{option} {metadata.external_path}"
         try:
             for line in check_fit(metadata, self.job_graph, self.configuration):
                 self.listener.on_log(line)
         except CheckpointError as misfit:
-            raise JobExecutionError(name, f"{where} does not fit the job: {misfit}") from misfit
-        self.listener.on_log(f"begins from {path}")
+            raise JobExecutionError(self.job_graph.name, f"{where} does not fit the job: {misfit}") from misfit
+        self.listener.on_log(f"begins from {metadata.external_path}")
         return metadata
+
+    def _mark(
+        self, status: str, savepoint: str | None = None, drained: bool = False, discards: bool = False
+    ) -> JobMark:
+        """What has become of the job, for whoever starts it again."""
+        name, now = self.job_graph.name, self.clock.now_ms()
+        return JobMark(str(self._job_id), name, status, now, savepoint, drained, discards)
 
     def _epoch(self, coordinator: EpochCoordinator, ends: bool = False) -> int:
         """One epoch, again and again until it succeeds or no restart is left; how many records its sources read."""
@@ -239,6 +267,7 @@ class MicroBatchJob(MasterlessJob):
         self._store.complete(metadata.as_savepoint(path), path)
         if request.stop is not None:
             self._deliver_owed(left)
+            self._store.mark_job(self._mark("FINISHED", path, drained=ends))
         return path
 
     def _ask_for_savepoint(self, directory: str | None, stop: StopMode | None, cancels: bool = False) -> Future[str]:

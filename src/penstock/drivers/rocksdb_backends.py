@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-
 from penstock.core.protocol import ExecutionId
-from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
@@ -26,6 +24,17 @@ class RocksDBBackends:
 
 
 class _OwnDirectory(RocksDBKeyedStateBackend):
+    def __init__(
+        self,
+        max_parallelism: int,
+        directory: WorkerDirectory,
+        owner: str,
+        key_groups: tuple[int, int],
+        settings: RocksDBSettings,
+    ) -> None:
+        self._own = directory
+        super().__init__(max_parallelism, directory.path, owner, key_groups, settings)
+
     def close(self) -> None:
         super().close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._own.remove()

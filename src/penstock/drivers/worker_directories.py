@@ -1,13 +1,44 @@
-"""Directories of a worker's process on its machine's disk. A process that is killed leaves its own behind."""
+"""Directories of a worker's process on its machine's disk. A process that is killed leaves its own behind.
+
+Whoever makes a directory holds a lock on a file in it for as long as it uses the directory. The lock goes with the
+process, and holds for all that see the disk: containers that number their processes alike, and machines with a shared
+disk. So what a process has left behind is known by this, that its lock can be taken. Where a file system has no locks,
+nothing is removed but by whoever made it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Final
 
-PREFIX = "penstock-state-"
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX: Final = "penstock-state-"
+LOCK_NAME: Final = ".lock"
+#: One that looks for what was left behind may take a new lock for such, for a moment.
+TRIES_MAX: Final = 3
+
+
+class WorkerDirectory:
+    """A directory, empty at first, that belongs to whoever holds this."""
+
+    def __init__(self, path: Path, lock: int | None) -> None:
+        self.path = path
+        self._lock = lock
+
+    def remove(self) -> None:
+        """Remove the directory with all that is in it; again does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
 
 class WorkerDirectories:
@@ -21,25 +52,39 @@ class WorkerDirectories:
         self._prefix = f"{PREFIX}{job_id}-"
         remove_left_behind(self.parent, self._prefix)
 
-    def make(self) -> Path:
-        """A new one, empty; whoever asked for it removes it."""
+    def make(self) -> WorkerDirectory:
+        """A new one; whoever asked for it removes it."""
         self.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f"{self._prefix}{os.getpid()}-", dir=self.parent))
+        for _ in range(TRIES_MAX):
+            path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.parent))
+            lock = _locked(path, os.O_CREAT)
+            if lock is not None:
+                return WorkerDirectory(path, lock)
+            shutil.rmtree(path, ignore_errors=True)
+        return WorkerDirectory(Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.parent)), None)
 
 
 def remove_left_behind(parent: Path, prefix: str) -> None:
-    """Remove the directories of processes that are no more."""
+    """Remove the directories that nobody uses any more."""
     for directory in parent.glob(f"{prefix}*"):
-        process_id = directory.name.removeprefix(prefix).partition("-")[0]
-        if process_id.isdigit() and not _is_alive(int(process_id)):
-            shutil.rmtree(directory, ignore_errors=True)
+        lock = _locked(directory)
+        if lock is not None:
+            WorkerDirectory(directory, lock).remove()
 
 
-def _is_alive(process_id: int) -> bool:
+def _locked(directory: Path, flags: int = 0) -> int | None:
+    """The descriptor of the lock of a directory that this process has taken; None where another has it, or none can."""
+    if fcntl is None:
+        return None
+    file = directory / LOCK_NAME
     try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        descriptor = os.open(file, os.O_RDWR | flags, 0o600)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever looked while the file was new and not locked may have removed it.
+        if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
+    os.close(descriptor)
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import xxhash
 from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.core.ports import StateStorage
-from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.storage.file_store import FileCheckpointStore, absolute_url
 from penstock.storage.local_copies import LocalCopies
 
@@ -63,7 +62,7 @@ class FilesByPath(MutableMapping[str, bytes]):
 
     def __init__(self, directories: WorkerDirectories) -> None:
         self._directories = directories
-        self._directory: Path | None = None
+        self._directory: WorkerDirectory | None = None
         self._lock = threading.Lock()
         self._paths: set[str] = set()
 
@@ -71,7 +70,7 @@ class FilesByPath(MutableMapping[str, bytes]):
         with self._lock:
             if self._directory is None:
                 self._directory = self._directories.make()
-            return self._directory / xxhash.xxh3_128_hexdigest(path.encode())
+            return self._directory.path / xxhash.xxh3_128_hexdigest(path.encode())
 
     def __setitem__(self, path: str, data: bytes) -> None:
         self._paths.add(path)
@@ -91,7 +90,7 @@ class FilesByPath(MutableMapping[str, bytes]):
         with self._lock:
             directory, self._directory = self._directory, None
         if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+            directory.remove()
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._paths))

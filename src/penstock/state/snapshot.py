@@ -199,6 +199,11 @@ def about_keyed(data: bytes) -> AboutFile:
     return _about(pa.ipc.open_stream(pa.BufferReader(data)).schema)
 
 
+def shapes_in(schema: Any) -> Shapes | None:
+    """The classes that the pickles of a file name, by the file's Arrow schema; None for one that does not tell."""
+    return _about(schema).shapes
+
+
 def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
     """The rows of one file, of which no more than `rows_max` are Python objects at a time."""
     for batch in pa.ipc.open_stream(pa.BufferReader(data)):

@@ -6,7 +6,6 @@ writer holds more than that, whatever the size of the state.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +14,7 @@ from penstock.common.pickling import dumps
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.keys import with_one_nan
+from penstock.state.loading import StateLoader
 from penstock.state.snapshot import PUT, KeyedRows
 from penstock.state_processor.history import live_rows
 from penstock.state_processor.layouts import NO_NAMESPACE
@@ -88,11 +88,12 @@ def transformed(
     handle: KeyedStateHandle,
     key_groups: tuple[int, int],
     functions: tuple[Callable[[Any, Any, Any], Any], ...],
+    loader: StateLoader,
 ) -> Iterator[Entry]:
     """The entries of some key groups, each value put through functions of (key, namespace, value); None drops one."""
-    loads = pickle.loads
-    for rows in live_rows(storage, handle.files, *key_groups):
-        for group, key_data, namespace_data, value_data in zip(*rows, strict=True):
+    for rows in live_rows(storage, handle.files, *key_groups, loader):
+        loads = rows.loads
+        for group, key_data, namespace_data, value_data in zip(*rows[:4], strict=True):
             key, namespace, value = loads(key_data), loads(namespace_data), loads(value_data)
             for function in functions:
                 value = function(key, namespace, value)

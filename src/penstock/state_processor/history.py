@@ -8,13 +8,15 @@ Python objects, never the values. Equality of keys is Python's own, as in a runn
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.state.snapshot import DROP_NAMESPACE, PUT
+from penstock.state.loading import StateLoader
+from penstock.state.shapes import merged
+from penstock.state.snapshot import DROP_NAMESPACE, PUT, shapes_in
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import StateFile
 
@@ -22,27 +24,42 @@ from penstock.storage.metadata import StateFile
 ROWS_MAX: Final = 4096
 
 
+Loads = Callable[[bytes], Any]
+
+
 class EntryRows(NamedTuple):
-    """Some entries, by column: key groups, and pickled keys, namespaces and values."""
+    """Some entries, by column: key groups, and pickled keys, namespaces and values; and what unpickles them."""
 
     groups: list[int]
     keys: list[bytes]
     namespaces: list[bytes]
     values: list[bytes]
+    loads: Loads
 
 
-def live_rows(storage: FileCheckpointStore, files: Sequence[StateFile], first: int, last: int) -> Iterator[EntryRows]:
+def live_rows(
+    storage: FileCheckpointStore,
+    files: Sequence[StateFile],
+    first: int,
+    last: int,
+    loader: StateLoader | None = None,
+) -> Iterator[EntryRows]:
     """The entries of key groups `first` to `last`, both included, in the order in which they were first put.
+
+    With a `loader` classes that have changed since are dealt with as by a restore.
 
     Raises:
         CheckpointError: if a file is missing or damaged.
     """
     tables = [_table(storage.read(file)) for file in files]
+    loads: Loads = pickle.loads
+    if loader is not None:
+        loads = loader.for_file(merged([shapes_in(table.schema) for table in tables]))
     if len(tables) == 1:
-        yield from _pieces(_select(tables[0], first, last))
+        yield from _pieces(_select(tables[0], first, last), loads)
     elif tables:
         selected = pa.concat_tables([_with_drops(table, first, last) for table in tables])
-        yield from _pieces(selected.take(pa.array(_left(selected), pa.int64())))
+        yield from _pieces(selected.take(pa.array(_left(selected, loads), pa.int64())), loads)
 
 
 def _table(data: bytes) -> Any:
@@ -63,9 +80,8 @@ def _with_drops(table: Any, first: int, last: int) -> Any:
     return table.filter(pc.or_(pc.equal(table["operation"], DROP_NAMESPACE), _in_range(table, first, last)))
 
 
-def _left(table: Any) -> list[int]:
+def _left(table: Any, loads: Loads) -> list[int]:
     """The numbers of the rows whose entries are left at the end."""
-    loads = pickle.loads
     left: dict[Any, dict[Any, int]] = {}
     operations = table["operation"].to_pylist()
     namespaces = table["namespace"].to_pylist()
@@ -81,7 +97,8 @@ def _left(table: Any) -> list[int]:
     return [number for entries in left.values() for number in entries.values()]
 
 
-def _pieces(table: Any) -> Iterator[EntryRows]:
+def _pieces(table: Any, loads: Loads) -> Iterator[EntryRows]:
     columns = [table[name].combine_chunks() for name in ("key_group", "key", "namespace", "value")]
     for begin in range(0, table.num_rows, ROWS_MAX):
-        yield EntryRows(*(column.slice(begin, ROWS_MAX).to_pylist() for column in columns))
+        groups, keys, namespaces, values = (column.slice(begin, ROWS_MAX).to_pylist() for column in columns)
+        yield EntryRows(groups, keys, namespaces, values, loads)

@@ -9,13 +9,16 @@ the way through Python; only the last column of a layout may ever come so.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from penstock.common.pickling import dumps
 from penstock.state.errors import StateError
+from penstock.state.loading import StateLoader
+from penstock.state.schema.declared import schema_from_json
+from penstock.state.shapes import Shapes
 from penstock.state.snapshot import read_operator
 from penstock.state_processor.history import ROWS_MAX, EntryRows, live_rows
 from penstock.storage.file_store import FileCheckpointStore
@@ -26,12 +29,24 @@ NO_NAMESPACE: Final = dumps(None)
 
 @dataclass(frozen=True)
 class KeyedPart:
-    """Key groups `first` to `last` of a history."""
+    """Key groups `first` to `last` of a history; `state` and `operator` by their names."""
 
-    what: str
+    state: str
+    operator: str
     files: tuple[StateFile, ...]
     first: int
     last: int
+    schema: str = ""
+    migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """The state, for people."""
+        return f"state {self.state!r} of {self.operator}"
+
+    def loader(self) -> StateLoader:
+        """What unpickles by today's classes, as a job that begins from the savepoint does (`docs/state.md`)."""
+        return state_loader(self.operator, self.state, self.schema, self.migrations)
 
 
 @dataclass(frozen=True)
@@ -48,12 +63,30 @@ Piece: TypeAlias = "list[Iterable[Any]]"
 Layout: TypeAlias = Callable[[FileCheckpointStore, Part, bool], Iterator[Piece]]
 
 
-def _loaded(items: Iterable[bytes]) -> list[Any]:
-    return list(map(pickle.loads, items))
+def state_loader(operator: str, state: str, schema: str, migrations: Mapping[str, Callable[..., Any]]) -> StateLoader:
+    """What loads a state's files; of those that do not tell their classes the schema tells some."""
+    shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
+    return StateLoader(operator, state, 1, migrations, shapes)
+
+
+def _keys(rows: EntryRows) -> list[Any]:
+    return list(map(rows.loads, rows.keys))
+
+
+def _values(rows: EntryRows, raw: bool = False) -> list[Any]:
+    """The values; pickled ones as they are, unless a class in them has changed."""
+    if raw and rows.loads is pickle.loads:
+        return rows.values
+    values = map(rows.loads, rows.values)
+    return list(map(dumps, values) if raw else values)
+
+
+def _namespaces(rows: EntryRows) -> list[Any]:
+    return list(map(rows.loads, rows.namespaces))
 
 
 def _entries(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]:
-    return live_rows(storage, part.files, part.first, part.last)
+    return live_rows(storage, part.files, part.first, part.last, part.loader())
 
 
 def _plain(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]:
@@ -66,13 +99,13 @@ def _plain(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]
 def value_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
     """key, value."""
     for rows in _plain(storage, part):
-        yield [_loaded(rows.keys), rows.values if raw else _loaded(rows.values)]
+        yield [_keys(rows), _values(rows, raw)]
 
 
 def entry_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
     """key, namespace, value: any keyed state as it is stored."""
     for rows in _entries(storage, part):
-        yield [_loaded(rows.keys), _loaded(rows.namespaces), rows.values if raw else _loaded(rows.values)]
+        yield [_keys(rows), _namespaces(rows), _values(rows, raw)]
 
 
 def result_layout(
@@ -80,8 +113,8 @@ def result_layout(
 ) -> Iterator[Piece]:
     """key, the result that an aggregate function gives for the accumulator."""
     for rows in _plain(storage, part):
-        results = list(map(get_result, _loaded(rows.values)))
-        yield [_loaded(rows.keys), list(map(dumps, results)) if raw else results]
+        results = list(map(get_result, _values(rows)))
+        yield [_keys(rows), list(map(dumps, results)) if raw else results]
 
 
 def list_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
@@ -136,7 +169,7 @@ def _expanded(
 ) -> Iterator[Piece]:
     """Several rows an entry, cut into pieces anew: one list may be long."""
     for rows in _plain(storage, part):
-        entries = zip(_loaded(rows.keys), map(pickle.loads, rows.values), strict=True)
+        entries = zip(_keys(rows), map(rows.loads, rows.values), strict=True)
         yield from _cut(chain.from_iterable(expand(key, value) for key, value in entries), width, raw)
 
 
@@ -161,16 +194,16 @@ def _finished(columns: list[list[Any]], raw: bool) -> Piece:
 def window_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, fired: bool) -> Iterator[Piece]:
     """key, window_start, window_end, fired, value: a row a key and window; times in ms."""
     for rows in _entries(storage, part):
-        windows = _loaded(rows.namespaces)
+        windows = _namespaces(rows)
         starts, ends = [start for start, _ in windows], [end for _, end in windows]
-        values = rows.values if raw else _loaded(rows.values)
-        yield [_loaded(rows.keys), starts, ends, [fired] * len(windows), values]
+        yield [_keys(rows), starts, ends, [fired] * len(windows), _values(rows, raw)]
 
 
 def timer_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, domain: str) -> Iterator[Piece]:
     """time_domain, timestamp_ms, key."""
     for rows in _entries(storage, part):
-        yield [[domain] * len(rows.keys), _loaded(rows.namespaces), rows.keys if raw else _loaded(rows.keys)]
+        keys = _keys(rows)
+        yield [[domain] * len(keys), _namespaces(rows), list(map(dumps, keys)) if raw else keys]
 
 
 def item_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:

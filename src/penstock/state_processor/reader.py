@@ -17,6 +17,7 @@ from penstock.core.task.in_flight import CHANNEL_MODE
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA
+from penstock.state.migrations import registered
 from penstock.state_processor.columns import declared_type
 from penstock.state_processor.layouts import (
     KeyedPart,
@@ -318,7 +319,9 @@ class SavepointReader:
                 if handle.schema == COLUMNS_SCHEMA:
                     raise StateError(f"{what} is kept in columns: read it with read_columns")
                 for first, last in slices(handle, SLICE_BYTES):
-                    yield KeyedPart(what, handle.files, first, last)
+                    yield KeyedPart(
+                        name, operator_name(operator), handle.files, first, last, handle.schema, registered()
+                    )
 
     def _check_native(self, operator: OperatorState) -> None:
         listing = list_operator(operator)

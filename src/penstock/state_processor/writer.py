@@ -18,9 +18,12 @@ from penstock.common.pickling import dumps
 from penstock.state.descriptors import StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_range
+from penstock.state.loading import StateLoader
+from penstock.state.migrations import registered
 from penstock.state.snapshot import OperatorCapture
 from penstock.state_processor.draft import KeptItems, KeptKeyed, NewItems, NewKeyed, OperatorDraft, SavepointDraft
 from penstock.state_processor.files import Target, entries_in_memory, transformed
+from penstock.state_processor.layouts import state_loader
 from penstock.state_processor.names import (
     FIRED_WINDOW_STATE,
     REDUCE_STATE,
@@ -353,7 +356,15 @@ class _OperatorWriter:
             for part in slices(handle, SLICE_BYTES)
         ]
         tasks = [
-            partial(_transform, self._target, f"{self._file_name(name)}-{number}", handle, part, state.functions)
+            partial(
+                _transform,
+                self._target,
+                f"{self._file_name(name)}-{number}",
+                handle,
+                part,
+                state.functions,
+                partial(state_loader, self._draft.title, name, handle.schema, registered()),
+            )
             for number, (_, handle, part) in enumerate(pieces)
         ]
         what = f"state {name!r} of {self._draft.title}"
@@ -384,9 +395,14 @@ class _OperatorWriter:
 
 
 def _transform(
-    target: Target, name: str, handle: KeyedStateHandle, key_groups: tuple[int, int], functions: tuple[Any, ...]
+    target: Target,
+    name: str,
+    handle: KeyedStateHandle,
+    key_groups: tuple[int, int],
+    functions: tuple[Any, ...],
+    make_loader: Callable[[], StateLoader],
 ) -> tuple[StateFile, ...]:
-    return target.write_entries(name, transformed(target.storage, handle, key_groups, functions))
+    return target.write_entries(name, transformed(target.storage, handle, key_groups, functions, make_loader()))
 
 
 def _copied(metadata: CheckpointMetadata, target: Target, spark: SparkSession) -> CheckpointMetadata:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import re
 import uuid
 from collections.abc import Iterable
 from typing import Any, Final
@@ -20,6 +21,7 @@ import fsspec
 from msgspec.structs import replace
 
 from penstock.common.errors import CheckpointError
+from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -33,6 +35,8 @@ from penstock.storage.metadata import (
 EPOCH_PREFIX: Final = "master-"
 #: What a file begins with that says which job writes a savepoint at a path that a person chose.
 CLAIM_PREFIX: Final = ".claim-"
+#: The job and the number of a checkpoint, by its directory.
+CHECKPOINT_DIRECTORY: Final = re.compile(r"/([^/]+)/chk-(\d+)$")
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
 #: State that one subtask may hold inside the job master when no directory is configured.
@@ -288,6 +292,41 @@ class FileCheckpointStore:
         self._fs.makedirs(self._root, exist_ok=True)
         self._fs.pipe_file(posixpath.join(self._root, f"{EPOCH_PREFIX}{epoch}"), b"")
         return epoch
+
+    # --- what has become of jobs -----------------------------------------------------------------------------------
+
+    def _marks(self) -> JobMarks | None:
+        return None if self._fs is None else JobMarks(self._fs, posixpath.dirname(self._root))
+
+    def mark_job(self, mark: JobMark) -> None:
+        """Say durably what has become of the job; nowhere when there is no directory."""
+        if (marks := self._marks()) is not None:
+            marks.set(mark)
+
+    def mark_of_job(self) -> JobMark | None:
+        """What the job itself has said."""
+        marks = self._marks()
+        return None if marks is None else marks.of_job(self._job_id)
+
+    def left_by(self, job_name: str) -> LeftByJobs:
+        """What all jobs of a name have left below the directory; reads the metadata of every checkpoint there."""
+        marks = self._marks()
+        if marks is None:
+            return LeftByJobs((), ())
+        found = []
+        for file in marks.metadata_files():
+            match = CHECKPOINT_DIRECTORY.search(posixpath.dirname(file))
+            assert match is not None
+            directory = self._fs.unstrip_protocol(posixpath.dirname(file))
+            metadata, damage = None, ""
+            try:
+                metadata = self.load(directory)
+            except CheckpointError as error:
+                damage = str(error)
+            found.append(Left(directory, match[1], int(match[2]), metadata, damage))
+        return LeftByJobs(of_name(job_name, found), marks.of_name(job_name))
+
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one of the job's checkpoints."""

@@ -107,6 +107,8 @@ class OperatorState(msgspec.Struct, frozen=True):
     function: str = ""
     key_type: str = ""
     has_placed_id: bool = False
+    #: by subtask: how far event time (ms) had come at the input and at the output, where a checkpoint tells that
+    watermarks: dict[int, tuple[int, int]] = {}
 
     @property
     def holds_state(self) -> bool:

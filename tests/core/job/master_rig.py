@@ -23,6 +23,7 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
     WorkerLost,
 )
+from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState, StateFile, checksum
 from penstock.testing import VirtualClock
 
@@ -40,6 +41,10 @@ class FakeStore:
         #: complete checkpoints by id, as far as their metadata is there
         self.checkpoints: dict[int, Any] = {}
         self.epoch = 0
+        #: what has become of jobs, by name
+        self.marks: dict[str, Any] = {}
+        #: what other jobs of the name have left
+        self.left: list[Any] = []
         #: complete savepoints by their directory, those of other jobs that a test puts here included
         self.savepoints: dict[str, Any] = {}
         self.discarded_savepoints: list[str] = []
@@ -93,6 +98,15 @@ class FakeStore:
         if path not in self.savepoints:
             raise CheckpointError(f"{path}/_metadata cannot be read: it is not there")
         return self.savepoints[path]
+
+    def mark_job(self, mark: Any) -> None:
+        self.marks[mark.job_name] = mark
+
+    def mark_of_job(self) -> Any:
+        return next((mark for mark in self.marks.values() if mark.job_id == "job-1"), None)
+
+    def left_by(self, job_name: str) -> LeftByJobs:
+        return LeftByJobs(tuple(self.left), tuple(m for m in self.marks.values() if m.job_name == job_name))
 
     def verify(self, metadata: Any) -> None:
         if metadata.checkpoint_id in self.damaged:

@@ -670,3 +670,46 @@ def test_an_error_that_suppresses_restarts_fails_the_job() -> None:
     rig.end_cancelled()
     assert rig.status == "FAILED"
     assert "the state does not fit" in str(rig.master.failure)
+
+
+# --- a job that has ended, and another job master --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["FINISHED", "CANCELED"])
+def test_a_job_that_has_ended_is_not_begun_again(status: str) -> None:
+    """E5, G8: the mark is there before the checkpoints go; whoever takes the job over finds it, and asks for nobody."""
+    rig = with_two_checkpoints()
+    delete, at_deletion = rig.store.delete, []
+
+    def deleted(paths: list[str]) -> None:
+        at_deletion.append(rig.store.mark_of_job())
+        delete(paths)
+
+    rig.store.delete = deleted
+    if status == "CANCELED":
+        rig.master.cancel()
+        rig.end_cancelled()
+    else:
+        rig.say("FINISHED", *rig.executions)
+    assert rig.status == status
+    assert at_deletion[-1].status == status
+    assert rig.store.files_of(2) == []
+    other = MasterRig(store=rig.store, recover=True)
+    assert other.status == status
+    assert other.requested == []
+    assert other.deployed == []
+
+
+def test_checkpoints_stay_until_the_mark_is_there() -> None:
+    """G8: where it cannot be written, a job master that takes over goes on from the last checkpoint."""
+    rig = with_two_checkpoints()
+
+    def refused(mark: object) -> None:
+        raise OSError("disk full")
+
+    rig.store.mark_job = refused
+    rig.say("FINISHED", *rig.executions)
+    rig.master.sweep()
+    assert rig.status == "FINISHED"
+    assert rig.store.files_of(2)
+    assert any("files of checkpoints may be left: OSError: disk full" in line for line in rig.logs)

@@ -33,6 +33,7 @@ from penstock.core.protocol import (
     ToWorker,
     TriggerCheckpoint,
 )
+from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
 
 #: How soon the last checkpoint of a job that only waits for it is tried again.
@@ -105,6 +106,8 @@ class CheckpointCoordinator:
         #: damaged ones that were passed over since the job ran last
         self._dropped: list[CheckpointMetadata] = []
         self._keeps_all = False
+        #: how the job has ended, to be said before its checkpoints go
+        self._mark: JobMark | None = None
 
     # --- driven by the job master ----------------------------------------------------------------------------------
 
@@ -219,6 +222,27 @@ class CheckpointCoordinator:
         self.initial = initial
         self._last_id = max(self._last_id, initial.checkpoint_id)
 
+    def mark_of_end(self, job_name: str, status: str) -> JobMark | None:
+        """How the job ends, for whoever starts it again; None where nobody expects checkpoints of it."""
+        if self.settings.interval_ms is None and self.last is None:
+            return None
+        last, now = self.last, self._clock.now_ms()
+        if last is None or status != "FINISHED":
+            return JobMark(self._job_id, job_name, status, now, discards=True)
+        drained = all(operator.fully_finished for operator in last.operators)
+        return JobMark(self._job_id, job_name, status, now, last.external_path, drained, discards=True)
+
+    def mark_begin(self, job_name: str, failed: Callable[[BaseException], None]) -> None:
+        """The job begins, and not from what a job of its name has left: that is not its own."""
+        mark, store = JobMark(self._job_id, job_name, BEGUN, self._clock.now_ms()), self._store
+
+        def done(result: None, error: BaseException | None) -> None:
+            if error is not None:
+                failed(error)
+
+        if self.settings.interval_ms is not None:
+            self._background.submit(lambda: store.mark_job(mark), done)
+
     @property
     def latest(self) -> CheckpointMetadata | None:
         """The checkpoint to recover from."""
@@ -243,16 +267,27 @@ class CheckpointCoordinator:
         """It is not known what there is to keep: delete nothing."""
         self._keeps_all = True
 
-    def discard_all(self) -> None:
-        """Delete what is kept; the job needs no recovery any more."""
+    def discard_all(self, mark: JobMark | None) -> None:
+        """The job needs no recovery any more: say how it has ended, unless that was said, and delete what is kept."""
+        self._mark = mark
         self.completed.clear()
         self._dropped.clear()
         self._keeps_all = False
         self._collect_garbage()
 
-    def garbage_at_end(self, listing: list[str]) -> list[str]:
-        """What nobody needs when the job is over and all its workers are gone."""
-        return [] if self._keeps_all else garbage(listing, self.completed + self._dropped, 1 << 62)
+    def sweep(self) -> None:
+        """Delete what nobody needs, when the job is over and all its workers are gone. Does IO."""
+        for path in self.given_up:
+            self._store.discard_savepoint(path)
+        self._say_how_it_ended()
+        if not self._keeps_all:
+            self._store.delete(garbage(self._store.listing(), self.completed + self._dropped, 1 << 62))
+
+    def _say_how_it_ended(self) -> None:
+        """First of all: without it, a job of which all checkpoints are gone is one that never had any. Does IO."""
+        if self._mark is not None:
+            self._store.mark_job(self._mark)
+            self._mark = None
 
     def trigger_now(self) -> int | None:
         """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or no more at once, just now."""
@@ -441,7 +476,11 @@ class CheckpointCoordinator:
             if self._collect_again:
                 self._collect_garbage()
 
-        self._background.submit(lambda: store.delete(garbage(store.listing(), kept, oldest_live_id)), done)
+        def work() -> None:
+            self._say_how_it_ended()
+            store.delete(garbage(store.listing(), kept, oldest_live_id))
+
+        self._background.submit(work, done)
 
 
 def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:

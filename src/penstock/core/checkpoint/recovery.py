@@ -10,6 +10,7 @@ from penstock.common.errors import CheckpointError
 from penstock.common.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
 from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
 from penstock.core.ports import CheckpointStore
+from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
 
 #: Attempts that one job master may use; the next one begins above them.
@@ -27,6 +28,9 @@ class Recovery:
     damaged: tuple[str, ...]
     #: Those of them that are newer than all others.
     passed_over: tuple[str, ...] = ()
+    #: How the job has ended, when it has; `last` is the savepoint that it was stopped with, if that is still there.
+    end: JobMark | None = None
+    last: CheckpointMetadata | None = None
 
 
 def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
@@ -42,8 +46,18 @@ def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
 
 
 def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
-    """Look into the store; does IO. Checkpoints whose metadata is damaged are passed over and reported."""
+    """Look into the store; does IO. Checkpoints whose metadata is damaged are passed over and reported.
+
+    So is a mark: where checkpoints are left, the last one is as good, for one of a job that has ended ends it again.
+    """
     epoch = store.claim_epoch()
+    end, unreadable = None, []
+    try:
+        end = store.mark_of_job()
+    except CheckpointError as error:
+        unreadable.append(str(error))
+    if end is not None and end.status != BEGUN:
+        return Recovery((), 0, epoch * ATTEMPTS_PER_MASTER, (), (), end, _savepoint_of(store, end))
     ids, highest = complete_ids(store.listing())
     completed: list[CheckpointMetadata] = []
     damaged, passed_over = [], 0
@@ -56,7 +70,15 @@ def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
             damaged.append(f"checkpoint {checkpoint_id} cannot be restored: {error}")
             passed_over += not completed
     first_attempt = epoch * ATTEMPTS_PER_MASTER
-    return Recovery(tuple(reversed(completed)), highest, first_attempt, tuple(damaged), tuple(damaged[:passed_over]))
+    newer = tuple(damaged[:passed_over])
+    return Recovery(tuple(reversed(completed)), highest, first_attempt, (*damaged, *unreadable), newer)
+
+
+def _savepoint_of(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | None:
+    try:
+        return None if end.savepoint is None else store.load(end.savepoint)
+    except CheckpointError:
+        return None  # it belongs to the user, who may have moved it
 
 
 def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:

@@ -8,6 +8,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
 from penstock.common.options import (
     CHECKPOINT_RETENTION,
+    CHECKPOINTING_DIR,
     CHECKPOINTING_INTERVAL_MS,
     CHECKPOINTING_MAX_CONCURRENT,
     CHECKPOINTING_MIN_PAUSE_MS,
@@ -16,6 +17,7 @@ from penstock.common.options import (
     CHECKPOINTING_TIMEOUT_MS,
     CHECKPOINTING_TOLERABLE_FAILURES,
     RECOVERY_CLAIM_MODE,
+    RECOVERY_FROM_LATEST,
     UNALIGNED_ENABLED,
 )
 
@@ -48,6 +50,10 @@ class CheckpointSettings:
                     "unaligned checkpoints come one at a time: set "
                     "execution.checkpointing.max-concurrent-checkpoints to 1"
                 )
+        if configuration.read(RECOVERY_FROM_LATEST) and configuration.read(CHECKPOINTING_DIR) is None:
+            raise ConfigurationError(
+                f"{RECOVERY_FROM_LATEST.key()} looks below {CHECKPOINTING_DIR.key()}: set that too"
+            )
         return cls(
             configuration.read(CHECKPOINTING_INTERVAL_MS),
             configuration.read(CHECKPOINTING_TIMEOUT_MS),

@@ -10,8 +10,8 @@ loses nothing). An epoch that fails is run again from the same checkpoint.
 Checkpoints are those of streaming, by operator id and key group: a job may go on in either tempo.
 
 Event time. Tasks tell those behind them, and the coordinator, how far each operator's watermark has come, and the next
-epoch begins there; so what is late is the same as if the job had never stopped. A watermark takes effect when the
-epoch's records have been processed.
+epoch begins there; so what is late is the same as if the job had never stopped. Checkpoints hold it, too: so it is from
+one run to the next (`event_time`). A watermark takes effect when the epoch's records have been processed.
 
 Idleness. Where somebody else deals a source's records out, batch by batch, a subtask that gets none of a batch is idle:
 event time does not wait for it, and it takes over where the active ones of its vertex are. A batch of which no subtask

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from penstock.core.batch.edges import consumers_of_vertex, is_keyed
 from penstock.core.batch.splits import SplitDealer
 from penstock.core.checkpoint.coordinator import enumerator_state
+from penstock.core.epochs.event_time import Watermarks, restored_watermarks, watermarks_in_checkpoint
 from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.job.job_graph import BACK_FILL, JobGraph
@@ -48,7 +49,7 @@ class EpochCoordinator:
         self._job_graph = job_graph
         self._job_id = job_id
         self._epoch = 0 if begin_from is None else begin_from.checkpoint_id
-        self._watermarks: dict[Task, dict[int, int]] = {}
+        self._watermarks: Mapping[Task, Watermarks] = restored_watermarks(begin_from, job_graph)
         self._ended: set[Task] = set()
         self._is_delivered = False
         self._sources: dict[str, SplitDealer] = {}
@@ -108,7 +109,7 @@ class EpochCoordinator:
                         for o in known
                     },
                     latest is not None and latest.job_id == self._job_id and not latest.is_savepoint,
-                    self._watermarks.get((vertex.index, subtask), {}),
+                    dict(self._watermarks.get((vertex.index, subtask), {})),
                     () if dealt is None else dealt[subtask],
                     source is not None and source.no_more[subtask],
                     records_max if reads else 0,
@@ -131,8 +132,10 @@ class EpochCoordinator:
     def metadata(self, answers: Mapping[Task, EpochAnswer], timestamp_ms: int, ends: bool) -> CheckpointMetadata:
         """The checkpoint that the answers make; with a savepoint's path, which it does not have here, a savepoint."""
         operators = []
+        # A job that is drained has come to the end of time, which is nowhere to go on from.
+        reached = {} if ends else watermarks_behind(answers)
         for vertex in self._job_graph.vertices:
-            for operator in vertex.operators:
+            for place, operator in enumerate(vertex.operators):
                 subtasks = {
                     subtask: state
                     for subtask in range(vertex.parallelism)
@@ -145,6 +148,7 @@ class EpochCoordinator:
                         subtasks,
                         tuple(range(vertex.parallelism)) if ends else (),
                         None if source is None else source.snapshot(self._epoch),
+                        watermarks_in_checkpoint(vertex, place, reached),
                     )
                 )
         edges = self._job_graph.edge_names()

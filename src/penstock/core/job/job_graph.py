@@ -72,6 +72,7 @@ class JobVertex:
         subtasks: dict[int, OperatorSubtaskState],
         finished: tuple[int, ...],
         coordinator: StateFile | None,
+        watermarks: dict[int, tuple[int, int]] | None = None,
     ) -> OperatorState:
         """One of the vertex' operators in a checkpoint."""
         return OperatorState(
@@ -87,6 +88,7 @@ class JobVertex:
             operator.function,
             operator.key_type,
             operator.has_placed_id,
+            watermarks or {},
         )
 
 

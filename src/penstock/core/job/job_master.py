@@ -95,6 +95,8 @@ class JobMaster:
         self.status = _S.CREATED
         self.failure: PenstockError | None = None
         self.restarts = 0
+        #: whether a former job master, or a former job of this name, had brought it to its end
+        self.had_ended = False
         self._configuration = configuration
         self._clock = clock
         self._cluster = cluster
@@ -214,9 +216,7 @@ class JobMaster:
     def sweep(self) -> None:
         """Delete what nobody needs of the job's checkpoints; for the driver to call when all workers are gone."""
         try:
-            for path in self.checkpoints.given_up:
-                self._store.discard_savepoint(path)
-            self._store.delete(self.checkpoints.garbage_at_end(self._store.listing()))
+            self.checkpoints.sweep()
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
             self._listener.on_log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
 
@@ -522,7 +522,17 @@ class JobMaster:
         self._move(_S.CREATED, None)
         self.acquire_slots()
 
-    def _end(self, status: JobStatus) -> None:
+    def end_as_before(self, status: JobStatus) -> None:
+        """The job had ended before this job master began, and said so: nothing is to be done but to end."""
+        self.had_ended = True
+        if status is _S.CANCELED:
+            self._move(_S.CANCELLING, None)
+        elif status is _S.FAILED:
+            self.failure = JobExecutionError(self.job_graph.name, "it had failed before, and deleted its checkpoints")
+            self._move(_S.FAILING, None)
+        self._end(status, is_known=True)
+
+    def _end(self, status: JobStatus, is_known: bool = False) -> None:
         self.checkpoints.end(f"the job is {status.name}")
         for source in self._sources.values():
             source.close()
@@ -532,7 +542,8 @@ class JobMaster:
                 self._listener.on_log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
-            self.checkpoints.discard_all()
+            end = None if is_known else self.checkpoints.mark_of_end(self.job_graph.name, status.name)
+            self.checkpoints.discard_all(end)
         last = self.checkpoints.last
         stopped = f"with savepoint {last.external_path}" if status is _S.FINISHED and last is not None else None
         self._move(status, stopped if self.failure is None else str(self.failure))

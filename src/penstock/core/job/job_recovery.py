@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError
 from penstock.common.job_status import JobStatus
-from penstock.common.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import Recovery, read_recovery, read_through, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
 from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.ports import Background, CheckpointStore, JobListener
 from penstock.core.protocol import Failure
+from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class JobRecovery:
         self._store = store
         self._listener = listener
         self._savepoint_path = configuration.read(RECOVERY_PATH)
+        #: what jobs of this name have left besides, newest first
+        self._older: list[CheckpointMetadata] = []
         #: whether going back past a damaged checkpoint would commit something again, and nobody has allowed that
         self._must_not_fall_back = master.job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
@@ -48,7 +52,15 @@ class JobRecovery:
         self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
 
     def begin(self) -> None:
-        """From the savepoint that the configuration names, or from nothing."""
+        """From the newest checkpoint of the job's name, the savepoint that the configuration names, or nothing."""
+        name, store = self._master.job_graph.name, self._store
+        if self._configuration.read(RECOVERY_FROM_LATEST):
+            self._background.submit(lambda: store.left_by(name), self._on_left_read)
+            return
+        self._master.checkpoints.mark_begin(name, self._on_mark_failed)
+        self._begin_from_path()
+
+    def _begin_from_path(self) -> None:
         path = self._savepoint_path
         if path is None:
             self._master.acquire_slots()
@@ -58,37 +70,78 @@ class JobRecovery:
     def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
         if self._master.status is not JobStatus.CREATED:
             return
-        name, where = self._master.job_graph.name, f"{RECOVERY_PATH.key()} {self._savepoint_path}"
         if metadata is None:
-            self._master.give_up(JobExecutionError(name, f"{where} cannot be read: {error}"))
-            return
+            self._give_up(f"{RECOVERY_PATH.key()} {self._savepoint_path} cannot be read: {error}")
+        elif self._begins_from(metadata, RECOVERY_PATH.key()):
+            self._master.acquire_slots()
+
+    def _begins_from(self, metadata: CheckpointMetadata, option: str) -> bool:
+        """Whether a savepoint or checkpoint fits the job; then it is where it begins, and otherwise the job fails."""
         try:
             for line in check_fit(metadata, self._master.job_graph, self._configuration):
                 self._listener.on_log(line)
         except CheckpointError as misfit:
-            self._master.give_up(JobExecutionError(name, f"{where} does not fit the job: {misfit}"))
-            return
+            self._give_up(f"{option} {metadata.external_path} does not fit the job: {misfit}")
+            return False
+        self._savepoint_path = metadata.external_path
         self._master.checkpoints.begin_from(metadata)
         self._listener.on_log(f"begins from {self.point}")
-        self._master.acquire_slots()
+        return True
+
+    def _give_up(self, reason: str) -> None:
+        self._master.give_up(JobExecutionError(self._master.job_graph.name, reason))
+
+    # --- from what earlier jobs of the name have left --------------------------------------------------------------
+
+    def _on_left_read(self, left: LeftByJobs | None, error: BaseException | None) -> None:
+        if self._master.status is not JobStatus.CREATED:
+            return
+        name, option = self._master.job_graph.name, RECOVERY_FROM_LATEST.key()
+        if left is None:
+            self._give_up(f"{option}: what jobs of this name have left cannot be read: {error}")
+            return
+        choice = choose_latest(left)
+        for line in choice.damaged:
+            self._listener.on_log(line)
+        if choice.damaged and self._must_not_fall_back:
+            self._give_up(refusal_of_latest(choice))
+        elif choice.end is not None:
+            self._listener.on_log(f"{option}: {finished_before(choice.end)}")
+            self._master.end_as_before(JobStatus.FINISHED)
+        elif choice.path is not None:
+            self._savepoint_path = choice.path
+            self._begin_from_path()
+        elif choice.checkpoints:
+            self._older = list(choice.checkpoints[1:])
+            if self._begins_from(choice.checkpoints[0], option):
+                self._master.acquire_slots()
+        else:
+            self._listener.on_log(f"{option}: no job named {name!r} has left a checkpoint; it begins from {self.point}")
+            self._begin_from_path()
+
+    def _on_mark_failed(self, error: BaseException) -> None:
+        self._listener.on_log(f"that the job begins could not be noted: {type(error).__name__}: {error}")
 
     def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
         """Another job master ran this job before: go on from its newest checkpoint, with attempts above its own."""
         if self._master.status is not JobStatus.CREATED:
             return
-        name = self._master.job_graph.name
         if recovery is None:
-            self._master.give_up(JobExecutionError(name, f"the job's checkpoints cannot be read: {error}"))
+            self._give_up(f"the job's checkpoints cannot be read: {error}")
+            return
+        if recovery.end is not None:
+            self._master.checkpoints.last = recovery.last
+            self._master.end_as_before(JobStatus[recovery.end.status])
             return
         for line in recovery.damaged:
             self._listener.on_log(line)
         if recovery.damaged and not recovery.completed:
             reason = "no checkpoint is left to recover from, and starting over would repeat what was committed"
-            self._master.give_up(JobExecutionError(name, f"{reason}: {recovery.damaged[0]}"))
+            self._give_up(f"{reason}: {recovery.damaged[0]}")
             return
         if recovery.passed_over and self._must_not_fall_back:
             before = f"checkpoint {recovery.completed[-1].checkpoint_id}"
-            self._master.give_up(JobExecutionError(name, refusal_to_fall_back(recovery.passed_over[0], before)))
+            self._give_up(refusal_to_fall_back(recovery.passed_over[0], before))
             return
         self._master.checkpoints.recover(recovery.completed, recovery.last_id)
         self._graph.reset(recovery.first_attempt)
@@ -126,22 +179,23 @@ class JobRecovery:
 
         A sink has committed what the damaged one holds, and the job would make it again.
         """
-        damage, name = f"{self.point} cannot be restored: {error}", self._master.job_graph.name
-        before = self._master.checkpoints.before_latest
+        checkpoints = self._master.checkpoints
+        damage = f"{self.point} cannot be restored: {error}"
+        is_initial = checkpoints.latest is checkpoints.initial
+        before = next(iter(self._older), None) if is_initial else checkpoints.before_latest
         self._listener.on_log(damage)
         if before is None:
-            self._master.give_up(
-                JobExecutionError(
-                    name,
-                    f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
-                    "keep more than one with execution.checkpointing.num-retained",
-                )
+            self._give_up(
+                f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
+                "keep more than one with execution.checkpointing.num-retained"
             )
         elif self._must_not_fall_back:
-            reason = refusal_to_fall_back(damage, f"checkpoint {before.checkpoint_id}")
-            self._master.give_up(JobExecutionError(name, reason))
-        else:
-            self._master.checkpoints.drop_latest()
+            named = str(before.external_path) if is_initial else f"checkpoint {before.checkpoint_id}"
+            self._give_up(refusal_to_fall_back(damage, named))
+        elif not is_initial:
+            checkpoints.drop_latest()
+            self.prepare_attempt()
+        elif self._begins_from(self._older.pop(0), RECOVERY_FROM_LATEST.key()):
             self.prepare_attempt()
 
     @property
@@ -149,7 +203,7 @@ class JobRecovery:
         """Where the next attempt begins, for people."""
         latest = self._master.checkpoints.latest
         if latest is None:
-            return "the beginning"
+            return self._savepoint_path or "the beginning"
         if latest is self._master.checkpoints.initial:
             return f"{self._savepoint_path}"
         return f"savepoint {latest.external_path}" if latest.is_savepoint else f"checkpoint {latest.checkpoint_id}"

@@ -43,7 +43,7 @@ EXECUTION_MOVES: Final[dict[ExecutionState, frozenset[ExecutionState]]] = {
 
 _J = JobStatus
 JOB_MOVES: Final[dict[JobStatus, frozenset[JobStatus]]] = {
-    _J.CREATED: frozenset({_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
+    _J.CREATED: frozenset({_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED, _J.FINISHED}),
     _J.RUNNING: frozenset({_J.FINISHED, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
     _J.FAILING: frozenset({_J.FAILED, _J.RESTARTING, _J.CANCELLING, _J.SUSPENDED}),
     _J.RESTARTING: frozenset({_J.CREATED, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),

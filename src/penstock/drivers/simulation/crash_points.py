@@ -38,11 +38,13 @@ from penstock.core.task.input_gate import InputGate
 from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.cluster import SimulatedCluster
+from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Faults, MasterKilled, WorkerKilled
 from penstock.drivers.simulation.outside import Outside
 from penstock.drivers.simulation.store import MemoryStore
 from penstock.drivers.simulation.worker import Worker
 from penstock.state.heap import HeapKeyedStateBackend
+from penstock.storage.job_marks import BEGUN, JobMark
 
 MASTER, WORKER = "job master", "worker"
 
@@ -93,6 +95,16 @@ def _ends_job(*args: Any) -> bool:
     return any(
         getattr(arg, "ends_job", False) or getattr(getattr(arg, "savepoint", None), "stop", None) for arg in args
     )
+
+
+def _has_ended(store: Any, mark: JobMark) -> bool:
+    return mark.status != BEGUN
+
+
+def _leaves_none(store: Any, path: str) -> bool:
+    """Whether it is the metadata of the only checkpoint that the job has."""
+    visible = [file for file in store.own_files() if file.endswith(METADATA)]
+    return visible == [path]
 
 
 def _drains(task: Any, message: Any) -> bool:
@@ -170,6 +182,9 @@ CRASH_POINTS = (
     _master("number of the new job master taken", MemoryStore, "claim_epoch", prelude="master"),
     _master("completed checkpoints loaded", MemoryStore, "load_checkpoint", prelude="master"),
     _master("recovery taken in", JobRecovery, "_on_recovery_read", prelude="master"),
+    _master("end of the job marked", MemoryStore, "put_mark", _has_ended),
+    _master("last checkpoint deleted", MemoryStore, "delete_file", _leaves_none),
+    _master("end found by a new job master", JobMaster, "end_as_before", prelude="end"),
     # The end of a job by a savepoint, and the one that goes on from it.
     _master("savepoint asked for", CheckpointCoordinator, "request_savepoint", prelude="stop"),
     _master("end asked of a source", *_send, _stops, prelude="stop"),
@@ -258,7 +273,7 @@ class CrashPlan:
         if not self.left or self.left[0].point != point.name or self.left[0].is_after != is_after:
             return
         faults = self._faults
-        is_own = faults.in_master and not faults.is_job_done() if point.owner == MASTER else faults.in_worker
+        is_own = faults.in_master if point.owner == MASTER else faults.in_worker
         if not is_own:
             return
         self._seen += 1

@@ -31,6 +31,7 @@ PRELUDES = {
     "master": PlannedCrash("completion told to a task", True),
     "stop and fail": PlannedCrash("last completion heard", False),
     "stop badly": PlannedCrash("savepoint's file uploaded", False),
+    "end": PlannedCrash("end of the job marked", True),
 }
 #: What a person insists on for steps that are only taken then.
 WISHES = {
@@ -135,7 +136,8 @@ class CrashRun:
         crashes = list(self.crashes)
         if self.prelude in PRELUDES:
             first = PRELUDES[self.prelude]
-            occurrence = 1 if self.wish is not None else chance.randint(1, 12)
+            is_once = self.wish is not None or self.prelude == "end"
+            occurrence = 1 if is_once else chance.randint(1, 12)
             crashes.insert(0, PlannedCrash(first.point, first.is_after, occurrence))
         plan = CrashPlan.current = CrashPlan(crashes, simulation.faults, simulation.log.write)
         try:

@@ -35,7 +35,7 @@ class Faults:
         self.in_worker = False
         #: whether the job master's code runs now
         self.in_master = False
-        #: whether the job has ended: a job master started after that could not know that it need not start
+        #: whether the job has ended
         self.is_job_done: Callable[[], bool] = lambda: False
         #: faults that the next storage operations meet, in this order, each as soon as it can
         self.planned_storage: list[str] = []
@@ -87,7 +87,7 @@ class Faults:
     def maybe_kill_master(self) -> None:
         """Call wherever the job master meets the world: it may end there, in mid-turn."""
         rate = self.rates.master_kill_within_call
-        can_die = rate and self.in_master and self.master_kills_left and not self.is_job_done()
+        can_die = rate and self.in_master and self.master_kills_left
         if can_die and self._happens("master-kill-within-call", rate, 1_000):
             raise MasterKilled
 

@@ -130,7 +130,9 @@ class Person:
             return None if mode is StopMode.DRAIN else Continuation(path)
         if master.status is JobStatus.CANCELED:
             simulation.events["cancelled"] += 1
-            granted = (r.answers for r in self.requests if r.kind == "cancel" and r.master is master)
+            # A job master that found the job cancelled was not the one to be asked.
+            own = [r for r in self.requests if r.kind == "cancel" and (r.master is master or master.had_ended)]
+            granted = (r.answers for r in reversed(own))
             path = next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
             return Continuation(path or self._left_by(master))
         return None

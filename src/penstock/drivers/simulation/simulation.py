@@ -231,7 +231,12 @@ class Simulation:
     def _maybe_break(self) -> None:
         faults, cluster = self.faults, self.cluster
         was_protocol, cluster.was_protocol = cluster.was_protocol, False
-        if faults.are_over or not self._is_running():
+        if faults.are_over:
+            return
+        if not self._is_running():
+            # Between the end of a job and the last of its files to go, its job master can still die.
+            if not self.process.is_down and self.process.background.jobs and faults.kills_master_after(True):
+                self.process.kill()
             return
         if self.scenario.wishes.kinds:
             self.person.look(was_protocol)

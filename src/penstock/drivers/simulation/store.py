@@ -11,6 +11,16 @@ from collections.abc import Callable, Collection, Iterable
 from penstock.common.errors import CheckpointError
 from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
 from penstock.drivers.simulation.faults import Faults
+from penstock.storage.job_marks import (
+    MARKS_DIRECTORY,
+    JobMark,
+    Left,
+    LeftByJobs,
+    decode_mark,
+    encode_mark,
+    mark_file,
+    of_name,
+)
 from penstock.storage.metadata import (
     CheckpointMetadata,
     StateFile,
@@ -153,9 +163,10 @@ class MemoryStore:
     def listing(self) -> list[str]:
         if self._faults.storage_fault(("listing-refused",)):
             raise OSError("planned: the listing was refused")
-        return self._own_files()
+        return self.own_files()
 
-    def _own_files(self) -> list[str]:
+    def own_files(self) -> list[str]:
+        """The job's checkpoints, and the numbers of its masters."""
         return [path for path in self._disk.files if path.startswith(self._root)]
 
     def delete(self, paths: list[str]) -> None:
@@ -181,7 +192,7 @@ class MemoryStore:
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
         prefix = f"{self._root}{EPOCH_PREFIX}"
-        taken = [int(path.removeprefix(prefix)) for path in self._own_files() if path.startswith(prefix)]
+        taken = [int(path.removeprefix(prefix)) for path in self.own_files() if path.startswith(prefix)]
         epoch = max(taken, default=0) + 1
         self._disk.files[f"{prefix}{epoch}"] = b""
         return epoch
@@ -204,6 +215,41 @@ class MemoryStore:
         for file in metadata.state_files():
             self.read(file)
 
+    # --- what has become of jobs -----------------------------------------------------------------------------------
+
+    def mark_job(self, mark: JobMark) -> None:
+        fault = self._faults.storage_fault(("mark-refused", "mark-done-but-error"))
+        if fault == "mark-refused":
+            raise OSError("planned: the write was refused")
+        self.put_mark(mark)
+        if fault is not None:
+            raise OSError("planned: the connection broke")
+
+    def put_mark(self, mark: JobMark) -> None:
+        """From now on the job has begun, or ended, whoever looks."""
+        path = f"{MARKS_DIRECTORY}/{mark_file(mark.job_name, mark.job_id)}"
+        for other in self._disk.below(MARKS_DIRECTORY):
+            if other != path:
+                self.delete_file(other)
+        self._disk.files[path] = encode_mark(mark)
+
+    def mark_of_job(self) -> JobMark | None:
+        found = (path for path in self._disk.below(MARKS_DIRECTORY) if path.endswith(f"-{self.job_id}"))
+        return next((decode_mark(self._disk.files[path], path) for path in found), None)
+
+    def left_by(self, job_name: str) -> LeftByJobs:
+        if self._faults.storage_fault(("load-refused",)):
+            raise OSError("planned: the read failed")
+        disk, found = self._disk, []
+        for path in sorted(disk.files):
+            job_id, _, rest = path.partition("/chk-")
+            if rest.endswith(f"/{METADATA}"):
+                number = int(rest.partition("/")[0])
+                directory = f"{job_id}/chk-{number}"
+                found.append(Left(directory, job_id, number, disk.load_savepoint(directory)))
+        marks = (decode_mark(disk.files[path], path) for path in disk.below(MARKS_DIRECTORY))
+        return LeftByJobs(of_name(job_name, found), tuple(mark for mark in marks if mark.job_name == job_name))
+
     # --- what must hold --------------------------------------------------------------------------------------------
 
     def missing_files(self, metadata: CheckpointMetadata) -> list[str]:
@@ -220,4 +266,4 @@ class MemoryStore:
         prefix = f"{self._root}{EPOCH_PREFIX}"
         needed = {f.path for metadata in kept for f in metadata.state_files()}
         needed |= {f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}" for metadata in kept}
-        return sorted(path for path in self._own_files() if not path.startswith(prefix) and path not in needed)
+        return sorted(path for path in self.own_files() if not path.startswith(prefix) and path not in needed)

@@ -1,0 +1,81 @@
+"""Where a job goes on that is to go on from the newest checkpoint of its name. Pure: what there is in, a choice out.
+
+Counted are checkpoints and the savepoint that the last job was stopped with; the newest by time is taken. A job that
+has ended and said so has left nothing else, and one that came to its end has nothing more to do. What is older than the
+beginning of a job that did not go on from it does not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED
+from penstock.core.checkpoint.recovery import refusal_to_fall_back
+from penstock.storage.job_marks import BEGUN, JobMark, Left, LeftByJobs
+from penstock.storage.metadata import CheckpointMetadata
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of: checkpoints, newest first; the savepoint at `path`; the `end` of a job that has finished; nothing."""
+
+    checkpoints: tuple[CheckpointMetadata, ...] = ()
+    path: str | None = None
+    end: JobMark | None = None
+    #: why checkpoints that may be newer than all others cannot be read
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the job begins as if there had never been one of its name."""
+        return not self.checkpoints and self.path is None and self.end is None
+
+
+def choose_latest(left: LeftByJobs) -> Choice:
+    """Where to go on."""
+    mark = max(left.marks, key=lambda mark: mark.timestamp_ms, default=None)
+    ended = {mark.job_id for mark in left.marks if mark.status != BEGUN}
+    since = -1 if mark is None else mark.timestamp_ms
+    counting = [found for found in left.checkpoints if found.job_id not in ended]
+    whole = [found for found in counting if found.metadata is not None and _age(found)[0] >= since]
+    whole.sort(key=_age, reverse=True)
+    if mark is not None and not whole and mark.status == "FINISHED":
+        is_stopped = mark.savepoint is not None and not mark.drained
+        return Choice(path=mark.savepoint) if is_stopped else Choice(end=mark)
+    names = {found.job_id for found in left.checkpoints if found.metadata is not None}
+    damaged = [found for found in counting if found.metadata is None and _may_be_newer(found, whole, names)]
+    return Choice(
+        tuple(found.metadata for found in whole if found.metadata is not None),
+        damaged=tuple(f"{found.directory} cannot be restored: {found.damage}" for found in damaged),
+    )
+
+
+def refusal_of_latest(choice: Choice) -> str:
+    """Why a job with sinks that commit does not go on past damaged checkpoints of its name."""
+    if choice.checkpoints:
+        return refusal_to_fall_back(choice.damaged[0], str(choice.checkpoints[0].external_path))
+    return (
+        f"{choice.damaged[0]}. No other checkpoint of this name is there, and starting over would commit again what "
+        f"sinks have committed: put the file back from a copy; or set {RECOVERY_PAST_DAMAGED.key()}: fall-back, to "
+        "start over all the same"
+    )
+
+
+def finished_before(end: JobMark) -> str:
+    """What to say to whoever starts a job again that has nothing more to do."""
+    return (
+        f"job {end.job_id} of this name has come to its end, so there is nothing left to do; without "
+        f"{RECOVERY_FROM_LATEST.key()} it begins from the beginning"
+    )
+
+
+def _age(found: Left) -> tuple[int, int]:
+    assert found.metadata is not None
+    return found.metadata.timestamp_ms, found.checkpoint_id
+
+
+def _may_be_newer(damaged: Left, whole: list[Left], known: set[str]) -> bool:
+    """Of the job that the newest one is of, the numbers tell; a job of which none can be read may be any."""
+    if damaged.job_id not in known:
+        return True
+    return bool(whole) and whole[0].job_id == damaged.job_id and damaged.checkpoint_id > whole[0].checkpoint_id

@@ -1,0 +1,66 @@
+"""Event time from one run of a job to the next: what checkpoints hold of it, and what a job takes from there.
+
+A checkpoint has for each operator and subtask how far event time had come at its input and at its output. An operator
+within a chain tells its output alone, so that its input is taken to be there too. With another parallelism the lowest
+of all subtasks counts. An operator behind a source that the checkpoint does not know begins at the beginning of time:
+of that source nothing has come yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.records import MIN_TIMESTAMP
+from penstock.storage.metadata import CheckpointMetadata, OperatorState
+
+#: By the operator's place in its chain, and the chain's input under INPUT_PLACE.
+Watermarks = Mapping[int, int]
+INPUT_PLACE = -1
+
+
+def watermarks_in_checkpoint(
+    vertex: JobVertex, place: int, reached: Mapping[tuple[int, int], Watermarks]
+) -> dict[int, tuple[int, int]]:
+    """Of the operator at that place, by subtask: input and output; nothing where time has not begun."""
+    found = {}
+    for subtask in range(vertex.parallelism):
+        of_task = reached.get((vertex.index, subtask), {})
+        output = of_task.get(place, MIN_TIMESTAMP)
+        before = of_task.get(INPUT_PLACE, MIN_TIMESTAMP) if place == 0 and not vertex.sources else output
+        if max(before, output) > MIN_TIMESTAMP:
+            found[subtask] = before, output
+    return found
+
+
+def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph) -> dict[tuple[int, int], Watermarks]:
+    """Where the tasks of a job begin that goes on from a checkpoint; streaming leaves none."""
+    if metadata is None:
+        return {}
+    states = {state.operator_id: state for state in metadata.operators}
+    begins_anew: set[int] = set()
+    restored: dict[tuple[int, int], Watermarks] = {}
+    for vertex in job_graph.vertices:
+        is_new = any(operator_id not in states for operator_id in vertex.sources)
+        if is_new or any(edge.source in begins_anew for edge in job_graph.inputs_of(vertex.index)):
+            begins_anew.add(vertex.index)
+            continue
+        for subtask in range(vertex.parallelism):
+            of_task = {}
+            for place, operator in enumerate(vertex.operators):
+                before, output = _of_subtask(states.get(operator.operator_id), subtask, vertex.parallelism)
+                if place == 0:
+                    of_task[INPUT_PLACE] = before
+                of_task[place] = output
+            restored[vertex.index, subtask] = of_task
+    return restored
+
+
+def _of_subtask(state: OperatorState | None, subtask: int, parallelism: int) -> tuple[int, int]:
+    nothing = MIN_TIMESTAMP, MIN_TIMESTAMP
+    if state is None:
+        return nothing
+    if state.parallelism == parallelism:
+        return state.watermarks.get(subtask, nothing)
+    all_of_them = [state.watermarks.get(other, nothing) for other in range(state.parallelism)]
+    return min(before for before, _ in all_of_them), min(output for _, output in all_of_them)

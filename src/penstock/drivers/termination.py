@@ -1,0 +1,65 @@
+"""What SIGTERM does to a program that waits for its job: nothing of its own, unless `penstock.on-sigterm` says more.
+
+The signal is heard in the main thread alone, and only while that waits. What it asks for is done in another thread, for
+a handler may come at any place of the main one. A second signal does what the first would have done without this.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ConfigurationError
+from penstock.common.options import ON_SIGTERM, SAVEPOINT_DIR
+from penstock.drivers.running_job import RunningJob
+
+_log = logging.getLogger("penstock.job")
+
+
+def check_on_sigterm(configuration: Configuration) -> None:
+    """Raise `ConfigurationError` when there is nowhere for the savepoint to go."""
+    if configuration.read(ON_SIGTERM) == "stop-with-savepoint" and configuration.read(SAVEPOINT_DIR) is None:
+        raise ConfigurationError(f"{ON_SIGTERM.key()} is stop-with-savepoint: set {SAVEPOINT_DIR.key()} too")
+
+
+@contextmanager
+def ends_on_sigterm(job: RunningJob, configuration: Configuration) -> Iterator[None]:
+    """SIGTERM stops or cancels the job meanwhile, as configured."""
+    action = configuration.read(ON_SIGTERM)
+    if action == "none" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, before)
+        threading.Thread(target=_end, args=(job, action), name="penstock-sigterm", daemon=True).start()
+
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is on_sigterm:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _end(job: RunningJob, action: str) -> None:
+    if action == "cancel":
+        _log.info("SIGTERM: the job is cancelled")
+        job.cancel()
+        return
+    _log.info("SIGTERM: the job is stopped with a savepoint")
+    try:
+        path = job.stop_with_savepoint(False).result()
+    except Exception as error:  # noqa: BLE001 - whatever kept it from being taken
+        # Its checkpoints are there: those of a job that was killed are gone on from, those of a cancelled one may go.
+        _log.warning("SIGTERM: %s; the program ends as it is", error)
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        _log.info("SIGTERM: the job was stopped with savepoint %s", path)

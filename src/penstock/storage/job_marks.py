@@ -1,0 +1,145 @@
+"""What has become of jobs, and what they have left, by their names: for whoever starts a job again (G8).
+
+A job that ends and deletes its checkpoints says so first, in a small file below `<directory>/jobs`: without it, a job
+that died in between would look as if it had never begun. One that begins, and not where a job of its name was, says
+that too: what was left before is not its own. There is one such mark for each name, that of the last job to set it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from penstock.common.errors import CheckpointError
+from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
+
+MARKS_DIRECTORY: Final = "jobs"
+#: The status of a job that has begun; the others are those in which jobs end.
+BEGUN: Final = "BEGUN"
+#: How much of a job's name goes into the name of its file.
+NAME_CHARACTERS_MAX: Final = 80
+_PARTIAL: Final = ".part"
+
+
+class JobMark(msgspec.Struct, frozen=True):
+    """A job has begun, or ended. `savepoint`: the one it was stopped with; `drained`: then nothing is left to be done.
+
+    `discards`: whether the job deletes its checkpoints next.
+    """
+
+    job_id: str
+    job_name: str
+    status: str
+    timestamp_ms: int
+    savepoint: str | None = None
+    drained: bool = False
+    discards: bool = False
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A checkpoint that a job has left: its `metadata`, or why that cannot be read."""
+
+    directory: str
+    job_id: str
+    checkpoint_id: int
+    metadata: CheckpointMetadata | None
+    damage: str = ""
+
+
+class LeftByJobs(msgspec.Struct, frozen=True):
+    """What the jobs of one name have left; `checkpoints` of which no name can be read are among it."""
+
+    checkpoints: tuple[Left, ...]
+    marks: tuple[JobMark, ...]
+
+
+def mark_file(job_name: str, job_id: str) -> str:
+    """The name of the file of a job's mark."""
+    return f"{_prefix(job_name)}{job_id}"
+
+
+def _prefix(job_name: str) -> str:
+    return f"{quote(job_name, safe='')[:NAME_CHARACTERS_MAX]}-{checksum(job_name.encode()):016x}-"
+
+
+def encode_mark(mark: JobMark) -> bytes:
+    """The bytes of such a file: JSON, for people too."""
+    return msgspec.json.encode(mark)
+
+
+def decode_mark(data: bytes, where: str) -> JobMark:
+    """Read them; raises `CheckpointError`."""
+    try:
+        return msgspec.json.decode(data, type=JobMark)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"{where} does not say what has become of a job: {error}") from error
+
+
+def of_name(job_name: str, found: list[Left]) -> tuple[Left, ...]:
+    """Those of a job of that name, and damaged ones of jobs of which nothing tells the name."""
+    names = {left.job_id: left.metadata.job_name for left in found if left.metadata is not None}
+    return tuple(left for left in found if names.get(left.job_id, job_name) == job_name)
+
+
+class JobMarks:
+    """The files of one directory of checkpoints."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self._fs = fs
+        self._root = root
+        self._directory = posixpath.join(root, MARKS_DIRECTORY)
+
+    def set(self, mark: JobMark) -> None:
+        """Set a job's mark durably, in the place of those of its name; what they had begun to delete is deleted."""
+        name = mark_file(mark.job_name, mark.job_id)
+        path = posixpath.join(self._directory, name)
+        self._fs.makedirs(self._directory, exist_ok=True)
+        self._fs.pipe_file(f"{path}{_PARTIAL}", encode_mark(mark))
+        self._fs.mv(f"{path}{_PARTIAL}", path)
+        self._remove(other for other in self._of_name(mark.job_name) if other != name)
+
+    def of_job(self, job_id: str) -> JobMark | None:
+        """A job's own mark, when it is the last of its name to have set one."""
+        found = next((name for name in self._names() if name.endswith(f"-{job_id}")), None)
+        return None if found is None else self._read(found)
+
+    def of_name(self, job_name: str) -> tuple[JobMark, ...]:
+        """The marks of a name: one, or several for a moment."""
+        return tuple(mark for name in self._of_name(job_name) if (mark := self._read(name)) is not None)
+
+    def metadata_files(self) -> list[str]:
+        """The metadata of all checkpoints of all jobs."""
+        self._fs.invalidate_cache(self._root)
+        return sorted(self._fs.glob(f"{self._root}/*/chk-*/{METADATA_NAME}"))
+
+    def _names(self) -> list[str]:
+        self._fs.invalidate_cache(self._directory)
+        try:
+            return sorted(posixpath.basename(path.rstrip("/")) for path in self._fs.ls(self._directory, detail=False))
+        except FileNotFoundError:
+            return []
+
+    def _of_name(self, job_name: str) -> list[str]:
+        prefix = _prefix(job_name)
+        return [name for name in self._names() if name.startswith(prefix)]
+
+    def _read(self, name: str) -> JobMark | None:
+        path = posixpath.join(self._directory, name)
+        try:
+            return None if name.endswith(_PARTIAL) else decode_mark(self._fs.cat_file(path), path)
+        except FileNotFoundError:
+            return None  # another job of the name has set its own just now
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            mark = self._read(name)
+            with contextlib.suppress(FileNotFoundError):
+                if mark is not None and mark.discards:
+                    self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(posixpath.join(self._directory, name))

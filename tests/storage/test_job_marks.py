@@ -1,0 +1,94 @@
+"""What has become of jobs, by their names, in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.common.errors import CheckpointError
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.metadata import CheckpointMetadata
+
+
+def store_of(directory: Path, job_id: str) -> FileCheckpointStore:
+    return FileCheckpointStore(str(directory), job_id, 0)
+
+
+def mark(job_id: str, status: str = "FINISHED", name: str = "words", **more: object) -> JobMark:
+    return JobMark(job_id, name, status, 1, **more)  # type: ignore[arg-type]
+
+
+def complete(store: FileCheckpointStore, job_id: str, name: str = "words") -> None:
+    store.complete(CheckpointMetadata(1, job_id, name, 1, False, ()))
+
+
+def test_a_job_finds_its_own_mark(tmp_path: Path) -> None:
+    """G8: another job master of the job sees how it has ended."""
+    store_of(tmp_path, "a").mark_job(mark("a"))
+    assert store_of(tmp_path, "a").mark_of_job() == mark("a")
+    assert store_of(tmp_path, "b").mark_of_job() is None
+    assert store_of(tmp_path / "nowhere", "a").mark_of_job() is None
+
+
+def test_there_is_one_mark_for_each_name(tmp_path: Path) -> None:
+    """G8: so that they do not become more with every run; names that look alike are told apart."""
+    names = ["words", "words-", "wörter/2", "w" * 200, "w" * 201]
+    for run in range(3):
+        for number, name in enumerate(names):
+            job_id = f"{run}{number}"
+            store_of(tmp_path, job_id).mark_job(mark(job_id, BEGUN, name))
+            store_of(tmp_path, job_id).mark_job(mark(job_id, "FINISHED", name))
+    assert len(list((tmp_path / "jobs").iterdir())) == len(names)
+    store = store_of(tmp_path, "x")
+    assert [store.left_by(name).marks for name in names] == [
+        (mark(f"2{number}", "FINISHED", name),) for number, name in enumerate(names)
+    ]
+
+
+def test_what_a_job_did_not_get_to_delete(tmp_path: Path) -> None:
+    """G8: the next mark of the name deletes it, and only that."""
+    for job_id in ("a", "b"):
+        complete(store_of(tmp_path, job_id), job_id)
+    store_of(tmp_path, "a").mark_job(mark("a", discards=True))
+    store_of(tmp_path, "c").mark_job(mark("c", BEGUN))
+    assert not (tmp_path / "a").exists()
+    assert (tmp_path / "b" / "chk-1" / "_metadata").exists()
+
+
+def test_what_jobs_of_a_name_have_left(tmp_path: Path) -> None:
+    """G8, G11: their checkpoints, and damaged ones unless another one of the job tells another name."""
+    for job_id, name in (("a", "words"), ("b", "words"), ("c", "others")):
+        complete(store_of(tmp_path, job_id), job_id, name)
+    for job_id in ("a", "c", "unknown"):
+        path = tmp_path / job_id / "chk-2" / "_metadata"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"spoilt")
+    found = store_of(tmp_path, "x").left_by("words").checkpoints
+    assert [(f.job_id, f.checkpoint_id, f.metadata is None) for f in found] == [
+        ("a", 1, False),
+        ("a", 2, True),
+        ("b", 1, False),
+        ("unknown", 2, True),
+    ]
+    whole = found[0].metadata
+    assert whole is not None
+    assert store_of(tmp_path, "x").load(str(whole.external_path)) == whole
+
+
+def test_a_mark_that_is_damaged_is_an_error(tmp_path: Path) -> None:
+    """G11: it is not taken for none."""
+    store_of(tmp_path, "a").mark_job(mark("a"))
+    (file,) = (tmp_path / "jobs").iterdir()
+    file.write_bytes(b"{")
+    with pytest.raises(CheckpointError, match="does not say what has become of a job"):
+        store_of(tmp_path, "a").mark_of_job()
+
+
+def test_in_memory_there_are_none() -> None:
+    """G8: without a directory no other job master can take a job over."""
+    store = FileCheckpointStore(None, "a", 0)
+    store.mark_job(mark("a"))
+    assert store.mark_of_job() is None
+    assert store.left_by("words").checkpoints == ()
