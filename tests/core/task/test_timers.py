@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from tests.state.rocks import rocks
 
 from penstock.core.task.timers import TimerQueue
+from penstock.state.errors import StateError
+from penstock.state.states import NO_KEY
 from penstock.state.table import StateTable
 
 
@@ -103,3 +105,15 @@ def test_an_earlier_timer_set_while_firing_comes_before_later_ones():
 
     queue.fire(100, on_timer)
     assert fired == [(10, "a"), (10, "b"), (15, "d"), (20, "c")]
+
+
+@BACKENDS
+def test_a_timer_needs_a_key(table_of):
+    """A1: one that is set while no key is current is an error at once, alone at its time or not."""
+    with table_of() as table:
+        queue = TimerQueue(table)
+        queue.register(1, "a")
+        for time in (1, 2):
+            with pytest.raises(StateError, match="no key is current"):
+                queue.register(time, NO_KEY)
+        assert list(queue.due(10)) == [(1, "a")]

@@ -52,7 +52,7 @@ class TimerService:
         bucket = self._event_buckets.get(timestamp)
         # Most often one that is there already.
         if (bucket is None or key not in bucket) and not self._is_quiesced:
-            self.event_timers.register(timestamp, key)
+            self.event_timers.put(timestamp, key, bucket)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Call `on_timer` for the current key when the clock passes `timestamp`; never, when the input ends before."""

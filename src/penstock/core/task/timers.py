@@ -37,20 +37,26 @@ class TimerQueue:
 
     def register(self, timestamp: int, item: Any) -> None:
         """Let `item` be due at `timestamp`; registering it twice is registering it once."""
-        table = self._table
         bucket = self._buckets.get(timestamp)
+        if bucket is None or item not in bucket:
+            self.put(timestamp, item, bucket)
+
+    def put(self, timestamp: int, item: Any, bucket: dict[Any, Any] | None) -> None:
+        """`register` of an item that is not in the bucket of its time, which is given here, when there is one."""
+        table = self._table
         if bucket is not None:
-            if item in bucket:
-                return
             bucket[item] = None
         else:
             known = self._lone.get(timestamp, _MISSING)
-            if known is item or known == item:
-                return
             if known is _MISSING:
+                hash(item)  # raises where no key is current, which nothing below does
                 heappush(self._heap, timestamp)
-            if known is _MISSING and table.lone is not None:
-                table.lone[timestamp] = item
+                if table.lone is not None:
+                    table.lone[timestamp] = item
+                else:
+                    table.entries(timestamp)[item] = None
+            elif known is item or known == item:
+                return
             else:
                 table.entries(timestamp)[item] = None
         if not table.is_next_whole:
