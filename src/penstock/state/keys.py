@@ -17,6 +17,7 @@ import dataclasses
 import decimal
 import enum
 from collections.abc import Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from penstock.common.types import Row
@@ -56,9 +57,7 @@ class KeyGuard:
             keys = list(map(with_one_nan, keys))
             if _are_plain(keys):
                 return keys
-        if _are_plain_tuples(keys):
-            self._make_room()
-            self._admitted.update(keys)
+        if type(keys[0]) is tuple and self._admit_plain_tuples(keys):
             return keys
         return [self._admit(index, key) for index, key in enumerate(keys)]
 
@@ -67,6 +66,18 @@ class KeyGuard:
             return self._admitted.issuperset(keys)
         except Exception:  # noqa: BLE001 - keys may raise anything when they are hashed or compared
             return False
+
+    def _admit_plain_tuples(self, keys: list[Any]) -> bool:
+        try:
+            # Most are known where keys come again and again, and a look-up costs less than to look into a tuple.
+            new = list(filterfalse(self._admitted.__contains__, keys))
+        except Exception:  # noqa: BLE001 - as above
+            return False
+        if not _are_plain_tuples(new):
+            return False
+        self._make_room()
+        self._admitted.update(new)
+        return True
 
     def _make_room(self) -> None:
         if len(self._admitted) >= _ADMITTED_MAX:
@@ -121,7 +132,7 @@ def _are_plain(keys: Sequence[Any]) -> bool:
 
 
 def _are_plain_tuples(keys: list[Any]) -> bool:
-    if type(keys[0]) is not tuple:
+    if set(map(type, keys)) != {tuple}:
         return False
     try:
         return all(map(_are_plain, zip(*keys, strict=True)))

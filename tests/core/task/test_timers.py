@@ -109,7 +109,7 @@ def test_an_earlier_timer_set_while_firing_comes_before_later_ones():
 
 @BACKENDS
 def test_a_timer_needs_a_key(table_of):
-    """A1: one that is set while no key is current is an error at once, whether it is the only one of its time or not."""
+    """A1: one that is set while no key is current is an error at once, alone at its time or not."""
     with table_of() as table:
         queue = TimerQueue(table)
         queue.register(1, "a")
