@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 
 from penstock.core.operators.base import OperatorContext, StreamOperator
 
@@ -13,7 +13,7 @@ _WAITING = ("/pyspark/", "/py4j/", "/zmq/")
 
 def operator_of(frames: Sequence[FrameType]) -> OperatorContext | None:
     """The context of the innermost operator at work; `frames` come outermost first."""
-    codes = []
+    codes: list[CodeType] = []
     for frame in reversed(frames):
         owner = frame.f_locals.get("self")
         if isinstance(owner, StreamOperator):
