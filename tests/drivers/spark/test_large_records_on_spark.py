@@ -1,5 +1,7 @@
 """Records, splits, functions and results that are larger than a message may be, between real workers."""
 
+from typing import Any
+
 import pytest
 from tests.drivers.spark.programs import CollectingListener, counting_job
 
@@ -24,7 +26,8 @@ def test_what_is_larger_than_a_message_gets_there(spark: SparkHandle) -> None:
     records = [(i % 2, i, bytes([i]) * (LARGE if i in (3, 4) else 10)) for i in range(10)]
     held = b"h" * LARGE  # travels with the function
     stream = env.from_collection(records).key_by(lambda record: record[0]).map(lambda r: (*r, len(held)))
-    with stream.execute_and_collect() as results:
+    results: Any = stream.execute_and_collect()
+    with results:
         got = list(results)
     assert sorted(got) == sorted((*record, LARGE) for record in records)
     assert [r[1] for r in got if r[0] == 0] == [0, 2, 4, 6, 8]
