@@ -158,6 +158,18 @@ def test_what_lies_outside_is_tried_again_for_as_long_as_the_strategy_says(optio
         assert rig.status == "RUNNING"
 
 
+def test_checkpoints_that_take_too_long_are_tried_again() -> None:
+    """G8: a time-out may pass, so a job that is slow for a while is not given up for it."""
+    rig = running(conf={**FOR_EVER, OPTION: "2", "execution.checkpointing.timeout": "500 ms"})
+    for _ in range(5):
+        rig.advance(1500)
+        assert rig.status == "FAILING"
+        rig.end_cancelled()
+        rig.advance(100)
+        rig.run_all()
+        assert rig.status == "RUNNING"
+
+
 def test_what_is_final_at_first_ends_a_job_that_has_never_worked() -> None:
     """G8: a directory that may not be written will not be writable at the next attempt."""
     rig = running(conf=FOR_EVER)

@@ -146,7 +146,10 @@ class CheckpointCoordinator:
             # Giving one up may fail the job, which gives up all of them.
             is_live = pending.checkpoint_id in self._pending and not pending.is_completing
             if is_live and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
-                self._abort(pending.checkpoint_id, f"not complete within {self.settings.timeout_ms} ms")
+                # The next one may be faster: what is slow now need not be so for ever.
+                self._abort(
+                    pending.checkpoint_id, f"not complete within {self.settings.timeout_ms} ms", heals=(False, True)
+                )
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
             request.done(None, f"it could not begin within {self.settings.timeout_ms} ms: not all tasks were running")
