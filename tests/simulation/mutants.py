@@ -17,7 +17,6 @@ from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.recovery import read_recovery
-from penstock.core.job import job_master as job_master_module
 from penstock.core.job import job_recovery as job_recovery_module
 from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.job.job_recovery import JobRecovery
@@ -264,7 +263,7 @@ def delete_shared_files_early() -> Any:
 
 
 def delete_nothing() -> Any:
-    return mock.patch.object(job_master_module, "garbage", return_value=[])
+    return mock.patch.object(CheckpointCoordinator, "sweep")
 
 
 def delete_what_checkpoints_in_the_making_build_on() -> Any:

@@ -154,9 +154,8 @@ class Encoder(Generic[T]):
 
     def for_type(self, type_info: TypeInformation | None) -> Encoder[T]:
         """The encoder for records of a declared type, None for none; by default the type makes no difference."""
-        if isinstance(self._encode, _StringLine):
-            return Encoder(self._encode.for_type(type_info))
-        return self
+        encode = getattr(self, "_encode", None)  # a subclass may do without
+        return Encoder(encode.for_type(type_info)) if isinstance(encode, _StringLine) else self
 
     def encode(self, element: T, stream: BinaryIO) -> None:
         """Writes a record at the stream's position."""

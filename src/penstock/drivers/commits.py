@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from penstock.common.errors import JobExecutionError, PenstockError
@@ -43,18 +44,25 @@ class SinkCommits:
         wait: Callable[[int], None],
         log: Callable[[str], None],
     ) -> None:
+        self._job_graph = job_graph
         self._job_name = job_graph.name
+        self._context_of = context_of
         self._wait = wait
         self._log = log
-        self._sinks: dict[Place, tuple[str, Sink[Any], SinkWriterContext]] = {}
         self._logs: dict[Place, CommitLog] = {}
-        for vertex in job_graph.vertices:
+
+    @cached_property
+    def _sinks(self) -> dict[Place, tuple[str, Sink[Any], SinkWriterContext]]:
+        """Name, sink and context; raises what loading the program raises, of which tasks tell in better words."""
+        sinks = {}
+        for vertex in self._job_graph.vertices:
             program: VertexProgram = pickle.loads(vertex.program)
             for index, chained in enumerate(program.operators):
                 operator = chained.factory()
                 if isinstance(operator, SinkOperator):
-                    context = context_of(chained.operator_id)
-                    self._sinks[vertex.index, index] = chained.name, operator.sink, context
+                    context = self._context_of(chained.operator_id)
+                    sinks[vertex.index, index] = chained.name, operator.sink, context
+        return sinks
 
     def commit(self, prepared: Mapping[Place, list[Any]]) -> None:
         """Commit everything.
@@ -86,7 +94,11 @@ class SinkCommits:
 
     def end_job(self) -> None:
         """The job is over and owes nothing: let sinks remove what tasks have left whose runs did not count."""
-        for name, sink, context in self._sinks.values():
+        try:
+            sinks = self._sinks.values()
+        except Exception:  # noqa: BLE001 - a program that cannot be loaded here has failed, and has left nothing
+            return
+        for name, sink, context in sinks:
             committer = sink.create_committer(context)
             if committer is not None:
                 try:
