@@ -293,7 +293,7 @@ def count_one_barrier_only() -> Any:
 
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
-    skip_alignment_of_one_channel: (("output",), 127),
+    skip_alignment_of_one_channel: (("output",), 320),
     commit_when_prepared: (("outside",), 1),
     restore_sources_one_record_late: (("lost", "output"), 13),
     acknowledge_without_keyed_state: (("output", "lost"), 15),
