@@ -99,6 +99,7 @@ class VirtualJob(LocalJob):
         self._conditions: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
         self._count = itertools.count()
         self._limit_ms = DAY_MS
+        self._death: BaseException | None = None
 
     @property
     def now_ms(self) -> int:
@@ -128,6 +129,8 @@ class VirtualJob(LocalJob):
 
         with mock.patch.object(FileCheckpointStore, "complete", spy):
             self._run()
+        if self._death is not None:
+            raise self._death
         return self.status()
 
     def failure(self) -> str:
@@ -136,6 +139,19 @@ class VirtualJob(LocalJob):
         return "" if error is None else str(error)
 
     def _turn(self) -> None:
+        try:
+            self._turn_of_a_test()
+        except Exception:
+            raise
+        except BaseException as death:  # a test's way to end the driver's process: nothing of it is cleaned up
+            self._death = death
+            raise
+
+    def _clean_up(self) -> None:
+        if self._death is None:
+            super()._clean_up()
+
+    def _turn_of_a_test(self) -> None:
         while self._schedule and self._schedule[0][0] <= self.now_ms:
             heapq.heappop(self._schedule)[2]()
         super()._turn()
