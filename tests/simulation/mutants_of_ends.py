@@ -173,7 +173,7 @@ def skip_committing_what_had_finished() -> Any:
 MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 3),
     close_before_the_savepoint_completes: (("waiter", "output", "lost"), 2),
-    forget_union_state_of_finished_subtasks: (("output",), 327),
+    forget_union_state_of_finished_subtasks: (("output",), 1030),
     take_broadcast_state_of_the_first_subtask: (("output",), 12),
     end_partitions_before_the_data: (("stalled",), 2),
     drain_without_the_last_watermark: (("lost", "output"), 2),
@@ -182,7 +182,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     commit_before_the_savepoint_is_visible: (("outside",), 2),
     commit_what_a_savepoint_beside_the_job_holds: (("outside",), 12),
     go_on_after_the_last_savepoint: (("resumed", "stalled"), 2),
-    leave_files_with_the_checkpoints: (("savepoint",), 35),
+    leave_files_with_the_checkpoints: (("savepoint",), 292),
     leave_what_was_given_up: (("leaked-savepoint",), 9),
     use_the_names_of_savepoints_again: (("storage", "savepoint"), 1883),
     answer_before_the_job_has_ended: (("waiter",), 2),

@@ -122,6 +122,6 @@ MUTANTS_OF_JOBS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     lose_prepared_output_when_scaling_down: (("output", "lost"), 440),
     lose_timers_on_the_way_to_rocksdb: (("output", "lost"), 600),
     delete_what_is_not_claimed: (("storage",), 13),
-    build_on_files_of_another_job: (("missing-file",), 117),
-    keep_state_that_nobody_claims: (("output", "missing-file"), 176),
+    build_on_files_of_another_job: (("missing-file", "storage"), 127),
+    keep_state_that_nobody_claims: (("output", "missing-file"), 382),
 }

@@ -76,4 +76,4 @@ def test_a_worker_killed_at_a_stop_changes_nothing(flights: Flights, tmp_path: P
     stop = series.stop(series.start(PER_SECOND), 500, kills=True)
     assert (stop.kills, stop.differences) == (1, [])
     assert series.stop(series.start(PER_SECOND), 500, drain=True).differences == []
-    assert compare_with_plain(series.output, flights, drained=True) == []
+    assert compare_with_plain(series.output, flights, drained=True, has_killed=True) == []
