@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
+from operator import countOf
 from typing import Any, Final
 
 from penstock.common.errors import MisuseError
@@ -68,7 +69,7 @@ class WatermarkGenerator:
                 raise RuntimeError("the timestamp assigner raised StopIteration")
         except Exception as error:
             raise AssignerError(batch.values[len(timestamps)]) from error
-        if not _are_whole(timestamps):
+        if countOf(map(type, timestamps), int) != len(timestamps):
             timestamps = _whole(timestamps, batch.values)
         return make_batch(batch.content()[0], timestamps)
 
@@ -152,14 +153,6 @@ class WatermarkGenerator:
             return False
         self.idle = True
         return True
-
-
-def _are_whole(timestamps: list[Any]) -> bool:
-    """Whether all are integers of Python's: of others the sum is no plain integer, or there is none."""
-    try:
-        return type(sum(timestamps)) is int
-    except Exception:  # noqa: BLE001 - whatever was given for a timestamp may raise anything when it is added
-        return False
 
 
 def _whole(timestamps: list[Any], values: list[Any]) -> list[int]:
