@@ -234,7 +234,9 @@ def test_an_enum_that_lost_a_member():
     """H4: whatever a changed class raises becomes an error that names the state."""
     snapshot = stored(program("class Color(enum.Enum):\n    RED = 1\n    BLUE = 2\n").Color.BLUE)
     program("class Color(enum.Enum):\n    RED = 1\n")
-    with pytest.raises(StateMigrationError, match=r"state 's': a value cannot be read.*2 is not a valid Color"):
+    # Python before 3.11.4 pickles members by name.
+    refusal = r"state 's': a value cannot be read.*(2 is not a valid Color|AttributeError: BLUE)"
+    with pytest.raises(StateMigrationError, match=refusal):
         found(snapshot)
 
 
