@@ -147,7 +147,9 @@ def test_a_value_that_its_class_refuses(tmp_path: Path) -> None:
         source = files(Storage(), before, tmp_path / "files")
     program("class Color(enum.Enum):\n    RED = 1\n")
     after = restored(tmp_path / "after", source)
-    with pytest.raises(StateMigrationError, match=r"My Operator: a value in state 'value' cannot be read.*Color"):
+    # Python before 3.11.4 pickles members by name.
+    refusal = r"My Operator: a value in state 'value' cannot be read.*(Color|AttributeError: BLUE)"
+    with pytest.raises(StateMigrationError, match=refusal):
         got(after, "value", "k")
     after.close()
 
