@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
-from penstock.core.operators.base import KEY_SELECTOR, OperatorContext, UserCodeError, call_all
+from penstock.core.operators.base import OperatorContext, UserCodeError, select_keys
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.task.partitioners import SelectingPartitioner
 
@@ -51,11 +51,7 @@ class CustomPartitioner(SelectingPartitioner):
 
     def channels_of(self, values: list[Any]) -> list[int]:
         """What the user's function says, checked."""
-        keys: list[Any] = []
-        try:
-            call_all(self._key_selector, values, keys)
-        except Exception as error:
-            raise UserCodeError(self._consumer, values[len(keys)], KEY_SELECTOR) from error
+        keys = select_keys(values, self._key_selector, self._consumer)
         partition, channels = self._partition, self.channels
         result: list[int] = []
         try:
