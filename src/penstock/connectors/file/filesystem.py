@@ -14,13 +14,16 @@ import os
 import zipfile
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import fsspec
 from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from penstock.common.errors import FormatError
+
+#: How often directories are made again that others remove because nothing is in them yet.
+_ATTEMPTS_MAX: Final = 100
 
 
 class FileInfo(NamedTuple):
@@ -111,14 +114,15 @@ def size_or_none(path: str) -> int | None:
 def create(path: str) -> BinaryIO:
     """Creates an empty file for writing, and the directories above it."""
     fs, root = url_to_fs(path)
-    while True:
-        fs.makedirs(fs._parent(root), exist_ok=True)
+    for attempts_left in reversed(range(_ATTEMPTS_MAX)):
         try:
+            fs.makedirs(fs._parent(root), exist_ok=True)
             return cast(BinaryIO, fs.open(root, "wb"))
         except FileNotFoundError:
-            # Somebody has removed the directory meanwhile, because it was empty.
-            if fs.exists(fs._parent(root)):
+            # Others remove directories that they find empty: this one, or one above it that was just made.
+            if not attempts_left:
                 raise
+    raise AssertionError
 
 
 def create_held(path: str) -> BinaryIO:
