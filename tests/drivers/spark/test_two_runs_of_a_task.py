@@ -24,6 +24,7 @@ from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import batch_vertices
 from penstock.core.epochs.coordinator import EpochCoordinator, epoch_vertices
 from penstock.core.epochs.task import ANSWER
+from penstock.core.epochs.work import Dealt
 from penstock.core.job.job_graph import JobGraph
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.backends import BackendSettings
@@ -90,7 +91,9 @@ def test_of_an_epoch(tmp_path: Path) -> None:
         RuntimeExecutionMode.MICRO_BATCH, out, **options, **{"execution.checkpointing.data-inline-threshold": "1 b"}
     )
     configuration = env.get_configuration()
-    works = EpochCoordinator(graph, "job", None).works()
+    (operator_id,), (source,) = graph.vertices[0].sources, graph.vertices[0].sources.values()
+    dealt = {operator_id: Dealt(tuple(splits_of(source, 1)), (True,))}
+    works = EpochCoordinator(graph, "job", None).works(dealt)
     stage = epoch_stage.EpochStage(
         epoch_vertices(graph, "job")[0],
         [works[0, 0]],

@@ -1,4 +1,4 @@
-"""From one checkpoint to the next: what every task does in an epoch, and what its answers amount to."""
+"""From one checkpoint to the next: what every task does in an epoch, and what its answers amount to. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from penstock.core.batch.edges import consumers_of_vertex, is_keyed
-from penstock.core.batch.splits import SplitDealer
 from penstock.core.checkpoint.coordinator import enumerator_state
 from penstock.core.epochs.event_time import Watermarks, restored_watermarks, watermarks_in_checkpoint
 from penstock.core.epochs.idleness import watermarks_behind
-from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
+from penstock.core.epochs.work import Dealt, EpochAnswer, EpochVertex, EpochWork, Task
 from penstock.core.job.job_graph import BACK_FILL, JobGraph
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.state.operator_state import COMMITTABLE_MODE
-from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
-
-Task = tuple[int, int]
+from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile
 
 
 def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
@@ -52,8 +49,8 @@ class EpochCoordinator:
         self._watermarks: Mapping[Task, Watermarks] = restored_watermarks(begin_from, job_graph)
         self._ended: set[Task] = set()
         self._is_delivered = False
-        self._sources: dict[str, SplitDealer] = {}
-        self.roll_back()
+        #: by operator id, which of a source's subtasks will get no more splits
+        self._no_more: dict[str, tuple[bool, ...]] = {}
 
     @property
     def epoch(self) -> int:
@@ -71,32 +68,49 @@ class EpochCoordinator:
         }
         return readers <= self._ended
 
-    def roll_back(self) -> None:
-        """Let the sources deal out from the last checkpoint again."""
-        self.close()
-        for vertex in self._job_graph.vertices:
-            for operator_id, source in vertex.sources.items():
-                restored = None if self.latest is None else enumerator_state(self.latest, operator_id)
-                self._sources[operator_id] = SplitDealer(source, vertex.parallelism, restored)
+    def kept_of_sources(self) -> dict[str, StateFile | None]:
+        """What the last checkpoint keeps of each split enumerator, by operator id."""
+        return {
+            operator_id: None if self.latest is None else enumerator_state(self.latest, operator_id)
+            for vertex in self._job_graph.vertices
+            for operator_id in vertex.sources
+        }
 
-    def close(self) -> None:
-        """Let the sources go."""
-        for source in self._sources.values():
-            source.close()
-        self._sources.clear()
+    def roll_back(self) -> None:
+        """The last checkpoint is where the next epoch begins, and its splits are dealt out again."""
+        self._no_more.clear()
+
+    def fall_back(self, before: CheckpointMetadata) -> None:
+        """The last checkpoint is damaged: go on from one before, whose output was delivered, too."""
+        self.latest = before
+        self._watermarks = restored_watermarks(before, self._job_graph)
+        self._ended.clear()
 
     def works(
-        self, records_max: int | None = None, ends: bool = False, savepoint_path: str | None = None
+        self,
+        dealt: Mapping[str, Dealt],
+        records_max: int | None = None,
+        ends: bool = False,
+        savepoint_path: str | None = None,
     ) -> dict[Task, EpochWork]:
-        """Begin an epoch. One that `ends` the job reads nothing, nor one that is a savepoint, but of a back-fill."""
+        """Begin an epoch.
+
+        Args:
+            dealt: new splits, by the operator ids of the sources that get any.
+            records_max: how many records each reader reads; 0 for none, None for all there is.
+            ends: whether everything is drained and finished.
+            savepoint_path: where a savepoint is to be written.
+        """
         self._epoch += 1
         latest = self.latest
-        reads = not ends and (savepoint_path is None or self._job_graph.mode == BACK_FILL)
         states = {} if latest is None else {o.operator_id: o for o in latest.operators}
         works = {}
         for vertex in self._job_graph.vertices:
-            source = next((self._sources[operator_id] for operator_id in vertex.sources), None)
-            dealt = source.deal() if source is not None and reads else None
+            source = next(iter(vertex.sources), None)
+            new = None if source is None else dealt.get(source)
+            if source is not None and new is not None:
+                self._no_more[source] = new.no_more
+            no_more = self._no_more.get(source or "", (False,) * vertex.parallelism)
             known = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
             for subtask in range(vertex.parallelism):
                 works[vertex.index, subtask] = EpochWork(
@@ -110,9 +124,9 @@ class EpochCoordinator:
                     },
                     latest is not None and latest.job_id == self._job_id and not latest.is_savepoint,
                     dict(self._watermarks.get((vertex.index, subtask), {})),
-                    () if dealt is None else dealt[subtask],
-                    source is not None and source.no_more[subtask],
-                    records_max if reads else 0,
+                    () if new is None else new.splits[subtask],
+                    source is not None and no_more[subtask],
+                    records_max,
                     ends,
                     savepoint_path,
                 )
@@ -129,8 +143,10 @@ class EpochCoordinator:
         }
         return replace(state, operator=kept)
 
-    def metadata(self, answers: Mapping[Task, EpochAnswer], timestamp_ms: int, ends: bool) -> CheckpointMetadata:
-        """The checkpoint that the answers make; with a savepoint's path, which it does not have here, a savepoint."""
+    def metadata(
+        self, answers: Mapping[Task, EpochAnswer], kept: Mapping[str, StateFile], timestamp_ms: int, ends: bool
+    ) -> CheckpointMetadata:
+        """The checkpoint that the answers make, with what is kept of split enumerators."""
         operators = []
         # A job that is drained has come to the end of time, which is nowhere to go on from.
         reached = {} if ends else watermarks_behind(answers)
@@ -141,20 +157,19 @@ class EpochCoordinator:
                     for subtask in range(vertex.parallelism)
                     if (state := answers[vertex.index, subtask].operators.get(operator.operator_id))
                 }
-                source = self._sources.get(operator.operator_id)
                 operators.append(
                     vertex.state_of(
                         operator,
                         subtasks,
                         tuple(range(vertex.parallelism)) if ends else (),
-                        None if source is None else source.snapshot(self._epoch),
+                        kept.get(operator.operator_id),
                         watermarks_in_checkpoint(vertex, place, reached),
                     )
                 )
         edges = self._job_graph.edge_names()
         job_name = self._job_graph.name
         return CheckpointMetadata(
-            self._epoch, self._job_id, job_name, timestamp_ms, False, tuple(operators), None, False, edges
+            self._epoch, self._job_id, job_name, timestamp_ms, False, tuple(operators), None, ends, edges
         )
 
     def complete(self, metadata: CheckpointMetadata, answers: Mapping[Task, EpochAnswer]) -> None:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.core.batch.edges import Consumer
 from penstock.storage.metadata import OperatorSubtaskState
+
+#: Vertex and subtask.
+Task = tuple[int, int]
+
+
+class Dealt(NamedTuple):
+    """Of one source: the new splits of each subtask, pickled, and whether each will get no more."""
+
+    splits: tuple[tuple[bytes, ...], ...]
+    no_more: tuple[bool, ...]
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.core.batch.rows import Rows
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask
-from penstock.core.epochs.coordinator import Task
 from penstock.core.epochs.task import EpochTask
-from penstock.core.epochs.work import EpochWork
-from penstock.core.job.job_graph import BACK_FILL, JobGraph
+from penstock.core.epochs.work import EpochWork, Task
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.steps import Last
 from penstock.core.ports import JobListener
-from penstock.drivers.back_fill import BackFillJob
-from penstock.drivers.batch_job import BatchJob
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.local.exchange import run_in_order
-from penstock.drivers.masterless_job import Last, MasterlessJob
-from penstock.drivers.micro_batch_job import MicroBatchJob
+from penstock.drivers.stepwise.batch_job import BatchJob
+from penstock.drivers.stepwise.epoch_job import EpochJob
+from penstock.drivers.stepwise.job import StepwiseJob
 
 
 class LocalBatchJob(BatchJob):
@@ -44,7 +42,7 @@ class LocalBatchJob(BatchJob):
         """Tasks look for themselves whether the job was cancelled."""
 
 
-class LocalMicroBatchJob(MicroBatchJob):
+class LocalEpochJob(EpochJob):
     """See the module's text."""
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
@@ -65,14 +63,9 @@ class LocalMicroBatchJob(MicroBatchJob):
         """Tasks look for themselves whether the job was cancelled."""
 
 
-class LocalBackFillJob(BackFillJob, LocalMicroBatchJob):
-    """One epoch of these."""
-
-
-def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> MasterlessJob:
+def submit_local_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> StepwiseJob:
     """Begin to run a job in this process, in the mode that the graph was made for."""
-    made = {"BATCH": LocalBatchJob, BACK_FILL: LocalBackFillJob}
-    make: Any = made.get(job_graph.mode, LocalMicroBatchJob)
-    job: MasterlessJob = make(job_graph, configuration, listener)
+    make: type[BatchJob] | type[EpochJob] = LocalBatchJob if job_graph.mode == "BATCH" else LocalEpochJob
+    job = make(job_graph, configuration, listener)
     job.start()
     return job

@@ -8,8 +8,8 @@ from penstock.common.errors import JobExecutionError
 from penstock.core.batch.rows import Rows
 from penstock.core.job.failures import batch_error
 from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.steps import Cancelled, Last
 from penstock.core.task.failures import failure_of
-from penstock.drivers.masterless_job import Cancelled, Last
 
 Row = tuple[int, int, int, int | None, int, bytes]
 #: (vertex, subtask, sorted rows) to the task's output

@@ -13,16 +13,17 @@ from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.core.connector import Source
 from penstock.core.job.failures import batch_error
 from penstock.core.job.job_graph import BACK_FILL, JobGraph, JobVertex
+from penstock.core.master.steps import Last
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.ports import JobListener
 from penstock.core.task.program import VertexProgram
-from penstock.drivers.batch_job import BatchJob
-from penstock.drivers.masterless_job import Last, MasterlessJob
 from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, python_problem, short_reason
 from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.drivers.stepwise.batch_job import BatchJob
+from penstock.drivers.stepwise.job import StepwiseJob
 
 #: Batch tasks wait for nobody, so a job needs no slots of its own.
 SLOTS = 1
@@ -101,7 +102,7 @@ def has_sink(vertex: JobVertex) -> bool:
     return any(isinstance(chained.factory(), SinkOperator) for chained in program.operators)
 
 
-def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> MasterlessJob:
+def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> StepwiseJob:
     """Begin to run a job, in the mode of its graph, on the active Spark session, or on one that Penstock starts.
 
     Raises:
@@ -110,7 +111,7 @@ def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: Jo
     spark = obtain_spark(configuration.to_dict(), SLOTS)
     try:
         make = _kind_of_job(job_graph)
-        job: MasterlessJob = make(job_graph, configuration, listener, spark)
+        job: StepwiseJob = make(job_graph, configuration, listener, spark)
     except BaseException:
         hand_back(spark, SLOTS)
         raise
@@ -120,12 +121,11 @@ def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: Jo
 
 def _kind_of_job(
     job_graph: JobGraph,
-) -> Callable[[JobGraph, Configuration, JobListener, SparkHandle], MasterlessJob]:
+) -> Callable[[JobGraph, Configuration, JobListener, SparkHandle], StepwiseJob]:
     if job_graph.mode == "BATCH":
         return SparkBatchJob
-    from penstock.drivers.spark.micro_batch_job import SparkBackFillJob, SparkMicroBatchJob
-    from penstock.drivers.spark.streaming_job import SparkStreamingFramesJob, streaming_frames
+    from penstock.drivers.spark.epoch_job import SparkEpochJob
+    from penstock.drivers.spark.streaming_frames_job import SparkStreamingFramesJob, streaming_frames
 
-    if job_graph.mode == BACK_FILL:
-        return SparkBackFillJob
-    return SparkStreamingFramesJob if streaming_frames(job_graph) else SparkMicroBatchJob
+    follows_query = job_graph.mode != BACK_FILL and streaming_frames(job_graph)
+    return SparkStreamingFramesJob if follows_query else SparkEpochJob

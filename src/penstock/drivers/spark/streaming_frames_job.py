@@ -15,31 +15,33 @@ query that fails begins again from the last checkpoint.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, PenstockError
-from penstock.core.epochs.coordinator import EpochCoordinator, Task
-from penstock.core.epochs.work import EpochWork
+from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.master.epochs import EpochMaster
+from penstock.core.master.steps import Last, Step, Steps
 from penstock.core.ports import JobListener
-from penstock.drivers.masterless_job import Last
 from penstock.drivers.spark.batch_frames import slots
 from penstock.drivers.spark.batch_job import spark_failure
+from penstock.drivers.spark.epoch_job import SparkEpochJob
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.micro_batch_job import SparkMicroBatchJob
 from penstock.drivers.spark.query_position import QueryPosition
 from penstock.drivers.spark.streaming_frame import StreamingFrameSource
 from penstock.drivers.spark.streaming_query import FrameQuery, StreamingBatch
+from penstock.drivers.stepwise.job import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: How often the job looks whether it was cancelled, a savepoint is wanted, or the query has ended.
-LOOK_MS = 50
+LOOK_MS: Final = 50
 
 
 def streaming_frames(job_graph: JobGraph) -> dict[str, StreamingFrameSource]:
@@ -52,93 +54,185 @@ def streaming_frames(job_graph: JobGraph) -> dict[str, StreamingFrameSource]:
     }
 
 
-class SparkStreamingFramesJob(SparkMicroBatchJob):
+# --- the master ------------------------------------------------------------------------------------------------------
+
+
+class Found(enum.Enum):
+    """What a look for a batch has found."""
+
+    BATCH = enum.auto()
+    #: a batch that the checkpoint covers from which the job began
+    OLD_BATCH = enum.auto()
+    #: nothing, while Spark is at work on a trigger
+    LOOKING = enum.auto()
+    NOTHING = enum.auto()
+    #: there will be no batch any more
+    END = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuery(Step):
+    """Begin the query where the last checkpoint says. Raises `QueryFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextBatch(Step):
+    """Wait a moment for a batch; what was `Found`. Raises `QueryFailed` and `Cancelled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseBatch(Step):
+    """Let Spark go on to the next batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuery(Step):
+    """End the query; a batch that is at hand does not count as done."""
+
+
+class QueryFailed(Exception):
+    """The query cannot begin, or has failed; `reason` is the error for the user."""
+
+    def __init__(self, reason: PenstockError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class StreamingFramesMaster(EpochMaster):
+    """Follows the query; `has_others` says whether the job reads other sources, too."""
+
+    has_others = False
+
+    def epochs(self) -> Steps[bool]:
+        """An epoch for every batch; then, without an interval, let the other sources come to an end."""
+        begun_from = self.coordinator.latest
+        while True:
+            try:
+                is_stopped = yield from self._follow_query()
+                break
+            except QueryFailed as failed:
+                yield from self.restart(failed.reason, bool(self.completed), self.point)
+                yield from self.go_back()
+        if is_stopped:
+            return False
+        if self.has_others or self.coordinator.latest is begun_from:
+            return (yield from super().epochs())
+        yield from self.say_where_to_go_on()
+        return False
+
+    def _follow_query(self) -> Steps[bool]:
+        """An epoch for every batch until the query has ended; whether the job was stopped before."""
+        yield BeginQuery()
+        try:
+            is_stopped = yield from self._take_batches()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield EndQuery()
+            raise
+        yield EndQuery()
+        return is_stopped
+
+    def _take_batches(self) -> Steps[bool]:
+        # The other sources wait for no batch.
+        begun_ms = 0 if self.has_others else self.clock.now_ms()
+        while not (yield from self.serve()):
+            found: Found = yield NextBatch()
+            if found is Found.END:
+                return False
+            if found is Found.BATCH:
+                begun_ms = self.clock.now_ms()
+                yield from self.epoch()
+                yield ReleaseBatch()
+            elif found is Found.NOTHING and self._is_due(begun_ms):
+                begun_ms = self.clock.now_ms()
+                yield from self.epoch()
+        return True
+
+    def _is_due(self, begun_ms: int) -> bool:
+        return self.interval_ms is not None and self.clock.now_ms() - begun_ms >= self.interval_ms
+
+
+# --- the job ---------------------------------------------------------------------------------------------------------
+
+
+class SparkStreamingFramesJob(SparkEpochJob):
     """See the module's text."""
 
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
     ) -> None:
         job_graph = replace(job_graph, vertices=tuple(map(_with_own_sources, job_graph.vertices)))
-        super().__init__(job_graph, configuration, listener, spark)
         self._frames = streaming_frames(job_graph)
-        self._has_others = len(self._frames) < sum(len(vertex.sources) for vertex in job_graph.vertices)
         #: The operator ids of the query's sources, in its order.
         self._order: tuple[str, ...] = ()
         self._query: FrameQuery | None = None
         #: The batch of the epoch that runs; None for an epoch that Spark has no part in.
         self._batch: StreamingBatch | None = None
+        super().__init__(job_graph, configuration, listener, spark)
+
+    def make_master(self) -> EpochMaster:
+        """One that follows the query."""
+        super().make_master()
+        directory = self.storage.directory
+        master = StreamingFramesMaster(self.job_graph, str(self._job_id), self.configuration, self.clock, directory)
+        master.has_others = len(self._frames) < sum(len(vertex.sources) for vertex in self.job_graph.vertices)
+        return master
+
+    def table(self) -> Table:
+        """With those of the query."""
+        return {
+            **super().table(),
+            BeginQuery: lambda _: self._begin_query(),
+            NextBatch: lambda _: self._next_batch(),
+            ReleaseBatch: lambda _: self._release_batch(),
+            EndQuery: lambda _: self._end_query(),
+        }
 
     # --- the query -------------------------------------------------------------------------------------------------
 
-    def run_epochs(self, coordinator: EpochCoordinator) -> bool:
-        """Follow the query; then, without an interval, let the other sources come to an end."""
-        begun_from = coordinator.latest
-        while True:
-            try:
-                is_stopped = self._follow_query(coordinator)
-                break
-            except _QueryFailed as failed:
-                self._wait_for_restart(spark_failure(failed.reason, self.job_graph))
-                coordinator.roll_back()
-        if is_stopped:
-            return False
-        if self._has_others or coordinator.latest is begun_from:
-            return super().run_epochs(coordinator)
-        self._say_where_to_go_on()
-        return False
-
-    def _follow_query(self, coordinator: EpochCoordinator) -> bool:
-        """An epoch for every batch until the query has ended; whether the job was stopped before."""
+    def _begin_query(self) -> None:
         position = self._restored_position()
         self._order = tuple(self._frames) if position is None else position.sources
         frames = [self._frames[operator_id].frame for operator_id in self._order]
         archive, name = None if position is None else position.archive, f"penstock-{self._job_id}"
         try:
-            query = self._query = FrameQuery(frames, archive, self._interval_ms, name)
+            self._query = FrameQuery(frames, archive, self.master.interval_ms, name)
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
-            raise _QueryFailed(error) from None
-        try:
-            return self._take_batches(coordinator, query)
-        finally:
-            self._query = self._batch = None
-            query.close()
+            raise QueryFailed(spark_failure(error, self.job_graph)) from None
 
-    def _take_batches(self, coordinator: EpochCoordinator, query: FrameQuery) -> bool:
-        # The other sources wait for no batch.
-        begun_ms = 0 if self._has_others else self.clock.now_ms()
-        while True:
-            self.check_cancelled()
-            if self._serve(coordinator):
-                return True
-            batch = query.next(LOOK_MS)
-            if batch is not None:
-                if not self._is_done(batch):
-                    begun_ms = self.clock.now_ms()
-                    self._epoch_of(batch, coordinator)
+    def _next_batch(self) -> Found:
+        self.check_cancelled()
+        query = self._query
+        assert query is not None, "the query has not begun"
+        batch = query.next(LOOK_MS)
+        if batch is not None:
+            if self._is_done(batch):
                 batch.release()
-            elif self._has_ended(query):
-                return False
-            elif self._is_due(begun_ms) and not query.is_looking:
-                begun_ms = self.clock.now_ms()
-                self._epoch(coordinator)
+                return Found.OLD_BATCH
+            self._batch = batch
+            return Found.BATCH
+        if self._has_ended(query):
+            return Found.END
+        return Found.LOOKING if query.is_looking else Found.NOTHING
 
-    def _epoch_of(self, batch: StreamingBatch, coordinator: EpochCoordinator) -> None:
-        self._batch = batch
-        try:
-            self._epoch(coordinator)
-        finally:
-            self._batch = None
+    def _release_batch(self) -> None:
+        batch, self._batch = self._batch, None
+        assert batch is not None, "no batch is at hand"
+        batch.release()
 
-    def _is_due(self, begun_ms: int) -> bool:
-        return self._interval_ms is not None and self.clock.now_ms() - begun_ms >= self._interval_ms
+    def _end_query(self) -> None:
+        query, self._query, self._batch = self._query, None, None
+        if query is not None:
+            query.close()
 
     def _has_ended(self, query: FrameQuery) -> bool:
         try:
             has_ended = query.has_ended
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
-            raise _QueryFailed(error) from None
-        if has_ended and self._interval_ms is not None:
-            raise _QueryFailed(PenstockError("its streaming query was stopped by somebody else"))
+            raise QueryFailed(spark_failure(error, self.job_graph)) from None
+        if has_ended and self.master.interval_ms is not None:
+            raise QueryFailed(PenstockError("its streaming query was stopped by somebody else"))
         return has_ended
 
     # --- Spark's position ------------------------------------------------------------------------------------------
@@ -205,12 +299,6 @@ class SparkStreamingFramesJob(SparkMicroBatchJob):
         every = rows.union(marks)
         slot = sql.expr(f"array({numbers})[subtask]")
         return every.withColumn("slot", slot).repartition(parallelism, "slot").select("subtask", "record")
-
-
-class _QueryFailed(Exception):
-    def __init__(self, reason: Exception) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
 
 
 def _with_own_sources(vertex: JobVertex) -> JobVertex:

@@ -1,4 +1,4 @@
-"""Micro-batch execution on Spark: every epoch is a query; its exchanges are Spark's shuffles.
+"""Epochs and back-fills on Spark: every epoch is a query; its exchanges are Spark's shuffles.
 
 What a task leaves for the client is carried along by the tasks behind it, so the query ends in its last vertices only,
 and only a vertex with several readers has to be kept for them.
@@ -11,13 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.common.configuration import Configuration
-from penstock.core.epochs.coordinator import Task
-from penstock.core.epochs.work import EpochWork
+from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.job.job_graph import BACK_FILL, JobGraph, JobVertex
+from penstock.core.master.steps import Last
 from penstock.core.ports import JobListener
-from penstock.drivers.back_fill import BackFillJob
-from penstock.drivers.masterless_job import Last
-from penstock.drivers.micro_batch_job import MicroBatchJob
 from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_stage, slots
 from penstock.drivers.spark.batch_job import SLOTS, spark_failure
 from penstock.drivers.spark.batch_stage import DDL
@@ -25,6 +22,7 @@ from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back
+from penstock.drivers.stepwise.epoch_job import EpochJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.drivers.spark.handle import Entry
 
 
-class SparkMicroBatchJob(MicroBatchJob):
+class SparkEpochJob(EpochJob):
     """See the module's text."""
 
     def __init__(
@@ -124,11 +122,8 @@ class SparkMicroBatchJob(MicroBatchJob):
 
     def release(self) -> None:
         """Give the session back."""
+        super().release()
         hand_back(self._spark, SLOTS)
-
-
-class SparkBackFillJob(BackFillJob, SparkMicroBatchJob):
-    """One epoch of these."""
 
 
 def carried_rows(frame: DataFrame) -> DataFrame:

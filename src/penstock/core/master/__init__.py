@@ -1,0 +1,1 @@
+"""Masters of jobs that run step by step: epochs, back-fills and batches."""

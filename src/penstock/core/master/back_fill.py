@@ -1,0 +1,76 @@
+"""The master of a batch that leaves its state behind: one epoch over all there is, whose checkpoint is a savepoint.
+
+All that the job writes becomes visible after the savepoint: a job that dies before it has left nothing but files that
+nobody reads. What a job that dies just after it has not committed is committed by the job that begins from the
+savepoint.
+"""
+
+from __future__ import annotations
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import CheckpointError, JobExecutionError
+from penstock.common.options import BATCH_SAVEPOINT_PATH, RECOVERY_PATH
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.begin import begin_from_path
+from penstock.core.master.epochs import Epoch, EpochMaster
+from penstock.core.master.steps import (
+    Cancelled,
+    CheckClaim,
+    ClaimSavepoint,
+    Complete,
+    EmptySavepoint,
+    Log,
+    ReleaseSavepoint,
+    Steps,
+)
+from penstock.core.ports import Clock
+from penstock.storage.metadata import CheckpointMetadata
+
+
+class BackFillMaster(EpochMaster):
+    """See the module's text; `path` is where the savepoint goes."""
+
+    def __init__(self, job_graph: JobGraph, job_id: str, configuration: Configuration, clock: Clock, path: str) -> None:
+        super().__init__(job_graph, job_id, configuration, clock, directory=None)
+        self._path = path
+
+    def work(self) -> Steps[None]:
+        """One pass, again and again until it succeeds or no restart is left."""
+        try:
+            yield ClaimSavepoint(self._path)
+        except CheckpointError as taken:
+            raise JobExecutionError(self.job_graph.name, f"{BATCH_SAVEPOINT_PATH.key()}: {taken}") from taken
+        try:
+            begin_from = yield from begin_from_path(self.job_graph, self.configuration)
+            yield from self.with_sources(begin_from, self._fill)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield ReleaseSavepoint(self._path)
+            raise
+        yield ReleaseSavepoint(self._path)
+
+    def _fill(self) -> Steps[None]:
+        epoch = yield from self.until_it_holds(self._pass, self.go_back)
+        yield from self._empty(epoch.metadata)
+        yield Log(f"the state is in {self._path}; {RECOVERY_PATH.key()}: {self._path} goes on from there")
+        yield from self.deliver(epoch.last)
+
+    def _pass(self) -> Steps[Epoch]:
+        try:
+            epoch = yield from self.run_epoch(ends=False, records_max=None, path=self._path, reads=True)
+            yield CheckClaim(self._path)
+            yield Complete(epoch.metadata.as_savepoint(self._path), self._path)
+        except Exception:
+            yield from self._empty(None)
+            raise
+        return epoch
+
+    def _empty(self, kept: CheckpointMetadata | None) -> Steps[None]:
+        """Delete what passes that failed, or runs of tasks that did not count, have written; it is in nobody's way."""
+        try:
+            yield EmptySavepoint(self._path, kept)
+        except Cancelled:
+            raise
+        except Exception as error:  # noqa: BLE001 - the pass's own success or failure is what counts
+            yield Log(f"what is left over at {self._path} could not be deleted: {error}")

@@ -1,0 +1,101 @@
+"""Where a stepwise job begins: the newest checkpoint of its name, one that a path names, or nothing (G8, H2)."""
+
+from __future__ import annotations
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import CheckpointError, JobExecutionError
+from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.core.checkpoint.latest import Choice, choose_latest, finished_before, refusal_of_latest
+from penstock.core.checkpoint.recovery import refusal_to_fall_back
+from penstock.core.checkpoint.restore import check_fit
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.steps import FindLeft, Load, Log, ReadThrough, Steps
+from penstock.storage.job_marks import LeftByJobs
+from penstock.storage.metadata import CheckpointMetadata
+
+
+class HasEnded(Exception):
+    """A job of the name has come to its end: there is nothing left to do."""
+
+
+def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:
+    """Whether going back past a damaged checkpoint would commit something again, and nobody has allowed that."""
+    return job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
+
+
+def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:
+    """The newest whole checkpoint of the job's name; None when no job has left any.
+
+    Raises:
+        HasEnded: if nothing is left to do.
+        JobExecutionError: if what there is cannot be read, does not fit the job, or going past what is damaged would
+            commit something again.
+    """
+    name, option = job_graph.name, RECOVERY_FROM_LATEST.key()
+    try:
+        left: LeftByJobs = yield FindLeft(name)
+        choice = choose_latest(left)
+        for line in choice.damaged:
+            yield Log(line)
+        if choice.damaged and must_not_fall_back(job_graph, configuration):
+            raise JobExecutionError(name, refusal_of_latest(choice))
+        if choice.end is not None:
+            raise HasEnded(f"{option}: {finished_before(choice.end)}")
+        if choice.is_empty:
+            yield Log(f"{option}: no job named {name!r} has left a checkpoint")
+            return None
+        metadata = yield from _newest_whole(choice, job_graph, configuration)
+    except (CheckpointError, OSError) as error:
+        raise JobExecutionError(name, f"{option}: what jobs of this name have left cannot be read: {error}") from error
+    return (yield from _fitting(metadata, option, job_graph, configuration))
+
+
+def _newest_whole(choice: Choice, job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata]:
+    candidates = list(choice.checkpoints)
+    if choice.path is not None:
+        candidates = [(yield Load(choice.path))]
+    while True:
+        metadata = candidates.pop(0)
+        try:
+            yield ReadThrough(metadata)
+        except CheckpointError as error:
+            damage = f"{metadata.external_path} cannot be restored: {error}"
+            yield Log(damage)
+            if not candidates:
+                raise
+            if must_not_fall_back(job_graph, configuration):
+                before = str(candidates[0].external_path)
+                raise JobExecutionError(job_graph.name, refusal_to_fall_back(damage, before)) from error
+        else:
+            return metadata
+
+
+def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:
+    """The checkpoint or savepoint that the configuration names; None when it names none.
+
+    Raises:
+        JobExecutionError: if it cannot be read, or does not fit the job.
+    """
+    path, option = configuration.read(RECOVERY_PATH), RECOVERY_PATH.key()
+    if path is None:
+        return None
+    try:
+        metadata: CheckpointMetadata = yield Load(path)
+        yield ReadThrough(metadata)
+    except Exception as error:
+        raise JobExecutionError(job_graph.name, f"{option} {path} cannot be read: {error}") from error
+    return (yield from _fitting(metadata, option, job_graph, configuration))
+
+
+def _fitting(
+    metadata: CheckpointMetadata, option: str, job_graph: JobGraph, configuration: Configuration
+) -> Steps[CheckpointMetadata]:
+    try:
+        lines = check_fit(metadata, job_graph, configuration)
+    except CheckpointError as misfit:
+        where = f"{option} {metadata.external_path}"
+        raise JobExecutionError(job_graph.name, f"{where} does not fit the job: {misfit}") from misfit
+    for line in lines:
+        yield Log(line)
+    yield Log(f"begins from {metadata.external_path}")
+    return metadata

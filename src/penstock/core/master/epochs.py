@@ -1,0 +1,409 @@
+"""The master of a job in micro-batch execution: epochs one after another, each with a checkpoint (I1).
+
+Without an interval epochs follow each other until one finds nothing to read: then the job stops, and its last
+checkpoint is where the next run goes on (`execution.state-recovery.path`). With an interval an epoch begins every so
+often, until the job is stopped. When all sources have ended for good, a last epoch drains the job, as at the end of a
+stream.
+
+An epoch exists once its checkpoint does. Then its output is delivered, and only after that is an older checkpoint
+deleted. So there is always one checkpoint from which everything that was not delivered can be: what fails before the
+checkpoint is run again, what fails after it is only delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
+from penstock.common.options import (
+    MICRO_BATCH_INTERVAL_MS,
+    MICRO_BATCH_RECORDS_MAX,
+    RECOVERY_FROM_LATEST,
+    RECOVERY_PATH,
+)
+from penstock.core.checkpoint.recovery import refusal_to_fall_back
+from penstock.core.checkpoint.savepoints import savepoint_path
+from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.epochs.coordinator import EpochCoordinator
+from penstock.core.epochs.work import Dealt, EpochAnswer, EpochWork, Task
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.begin import HasEnded, begin_from_latest, begin_from_path, must_not_fall_back
+from penstock.core.master.master import StepwiseMaster
+from penstock.core.master.steps import (
+    Answer,
+    Cancelled,
+    Complete,
+    DealSplits,
+    DeleteGarbage,
+    DeleteSavepoint,
+    Deliver,
+    EndSinks,
+    Last,
+    Left,
+    Log,
+    MarkJob,
+    NextRequest,
+    OpenSources,
+    ReadThrough,
+    Request,
+    RunEpoch,
+    SnapshotSources,
+    Steps,
+    Wait,
+)
+from penstock.core.ports import Clock
+from penstock.core.protocol import StopMode
+from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.metadata import CheckpointMetadata, StateFile
+
+T = TypeVar("T")
+
+#: Above all ids of checkpoints.
+NO_LIVE_ID: Final = 1 << 62
+
+
+class Epoch(NamedTuple):
+    """What an epoch has come to: a checkpoint, once it is completed, and what is to be delivered then."""
+
+    metadata: CheckpointMetadata
+    answers: Mapping[Task, EpochAnswer]
+    last: tuple[Last, ...]
+
+    @property
+    def records_read(self) -> int:
+        """By all sources."""
+        return sum(answer.records_read for answer in self.answers.values())
+
+
+class EpochMaster(StepwiseMaster):
+    """See the module's text.
+
+    Args:
+        job_graph: the job.
+        job_id: its id.
+        configuration: its options.
+        clock: processing time.
+        directory: where its checkpoints are, for people; None when they are in memory.
+    """
+
+    def __init__(
+        self, job_graph: JobGraph, job_id: str, configuration: Configuration, clock: Clock, directory: str | None
+    ) -> None:
+        super().__init__(job_graph, job_id, configuration, clock)
+        self.interval_ms = configuration.read(MICRO_BATCH_INTERVAL_MS)
+        self._directory = directory
+        self._records_max = configuration.read(MICRO_BATCH_RECORDS_MAX)
+        self._retained = CheckpointSettings.of(configuration).retained
+        self._must_not_fall_back = must_not_fall_back(job_graph, configuration)
+        #: oldest first
+        self.completed: list[CheckpointMetadata] = []
+        #: whether something that is in a checkpoint or savepoint has yet to be delivered
+        self.owes = False
+        self._coordinator: EpochCoordinator | None = None
+        #: whether a job of the name was drained, and may have died before it delivered all
+        self._is_drained = False
+
+    @property
+    def coordinator(self) -> EpochCoordinator:
+        """That of the job, which is there once the job knows where it begins."""
+        assert self._coordinator is not None, "the job does not know yet where it begins"
+        return self._coordinator
+
+    # --- the whole job ---------------------------------------------------------------------------------------------
+
+    def work(self) -> Steps[None]:
+        """Epoch after epoch, until the job has ended or was stopped."""
+        try:
+            begin_from = yield from self._begin()
+        except HasEnded as ended:
+            yield Log(str(ended))
+            return
+        yield from self.with_sources(begin_from, self._to_the_end)
+
+    def with_sources(self, begin_from: CheckpointMetadata | None, run: Callable[[], Steps[None]]) -> Steps[None]:
+        """Run from a checkpoint; sinks hear of the end, unless something has yet to be delivered."""
+        self._coordinator = EpochCoordinator(self.job_graph, self.job_id, begin_from)
+        try:
+            yield from self._open_sources()
+            yield from run()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if not self.owes:
+                yield EndSinks()
+            raise
+        yield EndSinks()
+
+    def _begin(self) -> Steps[CheckpointMetadata | None]:
+        if self.configuration.read(RECOVERY_FROM_LATEST):
+            found = yield from begin_from_latest(self.job_graph, self.configuration)
+            if found is not None:
+                self._is_drained = found.ends_job and all(operator.fully_finished for operator in found.operators)
+                return found
+        else:
+            yield MarkJob(self._mark(BEGUN))
+        return (yield from begin_from_path(self.job_graph, self.configuration))
+
+    def _to_the_end(self) -> Steps[None]:
+        """Epochs to the end of all sources, and one that drains; or to where the job stops."""
+        if self._is_drained:
+            yield from self.epoch(records_max=0)  # it delivers what the job of before has not
+        elif (yield from self.epochs()):
+            yield from self.epoch(ends=True)
+        else:
+            return
+        try:
+            yield MarkJob(self._mark("FINISHED", discards=True))
+        except Exception as error:  # noqa: BLE001 - everything is delivered
+            yield Log(f"the job's end could not be noted, so its last checkpoint stays: {_words(error)}")
+            return
+        self.completed = []
+        yield from self._delete_garbage(NO_LIVE_ID)
+
+    def epochs(self) -> Steps[bool]:
+        """Epoch after epoch; whether the sources have come to their end, not the job to a stop."""
+        while not self.coordinator.has_ended:
+            begun_ms = self.clock.now_ms()
+            found = yield from self.epoch()
+            if (yield from self.serve()):
+                return False
+            if self.interval_ms is None and not found and not self.coordinator.has_ended:
+                yield from self.say_where_to_go_on()
+                return False
+            while self.interval_ms is not None and not self.coordinator.has_ended:
+                left_ms = begun_ms + self.interval_ms - self.clock.now_ms()
+                if left_ms <= 0:
+                    break
+                yield Wait(left_ms, until_request=True)
+                if (yield from self.serve()):
+                    return False
+        return True
+
+    def say_where_to_go_on(self) -> Steps[None]:
+        """The job stops for want of something to read."""
+        if self._directory is not None and self.completed:
+            path = f"{self._directory}/{self.job_id}/chk-{self.completed[-1].checkpoint_id}"
+            yield Log(f"nothing is left to read; {RECOVERY_PATH.key()}: {path} goes on from here")
+
+    def _mark(
+        self, status: str, savepoint: str | None = None, drained: bool = False, discards: bool = False
+    ) -> JobMark:
+        """What has become of the job, for whoever starts it again."""
+        now_ms = self.clock.now_ms()
+        return JobMark(self.job_id, self.job_graph.name, status, now_ms, savepoint, drained, discards)
+
+    # --- one epoch -------------------------------------------------------------------------------------------------
+
+    def epoch(self, ends: bool = False, records_max: int | None = None) -> Steps[int]:
+        """One epoch, delivered; how many records its sources read.
+
+        Args:
+            ends: whether it reads nothing, and drains and finishes everything.
+            records_max: how many records each reader reads; None for as many as the configuration says.
+        """
+        limit = self._records_max if records_max is None else records_max
+        epoch = yield from self.until_it_holds(lambda: self._attempt(ends, limit), self.go_back)
+        self.completed.append(epoch.metadata)
+        yield from self.deliver(epoch.last)
+        self.completed = self.completed[-self._retained :]
+        yield from self._delete_garbage(epoch.metadata.checkpoint_id + 1)
+        return epoch.records_read
+
+    def until_it_holds(self, attempt: Callable[[], Steps[T]], go_back: Callable[[], Steps[None]]) -> Steps[T]:
+        """Attempts until one succeeds or no restart is left; each but the first begins with `go_back`."""
+        is_first = True
+        while True:
+            try:
+                if not is_first:
+                    yield from go_back()
+                return (yield from attempt())
+            except Cancelled:
+                raise
+            except Exception as error:  # noqa: BLE001 - the restart strategy decides
+                is_first = False
+                yield from self.restart(error, bool(self.completed), self.point)
+
+    def _attempt(self, ends: bool, records_max: int | None) -> Steps[Epoch]:
+        begun_ms = self.clock.now_ms()
+        try:
+            epoch = yield from self.run_epoch(ends, records_max)
+            yield Complete(epoch.metadata)
+        except Cancelled:
+            raise
+        except Exception:
+            self.figures.epoch_failed()
+            raise
+        self.coordinator.complete(epoch.metadata, epoch.answers)
+        self.figures.epoch_completed(epoch.metadata, self.clock.now_ms() - begun_ms)
+        return epoch
+
+    def run_epoch(
+        self, ends: bool, records_max: int | None, path: str | None = None, reads: bool | None = None
+    ) -> Steps[Epoch]:
+        """Let all tasks run once; with a path they write a savepoint. Nothing is completed yet."""
+        if reads is None:
+            reads = not ends and path is None and records_max != 0
+        dealt: dict[str, Dealt] = (yield DealSplits()) if reads else {}
+        works = self.coordinator.works(dealt, records_max if reads else 0, ends, path)
+        left: Left = yield RunEpoch(works)
+        _check_answers(works, left.answers)
+        kept: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
+        metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends)
+        return Epoch(metadata, left.answers, tuple(left.last))
+
+    def deliver(self, last: tuple[Last, ...]) -> Steps[None]:
+        """Deliver what a checkpoint or savepoint that exists names; what fails is only delivered again."""
+
+        def attempt() -> Steps[None]:
+            yield Deliver(last)
+
+        def go_back() -> Steps[None]:
+            yield from ()
+
+        self.owes = True
+        yield from self.until_it_holds(attempt, go_back)
+        self.owes = False
+
+    def _delete_garbage(self, oldest_live_id: int) -> Steps[None]:
+        """Nothing is in the making now, so what runs of tasks have left that did not count goes, too."""
+        try:
+            yield DeleteGarbage(tuple(self.completed), oldest_live_id)
+        except Cancelled:
+            raise
+        except Exception as error:  # noqa: BLE001 - the next time finds the same files, and more
+            yield Log(f"old checkpoints could not be deleted: {_words(error)}")
+
+    # --- after a failure -------------------------------------------------------------------------------------------
+
+    @property
+    def point(self) -> str:
+        """Where the next attempt begins, for people."""
+        latest = None if self._coordinator is None else self._coordinator.latest
+        if latest is None:
+            return "the beginning"
+        return f"{latest.external_path}" if latest.external_path else f"checkpoint {latest.checkpoint_id}"
+
+    def _open_sources(self) -> Steps[None]:
+        yield OpenSources(self.coordinator.kept_of_sources())
+
+    def go_back(self) -> Steps[None]:
+        """Back to the last checkpoint, which is read once through; past a damaged one if that is allowed (G11)."""
+        latest = self.coordinator.latest
+        if latest is not None:
+            try:
+                yield ReadThrough(latest)
+            except CheckpointError as error:
+                yield from self._fall_back(error)
+                yield from self.go_back()
+                return
+        self.coordinator.roll_back()
+        yield from self._open_sources()
+
+    def _fall_back(self, error: CheckpointError) -> Steps[None]:
+        damage = f"{self.point} cannot be restored: {error}"
+        yield Log(damage)
+        if len(self.completed) < 2:
+            raise self._final(
+                f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; keep "
+                "more than one with execution.checkpointing.num-retained"
+            )
+        before = self.completed[-2]
+        if self._must_not_fall_back:
+            raise self._final(refusal_to_fall_back(damage, f"checkpoint {before.checkpoint_id}"))
+        self.completed.pop()
+        self.coordinator.fall_back(before)
+
+    def _final(self, reason: str) -> JobExecutionError:
+        error = JobExecutionError(self.job_graph.name, reason)
+        error.suppresses_restart = True
+        return error
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def serve(self) -> Steps[bool]:
+        """Take the checkpoints and savepoints that were asked for; whether one of them ends the job."""
+        request: Request | None
+        while (request := (yield NextRequest())) is not None:
+            if request.directory is None:
+                yield from self._checkpoint(request)
+            elif (yield from self._savepoint(request, request.directory)):
+                return True
+        return False
+
+    def _checkpoint(self, request: Request) -> Steps[None]:
+        try:
+            yield from self.epoch()
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            yield Answer(request, None, f"no checkpoint: {_words(error)}")
+            raise
+        yield Answer(request, self.completed[-1].checkpoint_id)
+
+    def _savepoint(self, request: Request, directory: str) -> Steps[bool]:
+        """Take a savepoint between two epochs (H1, H2); whether the job ends with it.
+
+        Once it is complete the job that it ends never goes on: its output is the savepoint's, and is delivered.
+        """
+        ends = request.stop is StopMode.DRAIN
+        path = savepoint_path(directory, self.job_id, self.coordinator.epoch + 1)
+        try:
+            epoch = yield from self.run_epoch(ends, 0, path)
+            savepoint = replace(epoch.metadata.as_savepoint(path), ends_job=request.stop is not None)
+            yield Complete(savepoint, path)
+        except Exception as error:
+            if not isinstance(error, Cancelled):
+                yield Answer(request, None, f"no savepoint: {_words(error)}")
+            yield from self._delete_garbage(self.coordinator.epoch + 1)
+            yield from self._delete_savepoint(path)
+            if isinstance(error, Cancelled):
+                raise
+            return False
+        if request.stop is not None:
+            try:
+                yield from self.deliver(epoch.last)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                yield Answer(
+                    request,
+                    None,
+                    f"the job has ended with the savepoint {path}, but not all output could be committed: "
+                    f"{_words(error)}. A job that begins from the savepoint commits it",
+                )
+                raise
+            yield from self._mark_stopped(path, ends)
+        yield Answer(request, path)
+        if request.cancels:
+            raise Cancelled
+        return request.stop is not None
+
+    def _mark_stopped(self, path: str, drained: bool) -> Steps[None]:
+        try:
+            yield MarkJob(self._mark("FINISHED", path, drained))
+        except Exception as error:  # noqa: BLE001 - the savepoint is there, and the job's last checkpoint says as much
+            yield Log(f"the job's end could not be noted: {_words(error)}")
+
+    def _delete_savepoint(self, path: str) -> Steps[None]:
+        try:
+            yield DeleteSavepoint(path)
+        except Exception as error:  # noqa: BLE001 - it is in nobody's way
+            yield Log(f"what is left over at {path} could not be deleted: {_words(error)}")
+
+
+def _check_answers(works: Mapping[Task, EpochWork], answers: Mapping[Task, EpochAnswer]) -> None:
+    """Raise `PenstockError` unless every task has answered, and all have used the runs of the others that count."""
+    missing = works.keys() - answers.keys()
+    if missing:
+        raise PenstockError(f"{len(missing)} tasks of the epoch have not answered")
+    tokens = {answer.token for answer in answers.values()}
+    if any(not answer.used <= tokens for answer in answers.values()):
+        raise PenstockError("a task of the epoch was run again after others had used what it sent")
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,107 @@
+"""The life of a job that runs step by step, by the table of moves that all tempos share (E6).
+
+Its work is a generator of steps (`core.master.steps`). A failure of the work restarts it as the restart strategy says.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from penstock.common.configuration import Configuration
+from penstock.common.errors import PenstockError
+from penstock.common.job_status import JobStatus
+from penstock.core.batch.figures import JobFigures
+from penstock.core.job.failover import Failover
+from penstock.core.job.failures import broken, failure_from
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.side_outputs import unwritten_side_outputs
+from penstock.core.job.states import JOB_MOVES
+from penstock.core.master.steps import Cancelled, Log, PrepareSources, Report, Steps, Wait
+from penstock.core.ports import Clock
+
+_S: Final = JobStatus
+
+
+class StepwiseMaster(ABC):
+    """Drive `run` to its end; then `status` and `failure` say how the job ended.
+
+    Args:
+        job_graph: the job.
+        job_id: its id.
+        configuration: its options.
+        clock: processing time.
+    """
+
+    def __init__(self, job_graph: JobGraph, job_id: str, configuration: Configuration, clock: Clock) -> None:
+        self.job_graph = job_graph
+        self.job_id = job_id
+        self.status = _S.CREATED
+        self.failure: PenstockError | None = None
+        #: what the tasks have reported whose output was delivered; the driver adds to it
+        self.figures = JobFigures()
+        self.configuration = configuration
+        self.clock = clock
+        self._failover = Failover(configuration)
+
+    @abstractmethod
+    def work(self) -> Steps[None]:
+        """All that the job does. Raises `PenstockError` for the job to fail with."""
+
+    def run(self) -> Steps[None]:
+        """The job, from its beginning to its end."""
+        try:
+            yield from self._begin_attempt()
+            yield PrepareSources()
+            yield from self.work()
+            for line in unwritten_side_outputs(self.job_graph, self.figures.tasks.values()):
+                yield Log(line)
+        except GeneratorExit:
+            raise
+        except Cancelled:
+            yield from self._move(_S.CANCELLING)
+            yield from self._move(_S.CANCELED)
+        except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
+            self.failure = error if isinstance(error, PenstockError) else broken(self.job_graph.name, error)
+            if self.status is not _S.FAILING:
+                yield from self._move(_S.FAILING, str(self.failure))
+            yield from self._move(_S.FAILED, str(self.failure))
+        else:
+            yield from self._move(_S.FINISHED)
+
+    def restart(self, error: Exception, has_worked: bool, point: str) -> Steps[None]:
+        """Wait for the next attempt after a failure.
+
+        Args:
+            error: the failure.
+            has_worked: whether there is a checkpoint to go back to.
+            point: where the next attempt begins, for people.
+
+        Raises:
+            Exception: the failure, when no attempt is left.
+            Cancelled: if the job is cancelled meanwhile.
+        """
+        completed = self.figures.checkpoints.completed
+        delay_ms = self._failover.restart_delay_ms(
+            failure_from(error), None, completed, has_worked, self.clock.now_ms()
+        )
+        if delay_ms is None:
+            if self._failover.verdict is not None:
+                error.add_note(self._failover.verdict)
+                yield Log(self._failover.verdict)
+            raise error
+        yield from self._move(_S.FAILING, str(error))
+        yield from self._move(_S.RESTARTING, f"in {delay_ms} ms, from {point}")
+        yield Wait(delay_ms)
+        self.figures.restarts += 1
+        yield from self._move(_S.CREATED)
+        yield from self._begin_attempt()
+
+    def _begin_attempt(self) -> Steps[None]:
+        yield from self._move(_S.RUNNING)
+        self._failover.on_running(self.clock.now_ms())
+
+    def _move(self, status: JobStatus, reason: str | None = None) -> Steps[None]:
+        assert status in JOB_MOVES[self.status], f"{self.status.name} cannot become {status.name}"
+        self.status = status
+        yield Report(status, reason)

@@ -1,0 +1,49 @@
+"""A bounded job in batch execution; drivers say how its tasks are run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from penstock.common.configuration import Configuration
+from penstock.core.batch.task import BatchVertex, batch_vertices
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.batch import BatchMaster
+from penstock.core.master.steps import Last, RunTasks
+from penstock.core.ports import JobListener
+from penstock.drivers.stepwise.job import StepwiseJob, Table
+from penstock.drivers.stepwise.sinks import Sinks
+
+
+class BatchJob(StepwiseJob):
+    """Subclasses implement `run_tasks` and `interrupt`."""
+
+    def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
+        super().__init__(job_graph, configuration, listener)
+        self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
+
+    def make_master(self) -> BatchMaster:
+        """All tasks, then all output or none."""
+        return BatchMaster(self.job_graph, str(self._job_id), self.configuration, self.clock)
+
+    def make_sinks(self) -> Sinks:
+        """All or nothing."""
+        figures = self.master.figures
+        return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, figures, self._let_pass, True)
+
+    @abstractmethod
+    def run_tasks(self) -> Iterator[Last]:
+        """Run all vertices; give what they leave for the client. Raises `PenstockError` for the job to fail with."""
+
+    def table(self) -> Table:
+        """With the tasks."""
+        return {**super().table(), RunTasks: lambda _: self._run_tasks()}
+
+    def _run_tasks(self) -> list[Last]:
+        last = list(self.run_tasks())
+        self.check_cancelled()
+        return last
+
+    def why_no_savepoint(self) -> str | None:
+        """There is no state between one moment and another."""
+        return f"job {self.job_graph.name!r} runs in batch execution, which keeps no checkpoints, nor savepoints"

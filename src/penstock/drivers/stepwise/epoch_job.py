@@ -1,0 +1,116 @@
+"""A job in micro-batch execution, or a batch that leaves its state; drivers say how an epoch is run."""
+
+from __future__ import annotations
+
+import pickle
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+
+from penstock.common.configuration import Configuration
+from penstock.common.options import BATCH_SAVEPOINT_PATH
+from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.recovery import read_through
+from penstock.core.epochs.coordinator import epoch_vertices
+from penstock.core.epochs.task import ANSWER
+from penstock.core.epochs.work import EpochAnswer, EpochWork, Task
+from penstock.core.job.job_graph import BACK_FILL, JobGraph
+from penstock.core.master.back_fill import BackFillMaster
+from penstock.core.master.epochs import EpochMaster
+from penstock.core.master.steps import (
+    CheckClaim,
+    ClaimSavepoint,
+    Complete,
+    DealSplits,
+    DeleteGarbage,
+    DeleteSavepoint,
+    EmptySavepoint,
+    FindLeft,
+    Last,
+    Left,
+    Load,
+    MarkJob,
+    OpenSources,
+    ReadThrough,
+    ReleaseSavepoint,
+    RunEpoch,
+    SnapshotSources,
+)
+from penstock.core.ports import JobListener
+from penstock.drivers.backends import BackendSettings
+from penstock.drivers.stepwise.job import StepwiseJob, Table
+from penstock.drivers.stepwise.sources import Sources
+from penstock.drivers.worker_storage import StorageSettings
+from penstock.storage.file_store import absolute_url
+
+
+class EpochJob(StepwiseJob):
+    """See the module's text. Subclasses implement `run_epoch` and `interrupt`."""
+
+    master: EpochMaster
+
+    def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
+        self.sources = Sources(job_graph)
+        super().__init__(job_graph, configuration, listener)
+        job_id = str(self._job_id)
+        self.epoch_vertices = epoch_vertices(job_graph, job_id)
+        self.backends = BackendSettings.of(configuration, job_id)
+
+    def make_master(self) -> EpochMaster:
+        """One of epochs, or of a back-fill."""
+        job_id = str(self._job_id)
+        self.storage = StorageSettings.of(self.configuration, job_id)
+        self._store = self.storage.store()
+        if self.job_graph.mode == BACK_FILL:
+            path = absolute_url(str(self.configuration.read(BATCH_SAVEPOINT_PATH)))
+            return BackFillMaster(self.job_graph, job_id, self.configuration, self.clock, path)
+        return EpochMaster(self.job_graph, job_id, self.configuration, self.clock, self.storage.directory)
+
+    @abstractmethod
+    def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
+        """Run all tasks of an epoch; give what they leave, their answers among it."""
+
+    def table(self) -> Table:
+        """With those of checkpoints, savepoints and epochs."""
+        store, owner = self._store, str(self._job_id)
+        return {
+            **super().table(),
+            MarkJob: lambda step: store.mark_job(step.mark),
+            FindLeft: lambda step: store.left_by(step.job_name),
+            Load: lambda step: store.load(step.path),
+            ReadThrough: lambda step: read_through(store, step.metadata),
+            Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
+            DeleteGarbage: lambda step: store.delete(garbage(store.listing(), step.kept, step.oldest_live_id)),
+            DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
+            ClaimSavepoint: lambda step: store.claim_savepoint(step.path, owner),
+            CheckClaim: lambda step: store.check_savepoint_is_own(step.path, owner),
+            EmptySavepoint: self._empty_savepoint,
+            ReleaseSavepoint: lambda step: store.release_savepoint(step.path, owner),
+            OpenSources: self.sources.open,
+            DealSplits: self.sources.deal,
+            SnapshotSources: self.sources.snapshot,
+            RunEpoch: self._run_epoch,
+        }
+
+    def _empty_savepoint(self, step: EmptySavepoint) -> None:
+        files = None if step.kept is None else step.kept.state_files()
+        self._store.empty_savepoint(step.path, str(self._job_id), files)
+
+    def _run_epoch(self, step: RunEpoch) -> Left:
+        answers: dict[Task, EpochAnswer] = {}
+        others = []
+        for last in self.run_epoch(step.works):
+            if last.kind == ANSWER:
+                answers[last.vertex, last.operator] = pickle.loads(last.payload)
+            else:
+                others.append(last)
+        return Left(answers, others)
+
+    def release(self) -> None:
+        """The job is over: let the sources go."""
+        self.sources.close()
+
+    def why_no_savepoint(self) -> str | None:
+        """A back-fill has one of its own."""
+        if self.job_graph.mode == BACK_FILL:
+            return f"job {self.job_graph.name!r} is a batch that leaves one savepoint, at its end; cancel it to stop it"
+        return None

@@ -1,0 +1,290 @@
+"""A job whose master works step by step; a thread of the client's process carries the steps out, one after another."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.configuration import Configuration
+from penstock.common.errors import CheckpointError
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.common.options import SAVEPOINT_DIR
+from penstock.core.connector import Source
+from penstock.core.job.failures import broken
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.job.job_master import JobMaster
+from penstock.core.job.progress import JobProgress, job_progress
+from penstock.core.master.master import StepwiseMaster
+from penstock.core.master.steps import (
+    Answer,
+    BeginCommits,
+    Cancelled,
+    Deliver,
+    EndSinks,
+    Log,
+    NextRequest,
+    PrepareSources,
+    Report,
+    Request,
+    RunEpoch,
+    RunTasks,
+    Step,
+    Wait,
+)
+from penstock.core.ports import JobListener
+from penstock.core.protocol import StopMode
+from penstock.drivers.cancellation import where_is
+from penstock.drivers.clock import SystemClock
+from penstock.drivers.running_job import RunningJob, completed, settle
+from penstock.drivers.stepwise.sinks import Sinks
+from penstock.storage.file_store import absolute_url
+
+T = TypeVar("T")
+#: What carries a step out, by the step's class.
+Table = Mapping[type[Step], Callable[[Any], Any]]
+#: Steps that take long, before which a job looks whether it was cancelled.
+_LONG: Final = (PrepareSources, RunEpoch, RunTasks, Wait)
+
+
+class StepwiseJob(RunningJob):
+    """See the module's text. Subclasses have a master, a table of the steps that are theirs, and an `interrupt`."""
+
+    def __init__(
+        self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
+    ) -> None:
+        result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+        super().__init__(job_id or JobID.generate(), job_graph.name, result, configuration)
+        self.job_graph = job_graph
+        self.configuration = configuration
+        self.clock = SystemClock()
+        self.listener = listener
+        self._status = JobStatus.CREATED
+        self._savepoint_directory = configuration.read(SAVEPOINT_DIR)
+        self._is_cancelled = threading.Event()
+        #: set when there is a request, or the job is cancelled
+        self._is_wanted = threading.Event()
+        self._is_over = False
+        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._waiters: dict[int, CompletableFuture[Any]] = {}
+        self._numbers = itertools.count(1)
+        self.master = self.make_master()
+        self._sinks = self.make_sinks()
+        self._table = self.table()
+        self._started_ms = self.clock.now_ms()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
+
+    # --- for drivers -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_master(self) -> StepwiseMaster:
+        """The job's master."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """The job was cancelled: let the step that runs come to an end soon."""
+
+    @abstractmethod
+    def why_no_savepoint(self) -> str | None:
+        """Why savepoints of the job cannot be asked for; None when they can."""
+
+    def make_sinks(self) -> Sinks:
+        """What delivers what tasks leave."""
+        return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, self.master.figures, self._let_pass)
+
+    def table(self) -> Table:
+        """What carries each step out."""
+        return {
+            Report: self._report,
+            Log: lambda step: self.listener.on_log(step.line),
+            Wait: self._wait,
+            NextRequest: lambda _: self._next_request(),
+            Answer: self._answer,
+            PrepareSources: lambda _: self._prepare_sources(),
+            BeginCommits: lambda _: self._sinks.begin(),
+            Deliver: lambda step: self._sinks.deliver(step.last),
+            EndSinks: lambda _: self._sinks.end(),
+        }
+
+    def reads_splits(self, source: Source[Any, Any]) -> bool:
+        """Whether a source is read by its splits, and so is prepared."""
+        return True
+
+    def release(self) -> None:
+        """The job is over."""
+
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` when the job is to end."""
+        if self._is_cancelled.is_set():
+            raise Cancelled
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        work = self.master.run()
+        result: Any = None
+        error: BaseException | None = None
+        failure = None
+        try:
+            while True:
+                step = work.send(result) if error is None else work.throw(error)
+                result = error = None
+                try:
+                    result = self._perform(step)
+                except BaseException as raised:  # noqa: BLE001 - the master decides what becomes of it
+                    error = raised
+        except StopIteration:
+            failure = self.master.failure
+        except BaseException as fault:  # noqa: BLE001 - a fault of the master's own must not leave a waiter without a word
+            failure = broken(self.job_graph.name, fault)
+            self._report(Report(JobStatus.FAILED, str(failure)))
+        self._is_over = True
+        self._refuse_requests()
+        runtime_ms = self.clock.now_ms() - self._started_ms
+        name, accumulators = self.job_graph.name, self._sinks.accumulators()
+        settle(self._result, self._job_id, name, self._status, failure, runtime_ms, accumulators)
+
+    def _perform(self, step: Step) -> Any:
+        try:
+            if isinstance(step, _LONG):
+                self.check_cancelled()
+            return self._table[type(step)](step)
+        except Exception as error:
+            if self._is_cancelled.is_set() and not isinstance(error, Cancelled):
+                raise Cancelled from error
+            raise
+
+    def _report(self, step: Report) -> None:
+        if step.status.is_globally_terminal_state():
+            try:
+                self.release()
+            except Exception as error:  # noqa: BLE001 - the job itself has come to its end
+                self.listener.on_log(f"not all of the job could be let go: {type(error).__name__}: {error}")
+        self._status = step.status
+        self.listener.on_job_status(step.status.name, step.reason)
+
+    def _wait(self, step: Wait) -> None:
+        (self._is_wanted if step.until_request else self._is_cancelled).wait(step.for_ms / 1000)
+        self.check_cancelled()
+
+    def _let_pass(self, for_ms: int) -> None:
+        """Let a time pass, unless the job is cancelled."""
+        self._is_cancelled.wait(for_ms / 1000)
+
+    def _prepare_sources(self) -> None:
+        for vertex in self.job_graph.vertices:
+            for source in filter(self.reads_splits, vertex.sources.values()):
+                source.prepare(self.check_cancelled)
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def _next_request(self) -> Request | None:
+        self._is_wanted.clear()
+        if self._is_cancelled.is_set():
+            self._is_wanted.set()
+        try:
+            return self._requests.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _answer(self, step: Answer) -> None:
+        waiter = self._waiters.pop(step.request.number)
+        if step.error is None:
+            waiter.complete(step.result)
+        else:
+            waiter.complete_exceptionally(CheckpointError(step.error))
+
+    def _request(self, directory: str | None, stop: StopMode | None = None, cancels: bool = False) -> Future[Any]:
+        future: CompletableFuture[Any] = CompletableFuture()
+        request = Request(next(self._numbers), directory, stop, cancels)
+        self._waiters[request.number] = future
+        self._requests.put(request)
+        self._is_wanted.set()
+        if self._is_over:
+            self._refuse_requests()
+        return future
+
+    def _refuse_requests(self) -> None:
+        while (request := self._next_request()) is not None:
+            what = "checkpoint" if request.directory is None else "savepoint"
+            self._answer(Answer(request, None, f"no {what}: the job is over"))
+
+    def _request_savepoint(
+        self, directory: str | None, stop: StopMode | None = None, cancels: bool = False
+    ) -> Future[str]:
+        refusal = self.why_no_savepoint()
+        directory = directory or self._savepoint_directory
+        if refusal is None and directory is None:
+            refusal = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
+        if refusal is not None:
+            future: CompletableFuture[str] = CompletableFuture()
+            future.complete_exceptionally(CheckpointError(refusal))
+            return future
+        assert directory is not None
+        return self._request(absolute_url(directory), stop, cancels)
+
+    # --- the client's side -----------------------------------------------------------------------------------------
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Take a savepoint between two epochs (H1)."""
+        return self._request_savepoint(savepoint_directory)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> Future[str]:
+        """Take a savepoint between two epochs and end the job, drained if asked for (H2)."""
+        stop = StopMode.DRAIN if advance_to_end_of_event_time else StopMode.SUSPEND
+        return self._request_savepoint(savepoint_directory, stop)
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Take a savepoint between two epochs, then cancel the job."""
+        return self._request_savepoint(savepoint_directory, cancels=True)
+
+    def trigger_checkpoint(self) -> Future[int | None]:
+        """Begin the next epoch now; the id of its checkpoint, or None when the job takes none."""
+        return completed(None) if self.why_no_savepoint() is not None else self._request(None)
+
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        return self._status
+
+    def begin_cancel(self) -> None:
+        """What has not been delivered will not become visible."""
+        self._is_cancelled.set()
+        self._is_wanted.set()
+        self.interrupt()
+
+    def where(self) -> str | None:
+        """What the job's thread runs of the user's."""
+        return where_is(self._thread)
+
+    def end(self, patience_seconds: float = 5.0) -> None:
+        """Cancel the job and wait for its end, or until it is waited for no longer."""
+        self._cancel_once()
+        self._cancellation.join(self._thread)
+
+    def get_progress(self) -> Future[JobProgress]:
+        """Figures of what has been delivered: after each epoch, and at the end of a batch."""
+        of, status = self.master.figures, self._status.name
+        return completed(job_progress(status, self.job_graph, dict(of.tasks), of.checkpoints, of.restarts, []))
+
+    def get_accumulators(self) -> Future[dict[str, Any]]:
+        """The users' accumulators, by name, of what has been delivered."""
+        return completed(self._sinks.accumulators())
+
+    def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
+        """There is no job master that runs tasks; the future is cancelled."""
+        future: Future[T] = Future()
+        future.cancel()
+        return future

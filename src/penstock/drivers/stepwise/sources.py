@@ -1,0 +1,41 @@
+"""The split enumerators of a job's sources, which deal out splits as each epoch begins."""
+
+from __future__ import annotations
+
+from penstock.core.batch.splits import SplitDealer
+from penstock.core.epochs.work import Dealt
+from penstock.core.job.job_graph import JobGraph
+from penstock.core.master.steps import DealSplits, OpenSources, SnapshotSources
+from penstock.storage.metadata import StateFile
+
+
+class Sources:
+    """All sources of one job; `close` them."""
+
+    def __init__(self, job_graph: JobGraph) -> None:
+        self._job_graph = job_graph
+        self._dealers: dict[str, SplitDealer] = {}
+
+    def open(self, step: OpenSources) -> None:
+        """Begin from what was kept."""
+        self.close()
+        for vertex in self._job_graph.vertices:
+            for operator_id, source in vertex.sources.items():
+                self._dealers[operator_id] = SplitDealer(source, vertex.parallelism, step.restored[operator_id])
+
+    def deal(self, step: DealSplits) -> dict[str, Dealt]:
+        """New splits of all of them."""
+        return {
+            operator_id: Dealt(tuple(dealer.deal()), tuple(dealer.no_more))
+            for operator_id, dealer in self._dealers.items()
+        }
+
+    def snapshot(self, step: SnapshotSources) -> dict[str, StateFile]:
+        """What is to be kept of each."""
+        return {operator_id: dealer.snapshot(step.checkpoint_id) for operator_id, dealer in self._dealers.items()}
+
+    def close(self) -> None:
+        """Let the enumerators go."""
+        for dealer in self._dealers.values():
+            dealer.close()
+        self._dealers.clear()
