@@ -100,7 +100,7 @@ def test_what_lies_within_a_class_and_functions_are_found(worker: ModuleType, na
 
 @pytest.mark.parametrize(("name", "reason"), [("Locked", "cannot pickle '_thread.lock' object"), ("Large", "1 MiB")])
 def test_what_cannot_be_packed_is_told_when_it_is_needed(worker: ModuleType, name: str, reason: str) -> None:
-    """E7: with its name, the reason and the remedy."""
+    """B1: with its name, the reason and the remedy."""
     with pytest.raises(ScriptError, match=rf"{name!r} of the script .*{reason}.*move it into a module"):
         pickle.loads(f"c__main__\n{name}\n.".encode())
 
@@ -128,7 +128,7 @@ def test_an_empty_script_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_cannot_be_pickled_is_named() -> None:
-    """E7: with the classes of what a list holds."""
+    """B1: with the classes of what a list holds."""
 
     @dataclass
     class Part:

@@ -193,7 +193,7 @@ def test_watermarks_stay_behind_results() -> None:
 
 @pytest.mark.parametrize("mode", TEMPOS)
 def test_an_error_names_operator_and_record(mode: RuntimeExecutionMode) -> None:
-    """A6: and ends with the user's own exception; calls that are still out hold nothing up."""
+    """A1: and ends with the user's own exception; calls that are still out hold nothing up."""
 
     async def divide(value: int) -> list[float]:
         if value != 7:
@@ -359,7 +359,7 @@ def stop(job: VirtualJob, drain: bool, directory: Path, stopped: list[Any]) -> N
 def test_stopped_without_drain_calls_are_made_again_by_the_next_job(
     parallelisms: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """H2, H4, E4: what is out at the stop is called by the job that goes on, at any parallelism, and committed once."""
+    """D4, H2, H4: what is out at the stop is called by the job that goes on, at any parallelism, and committed once."""
     stops, committed = in_legs(tmp_path, False, parallelisms, 530)
     assert stops >= 2
     assert committed == list(range(120))

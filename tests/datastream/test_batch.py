@@ -220,7 +220,7 @@ def test_the_jobs_of_the_other_tests_are_these() -> None:
 
 
 def test_records_of_a_declared_type_are_written_as_pyflink_writes_them(tmp_path: Path) -> None:
-    """B2: the default buckets go by the clock, so results of count windows, which have no time, find one too."""
+    """A2: the default buckets go by the clock, so results of count windows, which have no time, find one too."""
     env = batch(1)
     pairs = env.from_collection([("a", 1), ("a", 2), ("b", 3), ("b", 4)])
     sums = pairs.key_by(lambda pair: pair[0]).count_window(2).reduce(lambda one, other: (one[0], one[1] + other[1]))

@@ -60,7 +60,7 @@ def test_a_sink_beside_the_collected_records_gets_all_of_a_bounded_stream(
 
 
 def test_a_failure_after_the_limit_is_raised_when_other_sinks_wait_for_the_end(tmp_path: Path) -> None:
-    """E1, A6: the job goes on for the other sinks, so its end counts."""
+    """A2, E1: the job goes on for the other sinks, so its end counts."""
 
     def halve(value: int) -> int:
         return value // (COUNT - 1 - value)

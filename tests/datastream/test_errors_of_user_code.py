@@ -210,7 +210,7 @@ def failure_of(env: Any) -> str:
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
 @pytest.mark.parametrize("kind", STEPS)
 def test_an_error_of_user_code_names_operator_call_and_record(kind: str, mode: str, tmp_path: Path) -> None:
-    """A6: as for a process function: operator, record, what was called, and no line of the runtime."""
+    """A2: as for a process function: operator, record, what was called, and no line of the runtime."""
     step, called = STEPS[kind]
     env = local_environment(execution__runtime_mode=mode)
     ended = step(env.from_collection([10, 20, BAD, 40]), tmp_path)
@@ -222,7 +222,7 @@ def test_an_error_of_user_code_names_operator_call_and_record(kind: str, mode: s
 
 @pytest.mark.parametrize("fails_in", ["write_batch", "flush", "create_writer", "commit"])
 def test_an_error_of_a_sink_names_it(fails_in: str) -> None:
-    """A6: whichever of its methods fails."""
+    """A2: whichever of its methods fails."""
     env = local_environment()
     env.from_collection([10, 20, BAD]).sink_to(Writes(fails_in)).name("mine")
     text = failure_of(env)
@@ -232,14 +232,14 @@ def test_an_error_of_a_sink_names_it(fails_in: str) -> None:
 
 
 def test_an_error_of_a_source_names_it() -> None:
-    """A6: what a reader raises."""
+    """A2: what a reader raises."""
     env = local_environment()
     env.from_source(Reads(), NO_WATERMARKS, "mine").print()
     assert failure_of(env).startswith("operator 'mine', subtask 1/1, in the source\n")
 
 
 def test_an_error_of_a_generating_function_names_the_index() -> None:
-    """A6: there is no record yet, but the number that it is made of."""
+    """A2: there is no record yet, but the number that it is made of."""
     env = local_environment()
     source: Any = DataGeneratorSource(fails, 100)
     env.from_source(source, NO_WATERMARKS, "mine").print()
@@ -253,7 +253,7 @@ def test_an_error_of_a_generating_function_names_the_index() -> None:
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
 @pytest.mark.parametrize("key", [[1], {"a": 1}, {1}, (1, [2])], ids=str)
 def test_keys_without_hash_are_refused_with_the_remedy(key: Any, mode: str, parallelism: int) -> None:
-    """A6, D4: whatever the operator, the tempo and the parallelism; for the first time at the record at which."""
+    """A2, D4: whatever the operator, the tempo and the parallelism; for the first time at the record at which."""
     numbers = local_environment(parallelism, execution__runtime_mode=mode).from_collection([1, 2])
     for keyed in (numbers.key_by(lambda value: key).reduce(max), numbers.key_by(lambda value: key).count_window(1)):
         stream = keyed if hasattr(keyed, "name") else keyed.reduce(max)
@@ -269,7 +269,7 @@ def test_keys_without_hash_are_refused_with_the_remedy(key: Any, mode: str, para
 
 
 def test_a_key_without_hash_among_others_is_found() -> None:
-    """A6: not only the last key of a batch is refused in these words."""
+    """A2: not only the last key of a batch is refused in these words."""
     numbers = local_environment().from_collection([1, 2, 3])
     with pytest.raises(UserFunctionError, match=r"in the key selector\nrecord: 2\n.*cannot be a key"):
         collect(numbers.key_by(lambda value: [value] if value == 2 else value).reduce(max))
@@ -304,7 +304,7 @@ def timed(strategy: WatermarkStrategy, assigner: Any, at_source: bool, **options
 def test_a_timestamp_that_is_no_int_is_refused_where_it_was_made(
     wrong: str, strategy: WatermarkStrategy, at_source: bool
 ) -> None:
-    """C2, A6: with the record, what was returned, and how to make milliseconds of it."""
+    """A2, C2: with the record, what was returned, and how to make milliseconds of it."""
     value, remedy = WRONG_TIMES[wrong]
     stream = timed(strategy, lambda record: value if record == 1 else 5, at_source)
     with pytest.raises(UserFunctionError) as caught:
@@ -329,7 +329,7 @@ def test_whole_numbers_of_any_class_are_timestamps(make: Any) -> None:
 
 
 def test_a_watermark_that_is_no_int_is_refused() -> None:
-    """C2, A6: a watermark generator gives ints too."""
+    """A2, C2: a watermark generator gives ints too."""
 
     class Floats(WatermarkGenerator):
         def on_event(self, value: Any, timestamp_ms: int) -> Any:

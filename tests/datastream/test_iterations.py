@@ -548,7 +548,7 @@ def test_a_loop_stands_in_plans_as_its_result() -> None:
 
 
 def test_types_are_those_of_the_result() -> None:
-    """B2."""
+    """A2, I3."""
     stream = env_of().from_collection([1], type_info=Types.INT())
     loop = stream.iterate(2)
     assert loop.get_type() == Types.INT()

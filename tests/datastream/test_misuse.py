@@ -39,7 +39,7 @@ def numbers() -> Any:
 
 
 def test_a_keyed_process_function_on_a_stream_without_key_is_refused_when_the_program_is_built() -> None:
-    """A1, A6: not when the first record comes; the error says key_by."""
+    """A1: not when the first record comes; the error says key_by."""
     with pytest.raises(MisuseError, match=r"Keyed is a KeyedProcessFunction.*no key.*key_by"):
         numbers().process(Keyed())
     with pytest.raises(MisuseError, match=r"KeyedCo is a KeyedCoProcessFunction.*key_by"):
@@ -67,7 +67,7 @@ def test_a_generator_function_where_one_value_is_wanted_is_refused_when_the_prog
 
 
 def test_a_returned_tuple_fails_the_job_at_once_with_operator_and_record() -> None:
-    """A6: another attempt would meet the same, so there is none."""
+    """A2, G8: another attempt would meet the same, so there is none."""
     env = local_environment(execution__checkpointing__interval=10)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1000, 1))
     stream = env.from_collection([7]).flat_map(lambda value: (value, "x")).name("pairs")

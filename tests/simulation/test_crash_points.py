@@ -17,6 +17,7 @@ TODAY = datetime.datetime.now(tz=datetime.UTC).date().toordinal()
 
 @pytest.mark.parametrize("mode", MODES)
 def test_crash_at_every_step(mode: str) -> None:
+    """G5, G8, G9: a process that ends at any step of the checkpoint protocol loses and repeats no output."""
     job = list(JOBS)[(TODAY + MODES.index(mode)) % len(JOBS)]
     table = CrashTable()
     with watched():
@@ -28,6 +29,7 @@ def test_crash_at_every_step(mode: str) -> None:
 
 
 def test_pairs_of_crashes() -> None:
+    """G8, G9: two crashes in one job."""
     with watched():
         failed = run_pairs(PAIRS, TODAY * 1_000)
     assert not failed

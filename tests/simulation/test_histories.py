@@ -34,6 +34,7 @@ def _failures(seeds: range) -> str:
 
 @pytest.mark.parametrize("offset", range(0, FRESH_SEEDS, A_TEST))
 def test_fresh_histories_keep_their_promises(offset: int) -> None:
+    """G5, G8, G9, G10: random jobs through random faults, of which none changes what is committed."""
     first = fresh_seeds().start + offset
     failures = _failures(range(first, first + A_TEST))
     assert not failures, failures
@@ -41,6 +42,7 @@ def test_fresh_histories_keep_their_promises(offset: int) -> None:
 
 @pytest.mark.parametrize("seed", _pinned())
 def test_pinned_seed_keeps_its_promises(seed: int) -> None:
+    """G5, G8, G9, G10: histories that once found a fault."""
     assert not run_seed(seed).violations
 
 

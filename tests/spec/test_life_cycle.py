@@ -1,4 +1,4 @@
-"""The life cycle of tasks and operators, call by call: the listing of the corrected end of a job (seed 000).
+"""The life cycle of tasks and operators, call by call: the listing of a job from setup to close (F1, F3, F4).
 
 Each listing shows one task from its deployment to its end: what is called in which order on the operators of its chain,
 what it sends on its edge, and from when on the checkpoint that it waits for exists. Time is virtual.
@@ -107,7 +107,7 @@ def expect(*parts: str) -> list[str]:
 
 
 def test_normal_end() -> None:
-    """F1, F3, F4, F6: a job whose source has nothing more goes through the listing of seed 000 from setup to close."""
+    """F1, F3, F4, F6: a job whose source has nothing more goes through the whole listing from setup to close."""
     with written_down():
         job = two_chains(BOUNDED, **AN_HOUR)
         assert job.run() is JobStatus.FINISHED

@@ -1,4 +1,4 @@
-"""SPEC rows end to end, on Spark."""
+"""Promises end to end, on Spark."""
 
 from __future__ import annotations
 

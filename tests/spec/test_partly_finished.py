@@ -1,6 +1,6 @@
 """Failures after some subtasks have ended: what is skipped, what runs again and with which state (G10).
 
-The two pitfalls that seed 000 names are shown with and without the remedy. Time is virtual.
+The two pitfalls, union state and broadcast state, are shown with and without the remedy. Time is virtual.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def test_a_name_that_a_record_does_not_have_is_told_with_the_record(session: Any
 
 
 def test_what_a_job_with_a_routed_frame_tells_of_itself(session: Any) -> None:
-    """I2, H2: the figures of what runs; the frame, which no task reads, shows none."""
+    """E1, I2: the figures of what runs; the frame, which no task reads, shows none."""
     sales = session.createDataFrame(SALES, DDL)
     for key in ("f0", lambda sale: sale[0]):
         env = batch(1)

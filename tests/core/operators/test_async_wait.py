@@ -125,7 +125,7 @@ def test_a_call_gives_any_number_of_results() -> None:
 
 @pytest.mark.parametrize("results", [None, 7])
 def test_what_is_no_list_fails_the_job(results: Any) -> None:
-    """A1, A6: a function that forgets to return a list is told so, with the record."""
+    """A1: a function that forgets to return a list is told so, with the record."""
 
     async def invoke(value: str) -> Any:
         return results
@@ -137,7 +137,7 @@ def test_what_is_no_list_fails_the_job(results: Any) -> None:
 
 
 def test_an_error_names_the_record() -> None:
-    """A6: what a call raises fails the task, with the record that it was made for, not an earlier or later one."""
+    """A1: what a call raises fails the task, with the record that it was made for, not an earlier or later one."""
 
     async def invoke(value: int) -> list[int]:
         await asyncio.sleep(value / 1000)
@@ -158,7 +158,7 @@ def test_an_error_names_the_record() -> None:
 
 @pytest.mark.parametrize("make", [ordered, unordered])
 def test_no_more_calls_are_out_than_the_capacity(make: Callable[..., OneInputOperatorHarness]) -> None:
-    """B5: of a batch beyond the capacity the rest waits unstarted, and the operator wants no more input meanwhile."""
+    """A1: of a batch beyond the capacity the rest waits unstarted, and the operator wants no more input meanwhile."""
     with make(capacity=2) as harness:
         assert harness.operator.is_available()
         harness.process_batch([("a", 10), ("b", 10), ("c", 10), ("d", 10), ("e", 10)])
@@ -171,7 +171,7 @@ def test_no_more_calls_are_out_than_the_capacity(make: Callable[..., OneInputOpe
 
 
 def test_results_that_wait_for_their_turn_count() -> None:
-    """B5: behind a call that hangs, ordered results take room until they go out, so what is held is bounded."""
+    """A1: behind a call that hangs, ordered results take room until they go out, so what is held is bounded."""
     with ordered(capacity=3) as harness:
         harness.process_batch([("slow", 1_000), ("a", 1), ("b", 1), ("c", 1)])
         harness.advance_processing_time(500)
@@ -181,7 +181,7 @@ def test_results_that_wait_for_their_turn_count() -> None:
 
 
 def test_a_place_is_free_as_soon_as_an_unordered_result_is_out() -> None:
-    """B5: a call that hangs takes one place only when order does not matter."""
+    """A1: a call that hangs takes one place only when order does not matter."""
     with unordered(capacity=2) as harness:
         harness.process_batch([("slow", 1_000), ("a", 1), ("b", 1), ("c", 1)])
         harness.advance_processing_time(10)
@@ -222,7 +222,7 @@ def test_a_call_whose_time_is_over_is_replaced_by_timeout() -> None:
 
 @pytest.mark.parametrize("function", [Unprepared(), Unprepared().async_invoke])
 def test_without_a_word_on_it_a_timeout_fails_the_job(function: Any) -> None:
-    """A1, A6: by default, and of a plain function, time that is over is an error that names the record."""
+    """A1: by default, and of a plain function, time that is over is an error that names the record."""
     with ordered(function, timeout_ms=20) as harness:
         harness.process(30)
         with pytest.raises(UserCodeError) as failure:
@@ -258,7 +258,7 @@ def test_no_timeout_waits_for_ever() -> None:
 
 
 def test_what_timeout_raises_fails_the_job() -> None:
-    """A6: `timeout` is user code like any other."""
+    """A1: `timeout` is user code like any other."""
 
     class Broken(Unprepared):
         def timeout(self, value: int) -> list[Any]:
@@ -362,7 +362,7 @@ def test_another_reason_is_no_reason() -> None:
 
 
 def test_a_predicate_that_raises_fails_the_job() -> None:
-    """A6: predicates are user code, called for a record."""
+    """A1: predicates are user code, called for a record."""
     strategy = fixed(result_predicate=lambda results: results[1] is None, exception_predicate=None)
     with ordered(Flaky(0), 1_000, strategy=strategy) as harness:
         harness.process("a")
@@ -432,7 +432,7 @@ def test_what_has_not_gone_out_is_called_again_after_a_restore(make: Callable[..
 
 
 def test_records_are_dealt_out_when_the_parallelism_changes() -> None:
-    """E4, D2: each record that was on its way is called by exactly one of the new subtasks."""
+    """D2, D4: each record that was on its way is called by exactly one of the new subtasks."""
     snapshots = []
     for subtask in range(2):
         with ordered(parallelism=2, subtask=subtask) as harness:
@@ -464,14 +464,14 @@ INPUTS = [
 
 @pytest.mark.parametrize("capacity", [1, 2, 100])
 def test_hostile_run(capacity: int) -> None:
-    """D6: whatever the batches, and replaced between every two inputs, each result goes out once and in order."""
+    """D2, G8: whatever the batches, and replaced between every two inputs, each result goes out once and in order."""
     expected = [Record(name, i + 1) for i, name in enumerate("abcdef")]
     run_hostile(partial(AsyncWaitOperator, wait, True, 0, capacity), INPUTS, expected)
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 100])
 def test_hostile_run_without_order(capacity: int) -> None:
-    """D6: the same where calls return at once; then the order is that of the input, whatever else happens."""
+    """D2, G8: the same where calls return at once; then the order is that of the input, whatever else happens."""
 
     async def now(value: tuple[str, int]) -> list[str]:
         return [value[0], value[0].upper()]

@@ -63,7 +63,7 @@ def shop_of(record):
 )
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_one_field_is_aggregated_and_the_others_are_those_of_the_first_record(kind, make, field):
-    """A2: sum, min and max of a field, by position or name, in records of every form; D1: through snapshots."""
+    """A2, D1: sum, min and max of a field, by position or name, in records of every form, through snapshots."""
     inputs = [Record(make(*sale), 10 * i) for i, sale in enumerate(SALES)]
     expected = [
         Record(make(shop, amount, FIRST_CLERK[shop]), 10 * i)

@@ -189,7 +189,7 @@ def test_a_coroutine_is_no_record() -> None:
 
 
 def test_a_generator_between_fused_maps_is_told_of_the_map_that_made_it() -> None:
-    """A6: of maps done in one pass the one that returned the generator is named, not the one that fails on it."""
+    """A1: of maps done in one pass the one that returned the generator is named, not the one that fails on it."""
     first, second = MapOperator(generates), MapOperator(lambda v: v + 1)
     one, other = OneInputOperatorHarness(lambda: first, name="first"), OneInputOperatorHarness(lambda: second)
     first.fuse(second)

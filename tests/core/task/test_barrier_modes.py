@@ -40,7 +40,7 @@ def test_at_least_once(case: str) -> None:
 
 
 def test_at_least_once_counts_a_bounded_number() -> None:
-    """G5, STYLE: checkpoints that never become whole do not pile up: the oldest is given up."""
+    """G5: checkpoints that never become whole do not pile up: the oldest is given up."""
     rig = GateRig(2, "at least once")
     for checkpoint_id in range(1, COUNTED_MAX + 3):
         rig.send(0, f"b{checkpoint_id}")
@@ -160,7 +160,7 @@ def test_an_aligned_one_stays_aligned() -> None:
 
 @pytest.mark.parametrize("mode", ["aligned", "at least once"])
 def test_overtaking_barriers_belong_to_one_mode(mode: str) -> None:
-    """STYLE: what cannot happen in a mode is an error there, not a wrong checkpoint."""
+    """G5: what cannot happen in a mode is an error there, not a wrong checkpoint."""
     with pytest.raises(AssertionError, match="overtook"):
         GateRig(1, mode).send(0, "o1")
 

@@ -1,4 +1,4 @@
-"""A task with calls out: what it takes meanwhile, how it ends, and the savepoints that end it (A1, B5, F3, G1, H2)."""
+"""A task with calls out: what it takes meanwhile, how it ends, and the savepoints that end it (A1, B3, F3, G1, H2)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def restored(rig: Rig, *factories: Any) -> list[Any]:
 
 
 def test_a_task_with_all_calls_out_takes_no_input() -> None:
-    """B5: what has not been started waits in its channel, without credit for more, until a call returns."""
+    """B3: what has not been started waits in its channel, without credit for more, until a call returns."""
     rig = rig_of(calls(capacity=2))
     rig.feed(0, Batch([10, 20]))
     before = len(rig.outbox.credits)
@@ -101,7 +101,7 @@ def test_a_task_with_all_calls_out_takes_no_input() -> None:
 
 
 def test_a_full_source_is_not_polled() -> None:
-    """B5: a source chained with calls is not asked for more than they take."""
+    """B3: a source chained with calls is not asked for more than they take."""
     rig = source_rig([10] * 100, calls(capacity=3))
     assert rig.task.metrics().records_in == 4  # two batches of two: the second one made it full
     rig.advance(10)
@@ -111,7 +111,7 @@ def test_a_full_source_is_not_polled() -> None:
 
 
 def test_a_full_task_fires_its_timers() -> None:
-    """B5, A1: time-outs are what may free it."""
+    """A1, B3: time-outs are what may free it."""
 
     class Late:
         async def async_invoke(self, value: str) -> list[str]:
@@ -153,7 +153,7 @@ def test_an_aligned_barrier_comes_behind_the_records_ahead_of_it() -> None:
 
 
 def test_blocked_output_holds_results_back() -> None:
-    """B5: what has returned waits in the operator while its task's output is blocked, and counts as out."""
+    """B3: what has returned waits in the operator while its task's output is blocked, and counts as out."""
     rig = rig_of(calls(capacity=4), credit=0, settings={"buffer_records": 1})
     rig.feed(0, Batch([1, 2, 3, 4, 5]))
     rig.advance(100)
@@ -186,7 +186,7 @@ def test_nothing_is_called_before_the_start() -> None:
 
 
 def test_an_error_of_a_call_fails_the_task() -> None:
-    """A6: in its turn, and with the record."""
+    """A1: in its turn, and with the record."""
 
     async def fail(value: int) -> list[int]:
         raise ConnectionError("no service")

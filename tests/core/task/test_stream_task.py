@@ -467,7 +467,7 @@ def test_processing_timers_stop_with_the_data() -> None:
 
 
 def test_small_output_leaves_when_there_is_nothing_to_do() -> None:
-    """E2: a half-full buffer does not wait for more when the task has nothing else to do."""
+    """B3: a half-full buffer does not wait for more when the task has nothing else to do."""
     rig = Rig(chain(), partitioner=ForwardPartitioner())
     rig.feed(0, Batch([1]))
     assert rig.outbox.elements() == [Batch([1])]

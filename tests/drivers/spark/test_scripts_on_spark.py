@@ -60,7 +60,7 @@ def test_classes_of_a_script_cross_in_every_tempo_and_live_on_in_its_state(tmp_p
 
 
 def test_a_split_that_cannot_be_pickled_is_named_with_the_remedy(tmp_path: Path) -> None:
-    """E7: the job fails at once, for another attempt would meet the same."""
+    """B1, G8: the job fails at once, for another attempt would meet the same."""
     program = tmp_path / "program.py"
     program.write_text(UNSENDABLE)
     done = run(str(program), folder=tmp_path)

@@ -3,9 +3,9 @@
 Rules. An operator is driven by one thread. It touches nothing but its context, its output and its state. It may keep
 no record past a call but in state that its snapshot covers. Whatever it emitted belongs to the consumers.
 
-The order of calls is that of SPEC F1 to F4: `setup`, `initialize_state`, `open` (tail of the chain to its head), then
-batches, watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_timers` and `finish` (head to tail);
-`close` on every path.
+The order of calls (F1, F2, F3, F4): `setup`, `initialize_state`, `open` (tail of the chain to its head), then batches,
+watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_timers` and `finish` (head to tail); `close` on
+every path.
 """
 
 from __future__ import annotations
