@@ -7,7 +7,7 @@ bytes. Under the key `penstock.classes` the Arrow schema's metadata of keyed sta
 pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`), and under `penstock.keys` the version of
 `state.key_bytes` by which keys went to their groups.
 
-What is captured is safe from what user code changes afterwards (G7, see `state.frozen`). Working out key groups,
+What is captured is safe from what user code changes afterwards (see `state.frozen`, G7). Working out key groups,
 building the Arrow bytes and writing them happens in the background.
 """
 
