@@ -27,7 +27,9 @@ _PARTIAL: Final = ".part"
 
 
 class JobMark(msgspec.Struct, frozen=True):
-    """A job has begun, or ended. `savepoint`: the one it was stopped with; `drained`: then nothing is left to be done.
+    """A job has begun, or ended.
+
+    `savepoint`: the one that it began from, or was stopped with; `drained`: then nothing is left to be done.
 
     `discards`: whether the job deletes its checkpoints next.
     """

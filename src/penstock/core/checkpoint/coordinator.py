@@ -235,9 +235,9 @@ class CheckpointCoordinator:
         drained = all(operator.fully_finished for operator in last.operators)
         return JobMark(self._job_id, job_name, status, now, last.external_path, drained, discards=True)
 
-    def mark_begin(self, job_name: str, failed: Callable[[BaseException], None]) -> None:
-        """The job begins, and not from what a job of its name has left: that is not its own."""
-        mark, store = JobMark(self._job_id, job_name, BEGUN, self._clock.now_ms()), self._store
+    def mark_begin(self, job_name: str, path: str | None, failed: Callable[[BaseException], None]) -> None:
+        """The job begins, at a path or with nothing; what a job of its name has left is not its own."""
+        mark, store = JobMark(self._job_id, job_name, BEGUN, self._clock.now_ms(), path), self._store
 
         def done(result: None, error: BaseException | None) -> None:
             if error is not None:

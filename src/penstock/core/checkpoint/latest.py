@@ -46,6 +46,8 @@ def choose_latest(left: LeftByJobs) -> Choice:
     damaged = [found for found in counting if found.metadata is None and _may_be_newer(found, whole, names)]
     return Choice(
         tuple(found.metadata for found in whole if found.metadata is not None),
+        # A job that had no time for a checkpoint is where it began.
+        path=None if mark is None or whole or mark.status != BEGUN else mark.savepoint,
         damaged=tuple(f"{found.directory} cannot be restored: {found.damage}" for found in damaged),
     )
 

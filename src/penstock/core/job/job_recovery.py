@@ -40,6 +40,8 @@ class JobRecovery:
         self._store = store
         self._listener = listener
         self._savepoint_path = configuration.read(RECOVERY_PATH)
+        #: whether what jobs of this name have left does not count from now on
+        self._begins_anew = False
         #: what jobs of this name have left besides, newest first
         self._older: list[CheckpointMetadata] = []
         #: whether going back past a damaged checkpoint would commit something again, and nobody has allowed that
@@ -57,12 +59,13 @@ class JobRecovery:
         if self._configuration.read(RECOVERY_FROM_LATEST):
             self._background.submit(lambda: store.left_by(name), self._on_left_read)
             return
-        self._master.checkpoints.mark_begin(name, self._on_mark_failed)
+        self._begins_anew = True
         self._begin_from_path()
 
     def _begin_from_path(self) -> None:
         path = self._savepoint_path
         if path is None:
+            self._mark_begin()
             self._master.acquire_slots()
         else:
             self._background.submit(lambda: self._store.load(path), self._on_savepoint_read)
@@ -73,7 +76,14 @@ class JobRecovery:
         if metadata is None:
             self._give_up(f"{RECOVERY_PATH.key()} {self._savepoint_path} cannot be read: {error}")
         elif self._begins_from(metadata, RECOVERY_PATH.key()):
+            self._mark_begin()
             self._master.acquire_slots()
+
+    def _mark_begin(self) -> None:
+        """Say where the job begins, unless it goes on from what a job of its name has left."""
+        if self._begins_anew:
+            name, path = self._master.job_graph.name, self._savepoint_path
+            self._master.checkpoints.mark_begin(name, path, self._on_mark_failed)
 
     def _begins_from(self, metadata: CheckpointMetadata, option: str) -> bool:
         """Whether a savepoint or checkpoint fits the job; then it is where it begins, and otherwise the job fails."""

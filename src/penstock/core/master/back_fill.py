@@ -46,9 +46,15 @@ class BackFillMaster(EpochMaster):
         except GeneratorExit:
             raise
         except BaseException:
-            yield ReleaseSavepoint(self._path)
+            yield from self._release()
             raise
-        yield ReleaseSavepoint(self._path)
+        yield from self._release()
+
+    def _release(self) -> Steps[None]:
+        try:
+            yield ReleaseSavepoint(self._path)
+        except Exception as error:  # noqa: BLE001 - what the job came to is what counts
+            yield Log(f"the claim on {self._path} could not be removed: {error}")
 
     def _fill(self) -> Steps[None]:
         epoch = yield from self.until_it_holds(self._pass, self.go_back)

@@ -144,9 +144,10 @@ class EpochMaster(StepwiseMaster):
             if found is not None:
                 self._is_drained = found.ends_job and all(operator.fully_finished for operator in found.operators)
                 return found
-        else:
-            yield MarkJob(self._mark(BEGUN))
-        return (yield from begin_from_path(self.job_graph, self.configuration))
+        begin_from = yield from begin_from_path(self.job_graph, self.configuration)
+        if not self.configuration.read(RECOVERY_FROM_LATEST):
+            yield MarkJob(self._mark(BEGUN, None if begin_from is None else begin_from.external_path))
+        return begin_from
 
     def _to_the_end(self) -> Steps[None]:
         """Epochs to the end of all sources, and one that drains; or to where the job stops."""
@@ -340,7 +341,8 @@ class EpochMaster(StepwiseMaster):
         except GeneratorExit:
             raise
         except BaseException as error:
-            yield Answer(request, None, f"no checkpoint: {_words(error)}")
+            reason = "the job was cancelled" if isinstance(error, Cancelled) else _words(error)
+            yield Answer(request, None, f"no checkpoint: {reason}")
             raise
         yield Answer(request, self.completed[-1].checkpoint_id)
 
@@ -356,11 +358,11 @@ class EpochMaster(StepwiseMaster):
             savepoint = replace(epoch.metadata.as_savepoint(path), ends_job=request.stop is not None)
             yield Complete(savepoint, path)
         except Exception as error:
-            if not isinstance(error, Cancelled):
-                yield Answer(request, None, f"no savepoint: {_words(error)}")
+            is_cancelled = isinstance(error, Cancelled)
+            yield Answer(request, None, f"no savepoint: {'the job was cancelled' if is_cancelled else _words(error)}")
             yield from self._delete_garbage(self.coordinator.epoch + 1)
             yield from self._delete_savepoint(path)
-            if isinstance(error, Cancelled):
+            if is_cancelled:
                 raise
             return False
         if request.stop is not None:

@@ -14,9 +14,9 @@ from penstock.core.job.job_graph import JobGraph
 from penstock.core.master.steps import Last
 from penstock.core.ports import JobListener
 from penstock.drivers.event_loop import WaitingEventLoop
-from penstock.drivers.local.exchange import run_in_order
 from penstock.drivers.stepwise.batch_job import BatchJob
 from penstock.drivers.stepwise.epoch_job import EpochJob
+from penstock.drivers.stepwise.exchange import run_in_order
 from penstock.drivers.stepwise.job import StepwiseJob
 
 

@@ -12,9 +12,13 @@ from functools import partial
 
 import click
 
-from penstock.drivers.simulation.crash_command import run_crash_points
+from penstock.drivers.simulation.crash_command import run_crash_points, run_step_points
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
+from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+
+#: Streaming, and jobs of epochs and back-fills.
+TEMPOS = ("streaming", "epochs")
 
 
 class SeedRange(click.ParamType[range]):
@@ -42,14 +46,23 @@ class SeedRange(click.ParamType[range]):
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--keep-going/--stop-at-first", default=True, help="Whether to go on after a violation.")
 @click.option("--mode", type=click.Choice(MODES), help="Checkpoints of this mode only.")
+@click.option("--tempo", type=click.Choice(TEMPOS), default="streaming", show_default=True, help="Which jobs.")
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
 @click.option("--pairs", type=click.IntRange(0), default=0, help="So many random pairs of crashes as well.")
 def main(
-    seeds: range, trace: bool, jobs: int, keep_going: bool, mode: str | None, crash_points: bool, pairs: int
+    seeds: range,
+    trace: bool,
+    jobs: int,
+    keep_going: bool,
+    mode: str | None,
+    tempo: str,
+    crash_points: bool,
+    pairs: int,
 ) -> None:
     """Run whole simulated clusters, one a seed, and check that each kept every promise."""
     if crash_points:
-        sys.exit(0 if run_crash_points(pairs) else 1)
+        run = run_step_points if tempo == "epochs" else partial(run_crash_points, pairs)
+        sys.exit(0 if run() else 1)
     if not trace and len(seeds) > 1:
         print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
     begun = time.monotonic()
@@ -59,7 +72,7 @@ def main(
     resumed: Counter[str] = Counter()
     modes: Counter[str] = Counter()
     failed: list[int] = []
-    for history in _histories(seeds, jobs, trace, mode):
+    for history in _histories(seeds, jobs, trace, mode, tempo):
         totals.update(
             histories=1,
             steps=history.steps,
@@ -77,7 +90,7 @@ def main(
             print("\n".join(history.log), flush=True)
         if history.violations:
             failed.append(history.seed)
-            _print_failure(history, mode)
+            _print_failure(history, mode, tempo)
             if not keep_going:
                 break
     seconds = time.monotonic() - begun
@@ -95,8 +108,10 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{kind} {counter[kind]}" for kind in sorted(counter)) or "none"
 
 
-def _histories(seeds: range, jobs: int, trace: bool, mode: str | None) -> Iterator[History]:
+def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str) -> Iterator[History]:
     run = partial(run_seed, is_traced=trace, mode=mode)
+    if tempo == "epochs":
+        run = partial(run_stepwise_seed, is_traced=trace)
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -104,11 +119,11 @@ def _histories(seeds: range, jobs: int, trace: bool, mode: str | None) -> Iterat
         yield from pool.map(run, seeds, chunksize=8)
 
 
-def _print_failure(history: History, mode: str | None) -> None:
+def _print_failure(history: History, mode: str | None, tempo: str) -> None:
     print(f"seed {history.seed}, {history.mode} ({history.topology})")
     for violation in history.violations:
         print(f"  {violation}")
-    only = f" --mode {mode}" if mode else ""
+    only = " --tempo epochs" if tempo == "epochs" else f" --mode {mode}" if mode else ""
     print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed}{only} --trace", flush=True)
 
 

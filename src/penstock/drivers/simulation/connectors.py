@@ -205,6 +205,8 @@ class _Writer(SinkWriter[Any, TransactionId]):
         self._name = sink.name
         self._world = outside(sink.world)
         self._scope = (context.job_id, context.operator_id, context.subtask_index, context.attempt)
+        #: with the run of the task, where one may run twice
+        self._names = f"{context.run}-" if context.run else ""
         self._count = 0
         self._open: list[Any] = []
         self._prepared: list[TransactionId] = []
@@ -221,7 +223,7 @@ class _Writer(SinkWriter[Any, TransactionId]):
         if not self._open:
             return []
         self._count += 1
-        transaction_id = (*self._scope, self._count)
+        transaction_id = (*self._scope, f"{self._names}{self._count}")
         self._world.prepare(transaction_id, self._name, self._open)
         self._open = []
         self._prepared.append(transaction_id)

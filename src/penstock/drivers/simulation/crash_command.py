@@ -9,6 +9,7 @@ import click
 from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
 from penstock.drivers.simulation.crash_runs import JOBS, CrashRun, CrashTable, cover_all, random_pair
 from penstock.drivers.simulation.scenario import MODES
+from penstock.drivers.simulation.stepwise.crashes import POINTS, StepwiseCrash, StepwiseTable, cover_all_steps
 
 #: Pairs that may be tried for each one in which both crashes happen.
 TRIES_A_PAIR = 20
@@ -41,6 +42,23 @@ def run_crash_points(pairs: int, first_pair: int = 0) -> bool:
     return not failed and not table.missed
 
 
+def run_step_points() -> bool:
+    """Let every step of jobs of epochs go wrong; prints a table, and says whether all promises were kept."""
+    begun = time.monotonic()
+    table = StepwiseTable()
+    click.echo(f"{len(POINTS)} points in {len(JOBS)} jobs: reached of possible")
+    for name in cover_all_steps(table):
+        click.echo(f"{name:75} {table.covered.get(name, 0)}/{table.wanted[name]}")
+    for name in table.missed:
+        click.echo(f"never reached in some job: {name}")
+    for crash, violations in table.failed:
+        _print_failure(crash, violations)
+    reached, wanted = sum(table.covered.values()), sum(table.wanted.values())
+    click.echo(f"{reached} of {wanted} reached in {table.histories} histories")
+    click.echo(f"{time.monotonic() - begun:.0f} s, {len(table.failed)} with violations")
+    return not table.failed and not table.missed
+
+
 def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
     """Histories until both crashes have happened in so many; returns those that broke a promise."""
     both = tried = 0
@@ -58,7 +76,7 @@ def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
     return failed
 
 
-def _print_failure(run: CrashRun, violations: list[str]) -> None:
+def _print_failure(run: CrashRun | StepwiseCrash, violations: list[str]) -> None:
     click.echo(f"{run}")
     for violation in violations:
         click.echo(f"  {violation}")

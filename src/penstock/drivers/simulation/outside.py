@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.core.protocol import StopMode
 
-TransactionId = tuple[str, str, int, int, int]  # job, operator, subtask, attempt, count
+TransactionId = tuple[str, str, int, int, str]  # job, operator, subtask, attempt, run and count
 
 VIOLATIONS_MAX = 10
 

@@ -44,6 +44,10 @@ class MemoryStore:
         self._root = f"{job_id}/"
         self._inline_bytes_max = inline_bytes_max
         self._faults = faults
+        #: called between two deletions
+        self.on_delete: Callable[[], None] = lambda: None
+        #: called when the savepoint that ends the job is visible, and not among the job's checkpoints yet
+        self.on_last: Callable[[], None] = lambda: None
 
     def directory_of(self, checkpoint_id: int) -> str:
         """Where a checkpoint lies."""
@@ -108,6 +112,7 @@ class MemoryStore:
             self.complete_savepoint(metadata, savepoint_path)
             if not metadata.ends_job:
                 return savepoint_path
+            self.on_last()
         directory, checkpoint_id = self.directory_of(metadata.checkpoint_id), metadata.checkpoint_id
         self._put_metadata(directory, metadata, lambda: self.make_visible(directory, checkpoint_id))
         return savepoint_path or directory
@@ -181,6 +186,7 @@ class MemoryStore:
         paths = find()
         for path in paths[: len(paths) // 2] if fault == f"{verb}-torn" else paths:
             self.delete_file(path)
+            self.on_delete()
         if fault is not None:
             raise OSError("planned: the connection broke")
 

@@ -1,0 +1,325 @@
+"""A simulated driver: carries out the steps of one master, as long as it lives."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.common.job_status import JobStatus
+from penstock.core.batch.rows import COMMITTABLES, Rows
+from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.recovery import read_through
+from penstock.core.epochs.coordinator import epoch_vertices
+from penstock.core.epochs.task import ANSWER, EpochTask
+from penstock.core.epochs.work import EpochWork, Task
+from penstock.core.job.failures import broken
+from penstock.core.job.job_graph import BACK_FILL
+from penstock.core.master import steps
+from penstock.core.master.back_fill import BackFillMaster
+from penstock.core.master.epochs import EpochMaster
+from penstock.core.protocol import StopMode
+from penstock.drivers.simulation.disk import METADATA, SAVEPOINTS
+from penstock.drivers.simulation.faults import Killed
+from penstock.drivers.simulation.jobs import Job
+from penstock.drivers.simulation.outside import PlannedError
+from penstock.drivers.simulation.stepwise.scenario import FILLED
+from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
+from penstock.drivers.stepwise.exchange import run_in_order
+from penstock.drivers.stepwise.sources import Sources
+from penstock.storage.job_marks import BEGUN
+
+STEPS_MAX: Final = 4_000
+NAME: Final = "epochs"
+#: What somebody may ask for.
+WISHES: Final = ("checkpoint", "savepoint", "savepoint", "suspend", "suspend", "suspend", "drain", "cancel")
+
+
+def name_of(step: steps.Step) -> str:
+    """What a step is for, in words."""
+    name, what = type(step).__name__, ""
+    if isinstance(step, steps.RunEpoch):
+        work = next(iter(step.works.values()))
+        what = " of a savepoint" if work.savepoint_path else " of the last epoch" if work.ends else ""
+    elif isinstance(step, steps.Complete):
+        ends = " that ends the job" if step.metadata.ends_job else ""
+        what = f" of the savepoint{ends}" if step.savepoint_path else f" of the checkpoint{ends}"
+    elif isinstance(step, steps.MarkJob):
+        what = f" {step.mark.status}{' with a savepoint' if step.mark.savepoint else ''}"
+    return name + what
+
+
+@dataclass
+class Ask:
+    """What somebody asked for, and what was answered."""
+
+    request: steps.Request
+    answers: list[steps.Answer] = field(default_factory=list)
+
+
+class Driver:
+    """Drives one job, as long as it lives."""
+
+    def __init__(self, history: StepwiseWorld, job: Job, path: str | None) -> None:
+        self._history = history
+        self._job = job
+        self._store = job.store
+        self._store.on_delete = lambda: history.on_point("within DeleteGarbage")
+        self._store.on_last = lambda: history.on_point("within Complete of the savepoint that ends the job")
+        self.sources = Sources(job.graph)
+        self._vertices = epoch_vertices(job.graph, job.job_id)
+        self.is_back_fill = job.graph.mode == BACK_FILL
+        arguments = (job.graph, job.job_id, job.configuration, history)
+        self.master = BackFillMaster(*arguments, FILLED) if self.is_back_fill else EpochMaster(*arguments, "disk")
+        self.has_ended = False
+        #: the path that the next job is given: this one's until it has begun, or that of the savepoint that ended it
+        self.goes_on_from = path
+        self.asked: list[Ask] = []
+        self._waiting: list[Ask] = []
+        self._paths: dict[int, str] = {}
+        self._serving: Ask | None = None
+        self._is_cancelled = False
+        #: whether the savepoint that ends the job is complete
+        self._is_stopping = False
+        #: whether the job has said that it has come to its end
+        self._is_marked = False
+        self._table = {
+            steps.Report: lambda step: history.write(f"{step.status.name} {step.reason or ''}"),
+            steps.Log: lambda step: history.write(f"log: {step.line}"),
+            steps.Wait: self._wait,
+            steps.NextRequest: lambda _: self._next_request(),
+            steps.Answer: self._answer,
+            steps.PrepareSources: lambda _: None,
+            steps.Deliver: self._deliver,
+            steps.EndSinks: lambda _: None,
+            steps.MarkJob: self._mark,
+            steps.FindLeft: lambda step: self._store.left_by(step.job_name),
+            steps.Load: lambda step: self._store.load(step.path),
+            steps.ReadThrough: lambda step: read_through(self._store, step.metadata),
+            steps.Complete: self._complete,
+            steps.DeleteGarbage: self._delete_garbage,
+            steps.DeleteSavepoint: self._delete_savepoint,
+            steps.ClaimSavepoint: lambda _: None,
+            steps.CheckClaim: lambda _: None,
+            steps.EmptySavepoint: self._empty_savepoint,
+            steps.ReleaseSavepoint: lambda _: None,
+            steps.OpenSources: self._of_sources(self.sources.open),
+            steps.DealSplits: self._of_sources(self.sources.deal),
+            steps.SnapshotSources: self._of_sources(self.sources.snapshot),
+            steps.RunEpoch: self._run_epoch,
+        }
+
+    def run(self) -> JobStatus:
+        """To the job's end; how it ended. Raises `DriverKilled`."""
+        work = self.master.run()
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                step = work.send(result) if error is None else work.throw(error)
+                result = error = None
+                try:
+                    result = self._perform(step)
+                except Killed:
+                    raise
+                except Exception as raised:  # noqa: BLE001 - the master decides what becomes of it
+                    error = raised
+        except StopIteration:
+            self.has_ended = True
+        except AssertionError as broken_promise:
+            self._history.violations.append(f"the master: {broken(NAME, broken_promise)}")
+        finally:
+            work.close()
+            self.sources.close()
+        for ask in self._waiting:
+            ask.answers.append(steps.Answer(ask.request, None, "the job is over"))
+        return self.master.status
+
+    def is_at_end(self) -> bool:
+        """Whether the job, or one before it, was at the end of all its sources, or was drained."""
+        return self._is_marked or self._history.drained is not None or self.master._coordinator is None
+
+    def path_of(self, request: steps.Request) -> str:
+        """Where a savepoint was being written; "" for none."""
+        return self._paths.get(request.number, "")
+
+    def _perform(self, step: steps.Step) -> Any:
+        history = self._history
+        history.step += 1
+        history.now += 1
+        if history.step > STEPS_MAX:
+            history.violations.append(f"stalled: {STEPS_MAX} steps")
+            raise DriverKilled
+        name = name_of(step)
+        if isinstance(step, steps.Deliver) and self._is_stopping:
+            name += " of the savepoint that ends the job"
+        history.on_point(f"before {name}")
+        history.maybe_die(history.scenario.dies_before)
+        if isinstance(step, steps.RunEpoch | steps.Wait):
+            rate = history.scenario.cancels
+            if rate and not history.faults.are_over and history.chance.random() < rate:
+                self._is_cancelled = True
+                history.seen["cancelled"] += 1
+        if self._is_cancelled and isinstance(step, steps.RunEpoch | steps.Wait):
+            raise steps.Cancelled
+        if not isinstance(step, steps.Report | steps.Log | steps.NextRequest):
+            history.write(f"{type(step).__name__}")
+        try:
+            result = self._table[type(step)](step)
+        except Exception as error:
+            history.write(f"failed: {type(error).__name__}: {str(error).splitlines()[0]}")
+            if self._is_cancelled and not isinstance(error, steps.Cancelled):
+                raise steps.Cancelled from error
+            raise
+        self._check(step)
+        history.on_point(f"after {name}")
+        history.maybe_die(history.scenario.dies_after)
+        return result
+
+    def _check(self, step: steps.Step) -> None:
+        """What holds after each step."""
+        for metadata in self.master.completed if not isinstance(step, steps.DeleteSavepoint) else ():
+            for path in self._store.missing_files(metadata):
+                self._history.violations.append(f"missing-file: {path}, after {type(step).__name__}")
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def _wait(self, step: steps.Wait) -> None:
+        self._history.now += step.for_ms
+
+    def _next_request(self) -> steps.Request | None:
+        history = self._history
+        history.looks += 1
+        if history.wish is not None:
+            kind, look = history.wish
+            if history.looks != look:
+                return None
+        elif history.faults.are_over or history.chance.random() >= history.scenario.asks:
+            return None
+        else:
+            kind = history.chance.choice(WISHES)
+        stop = {"suspend": StopMode.SUSPEND, "drain": StopMode.DRAIN}.get(kind)
+        directory = None if kind == "checkpoint" else SAVEPOINTS
+        self._serving = Ask(steps.Request(len(self.asked), directory, stop, kind == "cancel"))
+        self.asked.append(self._serving)
+        history.seen[f"asked for {kind}"] += 1
+        history.write(f"asked: {kind}")
+        return self._serving.request
+
+    def _answer(self, step: steps.Answer) -> None:
+        self._history.write(f"answer: {step.result or step.error}")
+        ask = self.asked[step.request.number]
+        ask.answers.append(step)
+        self._serving = None
+        ends = step.request.stop is not None or step.request.cancels
+        if isinstance(step.result, str) and ends:
+            is_drained = step.request.stop is StopMode.DRAIN
+            if not is_drained:
+                self.goes_on_from = step.result if self._history.chance.random() < 0.5 else None
+
+    # --- storage ---------------------------------------------------------------------------------------------------
+
+    def _mark(self, step: steps.MarkJob) -> None:
+        self._store.mark_job(step.mark)
+        if step.mark.status == BEGUN:
+            self.goes_on_from = None
+        if step.mark.status == "FINISHED" and step.mark.savepoint is None:
+            self._is_marked = True
+
+    def _complete(self, step: steps.Complete) -> None:
+        history, path = self._history, step.savepoint_path
+        if path is not None and self._serving is not None:
+            self._paths[self._serving.request.number] = path
+        try:
+            self._store.complete(step.metadata, path)
+        finally:
+            if step.metadata.ends_job and path is not None:
+                # From then on the next job finds it; until then this one has only left a savepoint that nobody knows.
+                own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
+                if own in history.disk.files and all(o.fully_finished for o in step.metadata.operators):
+                    history.drained = history.disk.load_savepoint(path)
+        self._is_stopping = step.metadata.ends_job and path is not None
+        history.epochs += 1
+
+    def _delete_garbage(self, step: steps.DeleteGarbage) -> None:
+        self._store.delete(garbage(self._store.listing(), step.kept, step.oldest_live_id))
+
+    def _delete_savepoint(self, step: steps.DeleteSavepoint) -> None:
+        disk = self._history.disk
+        disk.claimed = step.path
+        if disk.savepoints.pop(step.path, None) is not None:
+            self._history.drained = None
+        for path in disk.below(step.path):
+            self._store.delete_file(path)
+
+    def _empty_savepoint(self, step: steps.EmptySavepoint) -> None:
+        if step.kept is None:
+            self._delete_savepoint(steps.DeleteSavepoint(step.path))
+
+    # --- the work --------------------------------------------------------------------------------------------------
+
+    def _of_sources(self, call: Any) -> Any:
+        def carry_out(step: steps.Step) -> Any:
+            history = self._history
+            if not history.faults.are_over and history.chance.random() < history.scenario.source_error:
+                history.seen["source failed"] += 1
+                raise PlannedError("planned: the source failed")
+            return call(step)
+
+        return carry_out
+
+    def _run_epoch(self, step: steps.RunEpoch) -> steps.Left:
+        answers, others = {}, []
+        backends = self._history.jobs.backends()
+        try:
+            for last in run_in_order(self._job.graph, self._task(step.works, backends), lambda: None):
+                if last.kind == ANSWER:
+                    answers[last.vertex, last.operator] = pickle.loads(last.payload)
+                else:
+                    others.append(last)
+        finally:
+            backends.close()
+        return steps.Left(answers, others)
+
+    def _task(self, works: Mapping[Task, EpochWork], backends: Any) -> Any:
+        """Runs a task, at times twice: then either run may be the one that counts."""
+        history, runs = self._history, iter(range(1, 1 << 30))
+
+        def once(vertex: int, subtask: int, rows: Rows) -> list[Rows]:
+            history.on_point("within RunEpoch")
+            token = b"%d" % next(runs)
+            work = works[vertex, subtask]
+            history.maybe_die(history.scenario.dies_within / 4)
+            task = EpochTask(self._vertices[vertex], subtask, work, history, self._store, backends, token)
+            return list(task.run([rows]))
+
+        def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
+            first = once(vertex, subtask, rows)
+            if history.faults.are_over or history.chance.random() >= history.scenario.runs_twice:
+                return first
+            history.seen["ran twice"] += 1
+            second = once(vertex, subtask, rows)
+            kind = history.chance.choice(("first", "second", "mixed"))
+            return _mixed(first, second) if kind == "mixed" else second if kind == "second" else first
+
+        return run
+
+    def _deliver(self, step: steps.Deliver) -> None:
+        history = self._history
+        for last in sorted(step.last, key=lambda one: (one.vertex, one.operator, one.sequence)):
+            if last.kind == COMMITTABLES:
+                for transaction_id in pickle.loads(last.payload):
+                    history.outside.commit(transaction_id, self._job.job_id)
+
+
+def _mixed(used: list[Rows], counted: list[Rows]) -> list[Rows]:
+    """Other tasks have used one run of a task, which was lost then, and run again."""
+    mixed = Rows()
+    for runs, is_for_tasks in ((used, True), (counted, False)):
+        for rows in runs:
+            for row in zip(*rows.columns(), strict=True):
+                if (row[0] >= 0) is is_for_tasks:
+                    for column, value in zip(mixed.columns(), row, strict=True):
+                        column.append(value)
+    return [mixed]

@@ -1,0 +1,120 @@
+"""One history of jobs whose masters work step by step, from one seed.
+
+The masters, tasks and split enumerators are those that run on Spark. The clock, storage, the outside world and the
+driver are simulated: steps fail, tasks run twice, and the driver dies before, after and within each step. Whatever ends
+a job, the next one begins where a user would begin it: from the newest checkpoint of the name, or from the savepoint
+that it was told of. In the end the sinks must hold just what a plain computation over all records gives.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.common import options
+from penstock.drivers.simulation.answers import check_exact
+from penstock.drivers.simulation.jobs import Job
+from penstock.drivers.simulation.outside import present
+from penstock.drivers.simulation.reference import outputs
+from penstock.drivers.simulation.savepoint_checks import consumed
+from penstock.drivers.simulation.simulation import History
+from penstock.drivers.simulation.stepwise.driver import Driver
+from penstock.drivers.simulation.stepwise.scenario import FILLED
+from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
+
+JOBS_MAX: Final = 60
+#: Jobs after which nothing goes wrong any more.
+FAULTY_JOBS: Final = 20
+
+
+class StepwiseSimulation(StepwiseWorld):
+    """Runs one history."""
+
+    def run(self) -> History:
+        """The whole history."""
+        status = "?"
+        with self.jobs.folder, present(self.world, self.outside):
+            path, is_filled = None, not self.scenario.fills_first
+            for number in range(JOBS_MAX):
+                if number == FAULTY_JOBS:
+                    self.faults.are_over = True
+                job = self._job(number, path, not is_filled)
+                driver = Driver(self, job, path)
+                try:
+                    status = driver.run().name
+                except DriverKilled:
+                    self.seen["driver killed"] += 1
+                    self.write("the driver is dead")
+                    status = "?"
+                self._check_answers(driver)
+                path = driver.goes_on_from
+                if driver.is_back_fill:
+                    is_filled = FILLED in self.disk.savepoints
+                    path = FILLED if is_filled else None
+                elif (status == "FINISHED" and driver.is_at_end()) or self.violations:
+                    break
+            else:
+                self.violations.append(f"stalled: {JOBS_MAX} jobs, the last one {status}")
+            self._check_output()
+        return History(
+            self.seed,
+            "stepwise",
+            status,
+            self.step,
+            self.now,
+            0,
+            self.epochs,
+            self.outside.commits,
+            len(self.jobs.all),
+            len(self.disk.savepoints),
+            self.seen,
+            [*self.violations, *self.disk.violations, *self.outside.violations],
+            self.faults.seen,
+            self.log,
+            str(self.scenario.scenario.topology),
+        )
+
+    def _job(self, number: int, path: str | None, fills: bool) -> Job:
+        job = self.jobs.now if number == 0 else self.jobs.begin(path, as_it_was=True)
+        self.jobs.accept()
+        write = job.configuration.write
+        if fills:
+            write(options.RUNTIME_MODE, "BATCH")
+            write(options.BATCH_SAVEPOINT_PATH, FILLED)
+            if FILLED not in self.disk.savepoints:
+                for left in self.disk.below(FILLED):  # a user would take another path, or look what is there
+                    del self.disk.files[left]
+        elif path is None:
+            write(options.RECOVERY_FROM_LATEST, True)
+        job.graph = job.program.topology.job_graph(job.configuration)
+        self.write(f"job {job.job_id}: {job.graph.mode}, from {path or 'the newest'}")
+        return job
+
+    # --- what must hold --------------------------------------------------------------------------------------------
+
+    def _check_answers(self, driver: Driver) -> None:
+        for ask in driver.asked:
+            if len(ask.answers) > 1:
+                self.violations.append(f"answer: {ask.request} got {len(ask.answers)}")
+            if not ask.answers and driver.has_ended:
+                self.violations.append(f"answer: {ask.request} got none")
+            for answer in ask.answers:
+                path = answer.result
+                if isinstance(path, str) and path not in self.disk.savepoints:
+                    self.violations.append(f"answer: {ask.request} was told of {path}, where no savepoint is")
+                told = isinstance(answer.error, str) and "has ended with the savepoint" in answer.error
+                if answer.error is not None and not told and driver.path_of(ask.request) in self.disk.savepoints:
+                    self.seen["savepoint left that nobody was told of"] += 1
+
+    def _check_output(self) -> None:
+        topology = self.scenario.scenario.topology
+        read = {} if self.drained is None else consumed(self.disk, self.drained)
+        expected = outputs(topology, read)
+        for sink in (stage.uid for stage in topology.stages if stage.kind == "sink"):
+            flaw = check_exact(sink, expected[sink], self.outside.committed.get(sink, ()))
+            if flaw is not None:
+                self.violations.append(flaw)
+
+
+def run_stepwise_seed(seed: int, is_traced: bool = False) -> History:
+    """The history of a seed."""
+    return StepwiseSimulation(seed, is_traced=is_traced).run()

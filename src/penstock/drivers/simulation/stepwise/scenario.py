@@ -1,0 +1,84 @@
+"""What one seed stands for: a job, its options, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.drivers.simulation.disk import SAVEPOINTS
+from penstock.drivers.simulation.scenario import FaultRates, Scenario
+from penstock.drivers.simulation.topology_maker import TopologyMaker
+
+#: Where a back-fill leaves its savepoint.
+FILLED: Final = f"{SAVEPOINTS}/filled"
+
+
+@dataclass(frozen=True)
+class StepwiseScenario:
+    """What one seed stands for."""
+
+    scenario: Scenario
+    #: whether the first job is a back-fill over all there is
+    fills_first: bool
+    dies_before: float
+    dies_after: float
+    dies_within: float
+    deaths_max: int
+    commit_error: float
+    source_error: float
+    runs_twice: float
+    #: how likely somebody asks for something when the master looks
+    asks: float
+    cancels: float
+
+
+def draw(chance: random.Random, world: str) -> StepwiseScenario:
+    """The scenario of a seed."""
+
+    def some(share: float, value: float) -> float:
+        return value if chance.random() < share else 0.0
+
+    topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
+    for stage in topology.stages:
+        stage.calls = None
+    fills_first = chance.random() < 0.2
+    if fills_first:
+        for stage in topology.stages:
+            if stage.source is not None:
+                stage.source.is_lazy, stage.source.pauses = False, 0.0
+    write = Configuration().write
+    write(options.RUNTIME_MODE, "MICRO_BATCH")
+    write(options.CHECKPOINTING_DIR, "disk")
+    write(options.MICRO_BATCH_RECORDS_MAX, chance.choice((1, 3, 10)))
+    write(options.CHECKPOINTING_NUM_RETAINED, chance.choice((1, 1, 2, 3)))
+    write(options.RESTART_STRATEGY, "fixed-delay")
+    write(options.FIXED_DELAY_ATTEMPTS, chance.choice((0, 1, 3, 1_000)))
+    write(options.FIXED_DELAY_MS, chance.choice((0, 10)))
+    write(options.IDENTICAL_FAILURES_MAX, chance.choice((2, 10)))
+    write(options.OPERATOR_CHAINING_ENABLED, chance.random() < 0.7)
+    configuration = write(options.MAX_PARALLELISM, chance.choice((4, 7, 128)))
+    if chance.random() < 0.4:
+        configuration.write(options.MICRO_BATCH_INTERVAL_MS, chance.choice((1, 50)))
+    rates = FaultRates(
+        user_errors_max=chance.choice((0, 0, 1, 3)),
+        user_error=chance.choice((0.003, 0.02)),
+        storage_errors_max=chance.choice((0, 0, 3, 6)),
+        storage_error=chance.choice((0.02, 0.1)),
+    )
+    inline_bytes_max = chance.choice((0, 0, 600, 1 << 20))
+    return StepwiseScenario(
+        Scenario(topology, "aligned", configuration, rates, inline_bytes_max, 0.0, 0, False),
+        fills_first,
+        some(0.5, 0.02),
+        some(0.5, 0.02),
+        some(0.5, 0.02),
+        chance.choice((0, 1, 2, 5)),
+        some(0.5, 0.1),
+        some(0.3, 0.03),
+        some(0.4, 0.1),
+        some(0.7, 0.2),
+        some(0.4, 0.03),
+    )

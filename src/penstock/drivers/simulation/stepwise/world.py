@@ -1,0 +1,82 @@
+"""The clock, chance, the disk and the outside world of one history, and what is known of it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.drivers.simulation.disk import METADATA, Disk
+from penstock.drivers.simulation.faults import Faults, Killed
+from penstock.drivers.simulation.jobs import Jobs
+from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
+from penstock.storage.metadata import CheckpointMetadata
+
+
+class DriverKilled(Killed):
+    """The driver's process ends here."""
+
+
+class StepwiseWorld:
+    """All that is around the masters of one history."""
+
+    def __init__(self, seed: int, scenario: StepwiseScenario | None = None, is_traced: bool = False) -> None:
+        self.seed = seed
+        self.chance = random.Random(f"stepwise {seed}")
+        self.world = f"stepwise-{seed}"
+        self.scenario = scenario or draw(self.chance, self.world)
+        self.log: list[str] = [f"seed {seed}: {self.scenario.scenario.topology}"]
+        self._is_traced = is_traced
+        self.faults = Faults(self.scenario.scenario.rates, self.chance, self.write)
+        self.disk = Disk()
+        self.jobs = Jobs(seed, self.scenario.scenario, self.disk, self.faults)
+        self.outside = Outside(self.chance, self.faults.on_user_call, self._on_commit, self._may_commit)
+        self.violations: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self.epochs = 0
+        self.now = 0
+        self.step = 0
+        #: where the job was drained: what it read is all that is to be seen
+        self.drained: CheckpointMetadata | None = None
+        #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
+        self.on_point: Callable[[str], None] = lambda point: None
+        #: what somebody asks for, and when the master looks for the how manieth time; None for at random
+        self.wish: tuple[str, int] | None = None
+        self.looks = 0
+
+    def write(self, line: str) -> None:
+        """Put a line into the event log."""
+        if self._is_traced:
+            self.log.append(f"{self.step} {line}")
+
+    def now_ms(self) -> int:
+        """The port `Clock`: time passes as steps are taken."""
+        return self.now
+
+    # --- the outside world -----------------------------------------------------------------------------------------
+
+    def _on_commit(self) -> None:
+        self.on_point("within Deliver")
+        if self.faults.are_over:
+            return
+        if self.chance.random() < self.scenario.commit_error:
+            self.seen["commit failed"] += 1
+            raise OSError("planned: the commit failed")
+        self.maybe_die(self.scenario.dies_within)
+
+    def maybe_die(self, rate: float) -> None:
+        """The driver dies, at times."""
+        has_died = self.seen["driver killed"] >= self.scenario.deaths_max
+        if rate and not has_died and not self.faults.are_over and self.chance.random() < rate:
+            raise DriverKilled
+
+    def _may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
+        """What was prepared for a checkpoint may be seen once it exists, of whichever job, or a savepoint of it."""
+        directories = (f"{owner}/chk-{checkpoint_id}", *self.disk.savepoints)
+        for directory in directories:
+            if f"{directory}/{METADATA}" in self.disk.files:
+                metadata = self.disk.load_savepoint(directory)
+                if metadata.job_id == owner and metadata.checkpoint_id >= checkpoint_id:
+                    return True
+        return False

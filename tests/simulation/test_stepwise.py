@@ -1,0 +1,107 @@
+"""Jobs of epochs and back-fills keep every promise, whatever goes wrong at whichever step."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from tests.simulation.find_mutants import kinds_of
+from tests.simulation.fresh_seeds import fresh_seeds
+from tests.simulation.mutants_of_epochs import MUTANTS_OF_EPOCHS
+from tests.simulation.planting import Mutant
+
+from penstock.core.master import steps
+from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.crash_runs import JOBS
+from penstock.drivers.simulation.stepwise.crashes import POINTS, STEPS, StepwiseTable, cover_all_steps
+from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+
+#: Enough for everything to happen.
+SEEDS = range(1, 61)
+FRESH_SEEDS = 120
+A_TEST = 60
+#: Steps without an effect on anything but what people see.
+SEEN_ONLY = {"Report", "Log", "NextRequest", "BeginCommits", "RunTasks", "DeleteSavepoint"}
+
+
+@pytest.mark.parametrize("offset", range(0, FRESH_SEEDS, A_TEST))
+def test_fresh_histories_keep_their_promises(offset: int) -> None:
+    """G5, G8, G9, H2, I1: drivers die, steps fail, tasks run twice; what is committed is exact all the same."""
+    first = fresh_seeds().start + offset
+    failed = {seed: found for seed in range(first, first + A_TEST) if (found := run_stepwise_seed(seed).violations)}
+    assert not failed, "\n".join(
+        f"penstock-sim --tempo epochs --seeds {s}..{s} --trace\n{f}" for s, f in failed.items()
+    )
+
+
+def test_everything_happens() -> None:
+    seen, faults = set[str](), set[str]()
+    for seed in SEEDS:
+        history = run_stepwise_seed(seed)
+        assert not history.violations, (seed, history.violations)
+        seen |= set(+history.events)
+        faults |= set(+history.faults)
+    kinds = {f"asked for {kind}" for kind in ("checkpoint", "savepoint", "suspend", "drain", "cancel")}
+    assert seen >= kinds | {"ran twice", "commit failed", "driver killed", "source failed", "cancelled"}
+    assert faults >= {"complete-torn", "complete-done-but-error", "delete-torn", "mark-refused", "user-error"}
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_every_step_may_go_wrong(number: int) -> None:
+    """G5, G8, G9, G11: the driver dies before, after or within it, or it fails once or for good."""
+    job = list(JOBS)[(fresh_seeds().start + number) % len(JOBS)]
+    table = StepwiseTable()
+    for _ in cover_all_steps(table, (job,)):
+        pass
+    assert not table.failed
+    assert not table.missed
+
+
+def test_every_step_has_points() -> None:
+    named = {step.partition(" ")[0] for step in STEPS}
+    assert named | SEEN_ONLY == {
+        step.__name__ for step in steps.Step.__subclasses__() if step.__module__ == steps.__name__
+    }
+    assert len(POINTS) >= 50
+
+
+def test_same_seed_is_same_history() -> None:
+    for seed in range(5):
+        once, again = run_stepwise_seed(seed, is_traced=True), run_stepwise_seed(seed, is_traced=True)
+        assert len(once.log) > 10
+        assert once.log == again.log
+
+
+def test_history_does_not_depend_on_hash_order() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.drivers.simulation.cli",
+        "--tempo",
+        "epochs",
+        "--seeds",
+        "3..5",
+        "--trace",
+    ]
+    environments = [{**os.environ, "PYTHONHASHSEED": str(h)} for h in (1, 2)]
+    traces = {subprocess.run(command, env=e, capture_output=True, text=True, check=True).stdout for e in environments}
+    assert len({trace.rpartition(" s, ")[0].rpartition("\n")[0] for trace in traces}) == 1
+
+
+def test_command_replays_a_seed() -> None:
+    shown = CliRunner().invoke(main, ["--tempo", "epochs", "--seeds", "7..7", "--trace"])
+    assert shown.exit_code == 0, shown.output
+    assert "RunEpoch" in shown.output
+    assert "0 with violations" in shown.output
+
+
+@pytest.mark.parametrize("mutant", MUTANTS_OF_EPOCHS, ids=lambda mutant: mutant.__name__)
+def test_planted_bug_is_found(mutant: Mutant) -> None:
+    found_by = MUTANTS_OF_EPOCHS[mutant]
+    for history in found_by.histories():
+        with mutant():
+            found = kinds_of(history().violations)
+        if found.intersection(found_by.kinds) and not history().violations:
+            return
+    pytest.fail(f"{mutant.__name__} went unnoticed")
