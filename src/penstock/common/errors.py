@@ -19,7 +19,7 @@ Which class to raise:
 | `MisuseError` | `TypeError` | a user function in the wrong place: the job fails at once |
 | `ConfigurationError` | `ValueError` | an option: the job fails at once |
 | `FormatError` | `ValueError` | data that cannot be read or written in its format |
-| `TimedOutError` | `TimeoutError` | a call that took too long |
+| `CallTimeoutError` | `TimeoutError` | a call that took too long |
 | `ResourceError` | `OSError` | what the operating system refuses |
 | `OperationError` | `RuntimeError` | what cannot be done for a reason outside the call |
 
@@ -76,7 +76,7 @@ class MissingPathError(CallError, FileNotFoundError):
     """There is nothing at the path that was given."""
 
 
-class TimedOutError(PenstockError, TimeoutError):
+class CallTimeoutError(PenstockError, TimeoutError):
     """A call took longer than it may."""
 
 

@@ -25,7 +25,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
-from penstock.common.errors import MisuseError, TimedOutError, UnsupportedError, short_repr
+from penstock.common.errors import CallTimeoutError, MisuseError, UnsupportedError, short_repr
 from penstock.core.operators.async_queues import Call, Mark, OrderedCalls, UnorderedCalls
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.ports import Coroutines
@@ -288,7 +288,7 @@ class AsyncWaitOperator(FunctionOperator):
         timeout = getattr(self.function, "timeout", None)
         try:
             if timeout is None:
-                raise TimedOutError(f"the asynchronous call took longer than {self._timeout_ms} ms")
+                raise CallTimeoutError(f"the asynchronous call took longer than {self._timeout_ms} ms")
             results = timeout(call.value)
         except Exception as error:
             raise self.failed(call.value) from error
