@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from tests.datastream.environments import collect, local_environment
 
 from penstock.common.errors import UserFunctionError
+from penstock.common.job_id import JobID
 from penstock.common.serialization import Encoder
 from penstock.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
@@ -41,6 +43,10 @@ def fails(value: Any, *_: Any) -> Any:
     if value == BAD:
         raise Oops("no thirties")
     return value
+
+
+def wrong_call(*_: Any) -> Any:
+    return JobID("no")
 
 
 class Assigner(TimestampAssigner):
@@ -229,6 +235,23 @@ def test_an_error_of_a_sink_names_it(fails_in: str) -> None:
     assert text.startswith("operator 'mine', subtask 1/1, in the sink\n")
     if fails_in == "write_batch":
         assert "record: one of 3, the first 10\n" in text
+
+
+@pytest.mark.parametrize("fails_in", ["write_batch", "create_writer", "read"])
+def test_a_wrong_call_of_penstock_in_user_code_is_its_error(fails_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A6: the error has the line that made the call, as for the plain Python class."""
+    monkeypatch.setattr(sys.modules[__name__], "fails", wrong_call)
+    env = local_environment()
+    if fails_in == "read":
+        env.from_source(Reads(), NO_WATERMARKS, "mine").print()
+    else:
+        env.from_collection([10]).sink_to(Writes(fails_in)).name("mine")
+    with pytest.raises(UserFunctionError) as caught:
+        env.execute("job")
+    text = str(caught.value)
+    assert text.startswith("operator 'mine', subtask 1/1, in the ")
+    assert "in wrong_call" in text
+    assert text.endswith("WrongValueError: a job id is 32 lower-case hexadecimal digits, not 'no'")
 
 
 def test_an_error_of_a_source_names_it() -> None:

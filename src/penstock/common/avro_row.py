@@ -15,7 +15,7 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
-from penstock.common.errors import FormatError, shorten
+from penstock.common.errors import FormatError, UnsupportedError, WrongTypeError, shorten
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.types import Row
 
@@ -118,9 +118,9 @@ class _Codec:
 
 def _schema_text(record_class: str | None, avro_schema_string: str | None) -> str:
     if record_class is not None:
-        raise NotImplementedError("Avro record classes are Java; give the schema as avro_schema_string")
+        raise UnsupportedError("Avro record classes are Java; give the schema as avro_schema_string")
     if avro_schema_string is None:
-        raise TypeError("avro_schema_string must be given")
+        raise WrongTypeError("avro_schema_string must be given")
     return avro_schema_string
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from penstock.common.basic_types import BasicType, BasicTypeInfo, TypeInformation
 from penstock.common.composite_types import ListTypeInfo, MapTypeInfo
+from penstock.common.errors import WrongTypeError
 
 __all__ = ["ClassTypeInfo", "class_fields", "class_path"]
 
@@ -51,7 +52,7 @@ class ClassTypeInfo(TypeInformation):
     def __init__(self, cls: Any) -> None:
         fields = class_fields(cls) if isinstance(cls, type) else None
         if fields is None:
-            raise TypeError(f"expected a dataclass or a NamedTuple, not {cls!r}")
+            raise WrongTypeError(f"expected a dataclass or a NamedTuple, not {cls!r}")
         self.cls = cls
         self.field_types = _field_types(cls, fields, ())
 

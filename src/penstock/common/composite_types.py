@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.common.basic_types import BasicType, BasicTypeInfo, TypeInformation
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.types import Row
 
 __all__ = [
@@ -52,9 +53,9 @@ class RowTypeInfo(TypeInformation):
         self._types = _checked(field_types)
         self._names = tuple(f"f{i}" for i in range(len(self._types))) if field_names is None else tuple(field_names)
         if len(self._names) != len(self._types):
-            raise ValueError(f"{len(self._names)} field names for {len(self._types)} field types")
+            raise WrongValueError(f"{len(self._names)} field names for {len(self._types)} field types")
         if len(set(self._names)) != len(self._names):
-            raise ValueError(f"field names must be different from each other: {list(self._names)}")
+            raise WrongValueError(f"field names must be different from each other: {list(self._names)}")
 
     def get_field_names(self) -> list[str]:
         """The names of the fields, in order."""
@@ -181,7 +182,7 @@ class BasicArrayTypeInfo(_ElementsTypeInfo):
 
     def __init__(self, element_type: TypeInformation) -> None:
         if not isinstance(element_type, BasicTypeInfo):
-            raise TypeError(f"the elements of a basic array must be of a basic type, not {element_type!r}")
+            raise WrongTypeError(f"the elements of a basic array must be of a basic type, not {element_type!r}")
         super().__init__(element_type)
 
 
@@ -197,7 +198,7 @@ class PrimitiveArrayTypeInfo(_ElementsTypeInfo):
 
     def __init__(self, element_type: TypeInformation) -> None:
         if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in _PRIMITIVES:
-            raise TypeError(f"the elements of a primitive array must be of a primitive type, not {element_type!r}")
+            raise WrongTypeError(f"the elements of a primitive array must be of a primitive type, not {element_type!r}")
         super().__init__(element_type)
 
     def accepts(self, value: Any) -> bool:
@@ -240,7 +241,7 @@ class MapTypeInfo(TypeInformation):
 def _checked(types: Sequence[TypeInformation]) -> tuple[TypeInformation, ...]:
     for item in types:
         if not isinstance(item, TypeInformation):
-            raise TypeError(f"expected a TypeInformation such as Types.INT(), not {item!r}")
+            raise WrongTypeError(f"expected a TypeInformation such as Types.INT(), not {item!r}")
     return tuple(types)
 
 

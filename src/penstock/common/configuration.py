@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from penstock.common import value_types
 from penstock.common.config_options import ConfigOption
+from penstock.common.errors import UnsupportedError, WrongTypeError
 from penstock.common.value_types import ValueType, parse_list, render
 
 __all__ = ["Configuration"]
@@ -30,7 +31,7 @@ class Configuration:
 
     def __init__(self, other: Configuration | None = None, j_configuration: None = None) -> None:
         if j_configuration is not None:
-            raise NotImplementedError("there is no Java in Penstock, so no Java configuration to wrap")
+            raise UnsupportedError("there is no Java in Penstock, so no Java configuration to wrap")
         self._values: dict[str, Any] = {} if other is None else dict(other._values)
 
     @classmethod
@@ -152,9 +153,9 @@ class Configuration:
 
     def _set(self, key: str, value: object) -> None:
         if not isinstance(key, str):
-            raise TypeError(f"the key of a configuration entry must be a str, not {key!r}")
+            raise WrongTypeError(f"the key of a configuration entry must be a str, not {key!r}")
         if value is None:
-            raise TypeError(f"configuration entry {key} cannot be None; remove the key to unset it")
+            raise WrongTypeError(f"configuration entry {key} cannot be None; remove the key to unset it")
         self._values[key] = value
 
     def __eq__(self, other: object) -> bool:

@@ -30,7 +30,7 @@ from penstock.common.composite_types import (
     PrimitiveArrayTypeInfo,
     RowTypeInfo,
 )
-from penstock.common.errors import FormatError, shorten
+from penstock.common.errors import FormatError, WrongTypeError, WrongValueError, shorten
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.types import Row
 
@@ -201,7 +201,7 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
                 ValueError: for anything else.
             """
             if delimiter not in ("\n", "\r", "\r\n", ""):
-                raise ValueError(f"a line may end in \\n, \\r, \\r\\n or nothing, not {delimiter!r}")
+                raise WrongValueError(f"a line may end in \\n, \\r, \\r\\n or nothing, not {delimiter!r}")
             self._dialect = replace(self._dialect, line_delimiter=delimiter)
             return self
 
@@ -275,7 +275,7 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
             return value
 
         return read_basic
-    raise TypeError(f"{type_info!r} cannot be read from CSV")
+    raise WrongTypeError(f"{type_info!r} cannot be read from CSV")
 
 
 def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], str]:
@@ -296,9 +296,9 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
 
         return write_row
     if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.INSTANT:
-        raise TypeError(f"{type_info!r} cannot be written as CSV")
+        raise WrongTypeError(f"{type_info!r} cannot be written as CSV")
     if not isinstance(type_info, (BasicTypeInfo, DateTypeInfo, TimeTypeInfo, TimestampTypeInfo)):
-        raise TypeError(f"{type_info!r} cannot be written as CSV")
+        raise WrongTypeError(f"{type_info!r} cannot be written as CSV")
 
     def write_value(value: Any) -> str:
         if value is None:
@@ -339,17 +339,17 @@ _PARSERS: dict[BasicType, Callable[[str], Any]] = {
 
 def _row_type(type_info: TypeInformation) -> RowTypeInfo:
     if not isinstance(type_info, RowTypeInfo):
-        raise TypeError(f"CSV needs a row type such as Types.ROW_NAMED(...), not {type_info!r}")
+        raise WrongTypeError(f"CSV needs a row type such as Types.ROW_NAMED(...), not {type_info!r}")
     return type_info
 
 
 def _character(text: str) -> str:
     if len(text) != 1:
-        raise ValueError(f"expected one character, not {text!r}")
+        raise WrongValueError(f"expected one character, not {text!r}")
     return text
 
 
 def _not_empty(text: str) -> str:
     if not text:
-        raise ValueError("the delimiter of array elements must not be empty")
+        raise WrongValueError("the delimiter of array elements must not be empty")
     return text

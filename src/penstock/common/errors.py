@@ -1,9 +1,31 @@
 """Every error Penstock raises on purpose, in one small tree.
 
-The rule: whoever catches `PenstockError` catches everything that Penstock itself decided was wrong. An error that is
-also a plain Python mistake (a bad value, a missing key) inherits from that Python class too, so that ordinary
-`except ValueError` keeps working. All of them survive pickling with their attributes, because they travel from workers
-to the driver.
+The rule: `except PenstockError` catches everything that Penstock itself decided was wrong. Each error also inherits
+from the Python class that a Python programmer expects (`ValueError` for a bad value, `KeyError` for a missing name,
+`RuntimeError` where no other class fits), so that ordinary `except ValueError` works too. All of them survive pickling
+with their attributes, because they travel from workers to the driver.
+
+Which class to raise:
+
+| class | also a | for |
+| --- | --- | --- |
+| `WrongValueError` | `ValueError` | a value of the right type that cannot be taken |
+| `WrongTypeError` | `TypeError` | a value of a type that cannot be taken |
+| `WrongTimeError` | `RuntimeError` | a call that does not work now, or not here |
+| `ContractError` | `RuntimeError` | a class of the program that breaks the rules of its interface |
+| `UnsupportedError` | `NotImplementedError` | what Penstock does not do |
+| `UnknownNameError` | `KeyError` | a name that is not known |
+| `MissingPathError` | `FileNotFoundError` | a path with nothing there |
+| `MisuseError` | `TypeError` | a user function in the wrong place: the job fails at once |
+| `ConfigurationError` | `ValueError` | an option: the job fails at once |
+| `FormatError` | `ValueError` | data that cannot be read or written in its format |
+| `CallTimeoutError` | `TimeoutError` | a call that took too long |
+| `ResourceError` | `OSError` | what the operating system refuses |
+| `OperationError` | `RuntimeError` | what cannot be done for a reason outside the call |
+
+The first seven are `CallError`s: they answer a call. In a job they count as the plain Python classes do: when a
+function of the program made the call, the job's error shows its traceback, and the restart strategy decides whether the
+job runs again.
 """
 
 from __future__ import annotations
@@ -18,6 +40,66 @@ class PenstockError(Exception):
     """
 
     suppresses_restart = False
+
+
+class CallError(PenstockError):
+    """A call, or what a function of the program returned, cannot be taken. The subclasses say in what way."""
+
+
+class WrongValueError(CallError, ValueError):
+    """A value has the right type but cannot be taken."""
+
+
+class WrongTypeError(CallError, TypeError):
+    """A value has a type that cannot be taken."""
+
+
+class WrongTimeError(CallError, RuntimeError):
+    """Something was called at a time, or in a place, where it does not work."""
+
+
+class ContractError(CallError, RuntimeError):
+    """A class that the program provides breaks the rules of the interface that it implements."""
+
+
+class UnsupportedError(CallError, NotImplementedError):
+    """Penstock does not do what was asked for."""
+
+
+class UnknownNameError(CallError, KeyError):
+    """There is nothing of the name that was asked for."""
+
+    __str__ = Exception.__str__
+
+
+class MissingPathError(CallError, FileNotFoundError):
+    """There is nothing at the path that was given."""
+
+
+class CallTimeoutError(PenstockError, TimeoutError):
+    """A call took longer than it may."""
+
+
+class ResourceError(PenstockError, OSError):
+    """The operating system refuses what Penstock needs, such as a port."""
+
+
+class OperationError(PenstockError, RuntimeError):
+    """What was asked for cannot be done, for a reason that lies outside the call."""
+
+
+class StopIterationRaised(PenstockError, RuntimeError):
+    """A function raised StopIteration, which a loop would take for the end of the records.
+
+    Args:
+        what: the function that raised it.
+    """
+
+    def __init__(self, what: str = "the function") -> None:
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} raised StopIteration"
 
 
 class ConfigurationError(PenstockError, ValueError):
@@ -40,7 +122,7 @@ class MisuseError(PenstockError, TypeError):
 
 
 class UnknownFieldError(PenstockError, KeyError, ValueError):
-    """A row was asked for a field name that it does not have.
+    """A row, or a batch of columns, was asked for a field name that it does not have.
 
     It is a `KeyError`, as Python readers expect, and a `ValueError`, as PyFlink programs expect.
     """
@@ -48,15 +130,15 @@ class UnknownFieldError(PenstockError, KeyError, ValueError):
     __str__ = Exception.__str__
 
 
-class CheckpointError(PenstockError):
+class CheckpointError(PenstockError, RuntimeError):
     """A checkpoint or savepoint could not be taken, read, or removed."""
 
 
-class ProtocolError(PenstockError):
+class ProtocolError(PenstockError, RuntimeError):
     """A peer broke the wire protocol, or a message arrived that no rule allows in the present state."""
 
 
-class JobExecutionError(PenstockError):
+class JobExecutionError(PenstockError, RuntimeError):
     """A job failed for good: no restart is left.
 
     Attributes:

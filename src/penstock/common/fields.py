@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.types import Row
 
 
@@ -20,4 +21,4 @@ def field_of(record: Any, name: str) -> Any:
             return record[int(name[1:])] if name.startswith("f") else getattr(record, name)
         return getattr(record, name)
     except (KeyError, IndexError, AttributeError, ValueError) as error:
-        raise TypeError(f"a record of type {type(record).__name__} has no field {name!r}") from error
+        raise WrongTypeError(f"a record of type {type(record).__name__} has no field {name!r}") from error

@@ -6,6 +6,8 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from penstock.common.errors import WrongValueError
+
 __all__ = ["JobID"]
 
 _FORM = re.compile(r"[0-9a-f]{32}\Z")
@@ -23,7 +25,7 @@ class JobID:
 
     def __post_init__(self) -> None:
         if not _FORM.match(self.hex_text):
-            raise ValueError(f"a job id is 32 lower-case hexadecimal digits, not {self.hex_text!r}")
+            raise WrongValueError(f"a job id is 32 lower-case hexadecimal digits, not {self.hex_text!r}")
 
     @classmethod
     def generate(cls) -> JobID:

@@ -32,7 +32,7 @@ from penstock.common.composite_types import (
     RowTypeInfo,
     TupleTypeInfo,
 )
-from penstock.common.errors import FormatError, shorten
+from penstock.common.errors import FormatError, WrongTypeError, WrongValueError, shorten
 from penstock.common.json_schema import type_of_json_schema
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.time import Instant
@@ -108,7 +108,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
                 FormatError: if it is no JSON schema of an object, or uses what is not supported.
             """
             if json_schema is None:
-                raise TypeError("the JSON schema must not be None")
+                raise WrongTypeError("the JSON schema must not be None")
             self._type_info = type_of_json_schema(json_schema)
             return self
 
@@ -130,9 +130,9 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
                 ValueError: if missing fields shall fail and errors be ignored at the same time.
             """
             if not isinstance(self._type_info, RowTypeInfo):
-                raise TypeError(f"set a row type with type_info or json_schema, not {self._type_info!r}")
+                raise WrongTypeError(f"set a row type with type_info or json_schema, not {self._type_info!r}")
             if self._fail_on_missing_field and self._ignore_parse_errors:
-                raise ValueError("fail_on_missing_field and ignore_parse_errors cannot both be set")
+                raise WrongValueError("fail_on_missing_field and ignore_parse_errors cannot both be set")
             return JsonRowDeserializationSchema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
 
 
@@ -180,7 +180,7 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
                 TypeError: if no row type is set, or a field's type cannot be written as JSON.
             """
             if not isinstance(self._type_info, RowTypeInfo):
-                raise TypeError(f"set a row type with with_type_info, not {self._type_info!r}")
+                raise WrongTypeError(f"set a row type with with_type_info, not {self._type_info!r}")
             return JsonRowSerializationSchema(self._type_info)
 
 
@@ -209,7 +209,7 @@ def _reader(type_info: TypeInformation, strict: bool) -> Convert:
         return _read_timestamp
     if isinstance(type_info, BasicTypeInfo):
         return _basic_reader(type_info)
-    raise TypeError(f"{type_info!r} cannot be read from JSON")
+    raise WrongTypeError(f"{type_info!r} cannot be read from JSON")
 
 
 def _row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
@@ -321,7 +321,7 @@ def _writer(type_info: TypeInformation) -> Convert:
         return lambda value: value.isoformat() + ("" if value.tzinfo else "Z")
     if isinstance(type_info, BasicTypeInfo):
         return _basic_writer(type_info)
-    raise TypeError(f"{type_info!r} cannot be written as JSON")
+    raise WrongTypeError(f"{type_info!r} cannot be written as JSON")
 
 
 def _row_writer(row_type: RowTypeInfo) -> Convert:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from penstock.common.errors import WrongValueError
+
 __all__ = ["format_bytes", "parse_bytes"]
 
 _UNIT_BYTES = {
@@ -24,7 +26,7 @@ def parse_bytes(text: str) -> int:
     """
     match = _FORM.match(text.strip())
     if match is None or match[2].lower() not in _UNIT_BYTES:
-        raise ValueError(f"not a memory size: {text!r}; write a whole number and a unit: b, kb, mb, gb or tb")
+        raise WrongValueError(f"not a memory size: {text!r}; write a whole number and a unit: b, kb, mb, gb or tb")
     return int(match[1]) * _UNIT_BYTES[match[2].lower()]
 
 
@@ -35,7 +37,7 @@ def format_bytes(size_bytes: int) -> str:
         ValueError: if the size is negative.
     """
     if size_bytes < 0:
-        raise ValueError(f"a memory size cannot be negative: {size_bytes}")
+        raise WrongValueError(f"a memory size cannot be negative: {size_bytes}")
     for label in ("tb", "gb", "mb", "kb"):
         if size_bytes and size_bytes % _UNIT_BYTES[label] == 0:
             return f"{size_bytes // _UNIT_BYTES[label]} {label}"

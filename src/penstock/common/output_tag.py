@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.typeinfo import TypeInformation
 
 __all__ = ["OutputTag"]
@@ -25,11 +26,11 @@ class OutputTag:
 
     def __init__(self, tag_id: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(tag_id, str):
-            raise TypeError(f"the name of an OutputTag must be a str, not {type(tag_id).__name__}")
+            raise WrongTypeError(f"the name of an OutputTag must be a str, not {type(tag_id).__name__}")
         if not tag_id:
-            raise ValueError("the name of an OutputTag must not be empty")
+            raise WrongValueError("the name of an OutputTag must not be empty")
         if type_info is not None and not isinstance(type_info, TypeInformation):
-            raise TypeError(f"the type of an OutputTag must be a TypeInformation, not {type(type_info).__name__}")
+            raise WrongTypeError(f"the type of an OutputTag must be a TypeInformation, not {type(type_info).__name__}")
         self.tag_id = tag_id
         self.type_info = type_info
 

@@ -32,7 +32,7 @@ ITEM_BYTES_MAX: Final = 1 << 20
 _CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 
 
-class ScriptError(PenstockError):
+class ScriptError(PenstockError, RuntimeError):
     """A class or function of the user's script is needed in a worker, and cannot be brought there."""
 
     suppresses_restart = True

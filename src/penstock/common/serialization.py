@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from penstock.common.errors import FormatError
+from penstock.common.errors import FormatError, WrongValueError
 from penstock.common.rendering import renderer
 from penstock.common.typeinfo import TypeInformation, Types
 
@@ -119,7 +119,7 @@ class RowFieldExtractorSchema(SerializationSchema[Any]):
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
-            raise ValueError(f"the position of a field must not be negative: {field_index}")
+            raise WrongValueError(f"the position of a field must not be negative: {field_index}")
         self._field_index = field_index
 
     def serialize(self, element: Any) -> bytes:

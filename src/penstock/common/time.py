@@ -11,6 +11,8 @@ import functools
 import re
 from dataclasses import dataclass
 
+from penstock.common.errors import WrongTypeError, WrongValueError
+
 __all__ = ["Duration", "Instant", "Time", "format_duration", "parse_duration", "to_millis"]
 
 _NANOS_PER_MICRO = 1_000
@@ -159,7 +161,7 @@ class Instant:
 
     def __post_init__(self) -> None:
         if not 0 <= self.nanos < _NANOS_PER_SECOND:
-            raise ValueError(f"nanoseconds of an Instant must be within 0 and 999999999, not {self.nanos}")
+            raise WrongValueError(f"nanoseconds of an Instant must be within 0 and 999999999, not {self.nanos}")
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
@@ -188,7 +190,7 @@ def to_millis(value: object) -> int:
         return value // datetime.timedelta(milliseconds=1)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise TypeError(
+    raise WrongTypeError(
         f"a length of time must be a Duration, a Time, a datetime.timedelta or an int of milliseconds, "
         f"not {type(value).__name__}: {value!r}"
     )
@@ -212,7 +214,7 @@ def parse_duration(text: str) -> Duration:
         nanos = int((iso[5] or "").ljust(9, "0"))
         whole_seconds = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         return Duration(whole_seconds * _NANOS_PER_SECOND + nanos)
-    raise ValueError(f"not a duration: {text!r}; write a whole number and a unit: d, h, min, s, ms, \u00b5s or ns")
+    raise WrongValueError(f"not a duration: {text!r}; write a whole number and a unit: d, h, min, s, ms, \u00b5s or ns")
 
 
 def format_duration(value: Duration | Time | datetime.timedelta | int) -> str:
@@ -243,5 +245,5 @@ def _duration(count: int, unit_nanos: int) -> Duration:
 
 def _require_int(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{what} is made of a whole number, not {type(value).__name__}: {value!r}")
+        raise WrongTypeError(f"{what} is made of a whole number, not {type(value).__name__}: {value!r}")
     return value

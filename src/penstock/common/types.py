@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, SupportsIndex
 
-from penstock.common.errors import UnknownFieldError
+from penstock.common.errors import UnknownFieldError, WrongTypeError, WrongValueError
 
 __all__ = ["Row", "RowKind"]
 
@@ -64,7 +64,7 @@ class Row:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if kwargs:
             if args:
-                raise ValueError("a Row takes positional values or named values, not both")
+                raise WrongValueError("a Row takes positional values or named values, not both")
             self._fields = tuple(kwargs)
             self._values = list(kwargs.values())
         else:
@@ -86,7 +86,7 @@ class Row:
             TypeError: if the row has no field names.
         """
         if self._fields is None:
-            raise TypeError("a Row without field names cannot become a dict")
+            raise WrongTypeError("a Row without field names cannot become a dict")
         values = [_unpack(value) for value in self._values] if recursive else self._values
         return dict(zip(self._fields, values, strict=False))
 
@@ -124,7 +124,7 @@ class Row:
             ValueError: if there are more values than names.
         """
         if len(args) > len(self._values):
-            raise ValueError(f"{self!r} names {len(self._values)} fields, but {len(args)} values came: {args!r}")
+            raise WrongValueError(f"{self!r} names {len(self._values)} fields, but {len(args)} values came: {args!r}")
         row = Row(*args)
         row._fields = tuple(self._values)
         row._row_kind = self._row_kind

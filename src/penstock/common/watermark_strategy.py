@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Literal
 
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.fields import field_of
 from penstock.common.time import Duration, Time, to_millis
 
@@ -131,7 +132,7 @@ class WatermarkStrategy:
             TypeError: if the factory cannot be called.
         """
         if not callable(generator_factory):
-            raise TypeError(f"a generator factory must be callable, not {generator_factory!r}")
+            raise WrongTypeError(f"a generator factory must be callable, not {generator_factory!r}")
         return WatermarkStrategy("custom", generator_factory=generator_factory)
 
     def with_timestamp_assigner(
@@ -149,7 +150,7 @@ class WatermarkStrategy:
             ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
         """
         if self.kind == "ingestion":
-            raise ValueError("ingestion time takes its timestamps from the clock: it has no timestamp assigner")
+            raise WrongValueError("ingestion time takes its timestamps from the clock: it has no timestamp assigner")
         return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
 
     def with_timestamp_column(self, column: str) -> WatermarkStrategy:
@@ -161,7 +162,7 @@ class WatermarkStrategy:
             ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
         """
         if self.kind == "ingestion":
-            raise ValueError("ingestion time takes its timestamps from the clock: it has no timestamp column")
+            raise WrongValueError("ingestion time takes its timestamps from the clock: it has no timestamp column")
         return replace(self, timestamp_assigner=ColumnAssigner(column))
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
@@ -192,9 +193,11 @@ class WatermarkStrategy:
                 has no watermarks, for which the others of the group would wait for ever.
         """
         if self.kind == "none":
-            raise ValueError(f"a source without watermarks would hold up its whole group {watermark_group!r} for ever")
+            raise WrongValueError(
+                f"a source without watermarks would hold up its whole group {watermark_group!r} for ever"
+            )
         if not watermark_group:
-            raise ValueError("the name of a watermark group must not be empty")
+            raise WrongValueError("the name of a watermark group must not be empty")
         interval = _DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else update_interval
         alignment = WatermarkAlignment(
             watermark_group,
@@ -260,12 +263,12 @@ def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
     if callable(extract):
         return TwoArgumentsAssigner(extract)
     if not callable(assigner):
-        raise TypeError(
+        raise WrongTypeError(
             f"a timestamp assigner must have extract_timestamp(value, timestamp) or be callable: {assigner!r}"
         )
     wanted = _required_arguments(assigner)
     if wanted > 2:
-        raise TypeError(
+        raise WrongTypeError(
             f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} wants {wanted}"
         )
     return TwoArgumentsAssigner(assigner) if wanted == 2 else OneArgumentAssigner(assigner)
@@ -284,5 +287,5 @@ def _required_arguments(function: Callable[..., Any]) -> int:
 def _at_least(low_ms: int, value: Duration | Time | datetime.timedelta | int, what: str) -> int:
     value_ms = to_millis(value)
     if value_ms < low_ms:
-        raise ValueError(f"the {what} must be at least {low_ms} ms, not {value_ms} ms")
+        raise WrongValueError(f"the {what} must be at least {low_ms} ms, not {value_ms} ms")
     return value_ms

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from penstock.common.errors import ConfigurationError
+from penstock.common.errors import ConfigurationError, ContractError
 from penstock.core.connector import (
     Boundedness,
     InputStatus,
@@ -255,7 +255,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
             assert self._present is not None
             assert self._present_context is not None
             if number != self._number:
-                raise RuntimeError(f"a split of source {number} came while source {self._number} is being read")
+                raise ContractError(f"a split of source {number} came while source {self._number} is being read")
             parts = [split.split for split in mine if not split.is_end]
             if parts:
                 self._present.add_splits(parts)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.errors import ConfigurationError
+from penstock.common.errors import ConfigurationError, FormatError
 from penstock.connectors.split_queue import SplitQueue
 from penstock.core.connector import (
     Boundedness,
@@ -176,7 +176,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
             self._records += [record.decode(errors="replace") for record in found]
             received[:] = rest
         if len(received) > RECORD_BYTES_MAX:
-            raise ValueError(
+            raise FormatError(
                 f"{self._source.hostname}:{self._source.port} has sent {len(received)} bytes without the delimiter "
                 f"{self._source.delimiter!r}; a record may have {RECORD_BYTES_MAX}"
             )

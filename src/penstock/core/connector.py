@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common.column_data import ColumnData
+from penstock.common.errors import PenstockError, StopIterationRaised, UnsupportedError
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.records import Batch
 
@@ -36,7 +37,7 @@ SILENT_RETRY_MS: Final = 50
 POLLS_IN_VAIN_MAX: Final = 100
 
 
-class RecordError(Exception):
+class RecordError(PenstockError, RuntimeError):
     """A function of the user's raised within a source or a sink: raise this from what it raised.
 
     The error that the user sees then tells the record, and what was called.
@@ -58,7 +59,7 @@ def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData
     try:
         results.extend(map(function, values))
         if len(results) != len(values):
-            raise RuntimeError("the function raised StopIteration")
+            raise StopIterationRaised
     except Exception as error:
         raise RecordError(list(values)[len(results)], what) from error
     return results
@@ -159,7 +160,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         """Watermark alignment: read nothing of some open splits for now, and go on with others."""
-        raise NotImplementedError(
+        raise UnsupportedError(
             f"{type(self).__name__} opens splits, but cannot pause them: it implements no pause_or_resume_splits, so "
             "its source cannot take part in watermark alignment"
         )

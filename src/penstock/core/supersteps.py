@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from penstock.common.accumulators import Accumulator, LongCounter
 from penstock.common.aggregators import Aggregator
+from penstock.common.errors import UnknownNameError
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 
@@ -92,7 +93,7 @@ class SuperstepContext:
     def _check(self, name: str) -> None:
         if name not in self._registered:
             known = ", ".join(map(repr, self._registered)) or "none"
-            raise KeyError(f"iteration {self.iteration!r} has no aggregator {name!r}; registered: {known}")
+            raise UnknownNameError(f"iteration {self.iteration!r} has no aggregator {name!r}; registered: {known}")
 
 
 class TailOperator(StreamOperator):

@@ -9,6 +9,7 @@ import inspect
 from functools import partial
 from typing import Any
 
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.async_wait import AsyncWaitOperator
@@ -96,15 +97,19 @@ def _transform(
 ) -> DataStream:
     if not is_asynchronous(function):
         named = getattr(function, "__name__", type(function).__name__)
-        raise TypeError(f"{named} is not asynchronous: write its async_invoke, or the function itself, as `async def`")
+        raise WrongTypeError(
+            f"{named} is not asynchronous: write its async_invoke, or the function itself, as `async def`"
+        )
     timeout_ms = 0 if timeout is None else to_millis(timeout)
     if timeout_ms < 0:
-        raise ValueError(f"the timeout of an asynchronous function must be 0 (none) or above, not {timeout_ms} ms")
+        raise WrongValueError(f"the timeout of an asynchronous function must be 0 (none) or above, not {timeout_ms} ms")
     if capacity < 1:
-        raise ValueError(f"the capacity of an asynchronous function must be at least 1, not {capacity}")
+        raise WrongValueError(f"the capacity of an asynchronous function must be at least 1, not {capacity}")
     retries = None if isinstance(strategy, NoRetryStrategy) else strategy
     if retries is not None and not timeout_ms:
-        raise ValueError("retries of an asynchronous function need a timeout: it bounds how long a record may take")
+        raise WrongValueError(
+            "retries of an asynchronous function need a timeout: it bounds how long a record may take"
+        )
     factory = partial(AsyncWaitOperator, function, is_ordered, timeout_ms, capacity, retries)
     transformation = Transformation(
         "Async Wait", declared(factory, output_type), stream.upstreams, is_stateful=True, output_type=output_type

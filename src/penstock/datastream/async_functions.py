@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.errors import CallTimeoutError
 from penstock.datastream.function import Function
 
 
@@ -25,7 +26,7 @@ class AsyncFunction(Function, ABC):
 
     def timeout(self, value: Any) -> list[Any]:
         """The records to emit for a record whose time is over; by default the job fails with a TimeoutError."""
-        raise TimeoutError("the asynchronous call took too long; override timeout() to emit something instead")
+        raise CallTimeoutError("the asynchronous call took too long; override timeout() to emit something instead")
 
 
 class AsyncRetryPredicate(ABC):

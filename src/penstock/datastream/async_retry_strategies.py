@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.datastream.async_functions import AsyncRetryPredicate, AsyncRetryStrategy
 
 __all__ = [
@@ -143,4 +144,4 @@ class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
 
 def _require_positive(name: str, value: float) -> None:
     if value <= 0:
-        raise ValueError(f"{name} must be above 0, not {value}")
+        raise WrongValueError(f"{name} must be above 0, not {value}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.broadcast_process import (
     BROADCAST_INPUT,
@@ -31,12 +32,12 @@ class BroadcastStream:
         names = set[str]()
         for descriptor in broadcast_state_descriptors:
             if not isinstance(descriptor, MapStateDescriptor):
-                raise TypeError(f"a broadcast state is declared by a MapStateDescriptor, not by {descriptor!r}")
+                raise WrongTypeError(f"a broadcast state is declared by a MapStateDescriptor, not by {descriptor!r}")
             if descriptor.name in names:
-                raise ValueError(f"two broadcast states have the name {descriptor.name!r}")
+                raise WrongValueError(f"two broadcast states have the name {descriptor.name!r}")
             names.add(descriptor.name)
         if not names:
-            raise ValueError("a broadcast stream needs a MapStateDescriptor for each of its broadcast states")
+            raise WrongValueError("a broadcast stream needs a MapStateDescriptor for each of its broadcast states")
         self.input_stream = input_stream.broadcast()
         self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)
 
@@ -90,4 +91,4 @@ class BroadcastConnectedStream:
 
 def _check(func: Any, wanted: type, because: str) -> None:
     if not isinstance(func, wanted):
-        raise TypeError(f"{because}, so process() takes a {wanted.__name__}, not a {type(func).__name__}")
+        raise WrongTypeError(f"{because}, so process() takes a {wanted.__name__}, not a {type(func).__name__}")

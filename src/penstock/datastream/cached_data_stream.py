@@ -9,6 +9,7 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.errors import UnsupportedError, WrongTypeError
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, CachingSink, is_whole, remove_cached
 from penstock.connectors.file.filesystem import absolute_path, join
@@ -55,7 +56,9 @@ class Cache:
 
     def __init__(self, stream: DataStream, parent_directory: str | None) -> None:
         if isinstance(stream, KeyedStream):
-            raise TypeError("a keyed stream is a partitioning, which is not kept: cache the stream ahead of key_by")
+            raise WrongTypeError(
+                "a keyed stream is a partitioning, which is not kept: cache the stream ahead of key_by"
+            )
         _check_bounded(stream)
         self._inputs = stream.upstreams
         self._directory = _new_directory(parent_directory)
@@ -134,6 +137,6 @@ def _check_bounded(stream: DataStream) -> None:
         waiting += [upstream.transformation for upstream in transformation.inputs]
         source = transformation.source
         if source is not None and source.boundedness is not Boundedness.BOUNDED:
-            raise NotImplementedError(
+            raise UnsupportedError(
                 f"source {transformation.display_name!r} never ends, and only bounded streams can be cached"
             )

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from penstock.common.errors import MisuseError
+from penstock.common.errors import MisuseError, WrongTypeError, WrongValueError
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.output_tag import OutputTag
 from penstock.common.typeinfo import TypeInformation, Types
@@ -132,7 +132,9 @@ class DataStream(OperatorSettings):
     @property
     def _transformation(self) -> Transformation:
         if len(self._upstreams) != 1:
-            raise TypeError("a union is not an operator: name it, or set its parallelism, before the union or after it")
+            raise WrongTypeError(
+                "a union is not an operator: name it, or set its parallelism, before the union or after it"
+            )
         return self._upstreams[0].transformation
 
     def get_name(self) -> str:
@@ -229,7 +231,7 @@ class DataStream(OperatorSettings):
             ValueError: for another format.
         """
         if format not in BATCH_FORMATS:
-            raise ValueError(f"map_batches hands over {', '.join(BATCH_FORMATS)}, not {format!r}")
+            raise WrongValueError(f"map_batches hands over {', '.join(BATCH_FORMATS)}, not {format!r}")
         factory = partial(MapBatchesOperator, func, format, timestamp_column)
         return self._add("Map Batches", factory, output_type=output_type)
 
@@ -242,7 +244,7 @@ class DataStream(OperatorSettings):
         chosen = [col(one) if isinstance(one, str) else one for one in expressions]
         names = [one.name for one in chosen]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"select needs expressions whose names differ, not {names}: name them with alias()")
+            raise WrongValueError(f"select needs expressions whose names differ, not {names}: name them with alias()")
         return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
@@ -261,7 +263,7 @@ class DataStream(OperatorSettings):
             ValueError: if no position is given, or a negative one.
         """
         if not field_indexes or min(field_indexes) < 0:
-            raise ValueError(f"project takes the positions of fields, from 0 on, not {field_indexes!r}")
+            raise WrongValueError(f"project takes the positions of fields, from 0 on, not {field_indexes!r}")
         return self._add(
             "Projection",
             partial(MapOperator, Projection(field_indexes)),
@@ -478,7 +480,7 @@ class DataStream(OperatorSettings):
             TypeError: if it is no `Sink`.
         """
         if not isinstance(sink_func, Sink):
-            raise TypeError(
+            raise WrongTypeError(
                 f"{sink_func!r} is no Sink: implement penstock.core.connector.Sink, or call process() with a function"
             )
         return self.sink_to(sink_func)
@@ -541,7 +543,7 @@ class DataStream(OperatorSettings):
             JobExecutionError: if the job fails.
         """
         if limit is not None and limit < 1:
-            raise ValueError(f"the limit must be at least 1, not {limit}")
+            raise WrongValueError(f"the limit must be at least 1, not {limit}")
         results, is_bounded = self._results(job_execution_name, limit is not None)
         return results if limit is None else results.take(limit, is_bounded)
 
@@ -583,5 +585,5 @@ def _column_key(key_selector: Any) -> ColumnKey | None:
     if not isinstance(names, tuple | list):
         return None
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"key_by takes a function, or names of columns, not {key_selector!r}")
+        raise WrongValueError(f"key_by takes a function, or names of columns, not {key_selector!r}")
     return ColumnKey(tuple(names))

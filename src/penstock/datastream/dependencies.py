@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.common.configuration import Configuration
+from penstock.common.errors import MissingPathError, UnsupportedError
 from penstock.common.options import PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES, SPARK_JARS, Option
 
 
@@ -48,7 +49,7 @@ class Dependencies:
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
         """Install packages on the workers; not available: raises NotImplementedError."""
-        raise NotImplementedError(
+        raise UnsupportedError(
             "workers install no packages: install what the requirements name where Spark's workers run, or pack an "
             "environment (venv-pack, conda-pack), ship it with add_python_archive and name its Python with "
             "set_python_executable"
@@ -63,7 +64,7 @@ class Dependencies:
 
     def add_classpaths(self, *classpaths: str) -> None:
         """Add URLs to the class path of user code in Java; there is none: raises NotImplementedError."""
-        raise NotImplementedError("no JVM code of the user's runs here; jars for Spark itself are added with add_jars")
+        raise UnsupportedError("no JVM code of the user's runs here; jars for Spark itself are added with add_jars")
 
     def _append(self, option: Option[Any], values: Iterable[str]) -> None:
         before = self._configuration.read(option)
@@ -73,5 +74,5 @@ class Dependencies:
 def _existing(path: str) -> str:
     plain = path.removeprefix("file://")
     if not os.path.exists(plain):
-        raise FileNotFoundError(f"there is no {path!r} to send along with the job")
+        raise MissingPathError(f"there is no {path!r} to send along with the job")
     return os.path.abspath(plain)

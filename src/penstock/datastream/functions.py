@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
+from penstock.common.errors import UnsupportedError
 from penstock.core.operators.broadcast_contexts import (
     BroadcastBaseContext,
     BroadcastContext,
@@ -129,7 +130,7 @@ class AggregateFunction(Function, ABC):
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         """Two accumulators as one; needed for session windows only."""
-        raise NotImplementedError(f"{type(self).__name__}.merge is needed for windows that merge")
+        raise UnsupportedError(f"{type(self).__name__}.merge is needed for windows that merge")
 
 
 class ProcessFunction(Function, ABC):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
@@ -29,7 +30,9 @@ class IntervalJoin:
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         for stream in (left, right):
             if not isinstance(stream, KeyedStream):
-                raise TypeError(f"an interval join is of two keyed streams, not of {stream!r}: call key_by on both")
+                raise WrongTypeError(
+                    f"an interval join is of two keyed streams, not of {stream!r}: call key_by on both"
+                )
         self._left = left
         self._right = right
 
@@ -39,7 +42,7 @@ class IntervalJoin:
 
     def in_processing_time(self) -> IntervalJoin:
         """Interval joins go by event time alone; raises NotImplementedError."""
-        raise NotImplementedError("an interval join goes by event time only: give both streams timestamps")
+        raise UnsupportedError("an interval join goes by event time only: give both streams timestamps")
 
     def between(
         self,
@@ -63,7 +66,7 @@ class IntervalJoined:
 
     def __init__(self, left: KeyedStream, right: KeyedStream, lower_bound_ms: int, upper_bound_ms: int) -> None:
         if lower_bound_ms > upper_bound_ms:
-            raise ValueError(
+            raise WrongValueError(
                 f"interval join: the lower bound ({lower_bound_ms} ms) is over the upper ({upper_bound_ms} ms)"
             )
         self._left = left
@@ -102,7 +105,9 @@ class IntervalJoined:
         lower_ms += self._exclusive[0]
         upper_ms -= self._exclusive[1]
         if lower_ms > upper_ms:
-            raise ValueError(f"interval join: nothing lies between {self._bounds_ms} ms with these bounds left out")
+            raise WrongValueError(
+                f"interval join: nothing lies between {self._bounds_ms} ms with these bounds left out"
+            )
         selectors = (self._left.key_selector, self._right.key_selector)
         factory = partial(
             IntervalJoinOperator,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.common.aggregators import Aggregator, ConvergenceCriterion
+from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.stateless import method
 from penstock.datastream.data_stream import DataStream
@@ -47,7 +48,7 @@ class _Loop:
         self, environment: StreamExecutionEnvironment, kind: str, initial: Mapping[str, DataStream], max_iterations: int
     ) -> None:
         if max_iterations < 0:
-            raise ValueError(f"the maximum number of iterations cannot be {max_iterations}: it is 0 or more")
+            raise WrongValueError(f"the maximum number of iterations cannot be {max_iterations}: it is 0 or more")
         for stream in initial.values():
             _check_outside(stream)
             check_bounded(stream.upstreams, "an iteration")
@@ -64,17 +65,17 @@ class _Loop:
     def register(self, name: str, aggregator: Aggregator[Any]) -> None:
         """Make an aggregator known."""
         if not isinstance(aggregator, Aggregator):
-            raise TypeError(f"{aggregator!r} is no Aggregator; see penstock.common.aggregators")
+            raise WrongTypeError(f"{aggregator!r} is no Aggregator; see penstock.common.aggregators")
         if name in self.rules.aggregators:
-            raise ValueError(f"iteration {self.rules.name!r} has an aggregator {name!r} already")
+            raise WrongValueError(f"iteration {self.rules.name!r} has an aggregator {name!r} already")
         self.rules.aggregators[name] = aggregator
 
     def register_criterion(self, name: str, aggregator: Aggregator[Any], criterion: Any) -> None:
         """Make an aggregator known, and let its value end the loop."""
         if not isinstance(criterion, ConvergenceCriterion):
-            raise TypeError(f"{criterion!r} is no ConvergenceCriterion; see penstock.common.aggregators")
+            raise WrongTypeError(f"{criterion!r} is no ConvergenceCriterion; see penstock.common.aggregators")
         if self.rules.criterion is not None:
-            raise ValueError(
+            raise WrongValueError(
                 f"iteration {self.rules.name!r} has a convergence criterion already, of aggregator "
                 f"{self.rules.criterion[0]!r}; it can have one"
             )
@@ -90,7 +91,7 @@ class _Loop:
     ) -> DataStream:
         """The stream of what the loop comes to."""
         if self.is_closed:
-            raise ValueError(f"iteration {self.rules.name!r} is closed already")
+            raise WrongValueError(f"iteration {self.rules.name!r} is closed already")
         upstreams = {role: stream.upstreams for role, stream in results.items()}
         initial = {role: stream.upstreams for role, stream in self.initial.items()}
         plan = LoopPlan(initial, self.heads, upstreams, key_selector)
@@ -118,11 +119,11 @@ class IterativeStream(DataStream):
 
     def uid(self, uid: str) -> Self:
         """Refused: what a superstep begins with is in no savepoint; the result of `close_with` may have a uid."""
-        raise NotImplementedError(f"uid {uid!r}: set it on the result of close_with()")
+        raise UnsupportedError(f"uid {uid!r}: set it on the result of close_with()")
 
     def set_uid_hash(self, uid_hash: str) -> Self:
         """Refused, as `uid` is."""
-        raise NotImplementedError(f"uid hash {uid_hash!r}: set it on the result of close_with()")
+        raise UnsupportedError(f"uid hash {uid_hash!r}: set it on the result of close_with()")
 
     def get_max_iterations(self) -> int:
         """How many supersteps there are at most."""
@@ -256,7 +257,7 @@ class DeltaIteration:
 def _check_outside(stream: DataStream) -> None:
     for transformation in upstream_first(upstream.transformation for upstream in stream.upstreams):
         if isinstance(transformation, IterationHead):
-            raise NotImplementedError(
+            raise UnsupportedError(
                 f"a loop cannot begin with {transformation.display_name!r}, the data of another loop's superstep: "
                 "there are no loops within loops; loops can follow each other"
             )

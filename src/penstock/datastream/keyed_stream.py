@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.checkpointed import CheckpointedFunction
 from penstock.core.operators.keyed_aggregate import AccumulateType, KeyedAggregateOperator
@@ -48,7 +49,7 @@ class KeyedStream(DataStream):
 
     @property
     def _transformation(self) -> Transformation:
-        raise TypeError(
+        raise WrongTypeError(
             "a keyed stream is a partitioning and no operator: say this ahead of key_by, or after the next operator"
         )
 
@@ -57,7 +58,9 @@ class KeyedStream(DataStream):
         return self._original.get_name()
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream:
-        raise TypeError(f"the partitioning of a keyed stream is its keys; {partitioner.name} cannot take their place")
+        raise WrongTypeError(
+            f"the partitioning of a keyed stream is its keys; {partitioner.name} cannot take their place"
+        )
 
     @property
     def key_selector(self) -> Callable[[Any], Any]:
@@ -119,7 +122,7 @@ class KeyedStream(DataStream):
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
         if isinstance(field, int) and field < 0:
-            raise ValueError(f"the field to aggregate is a position from 0 on, or a name, not {field!r}")
+            raise WrongValueError(f"the field to aggregate is a position from 0 on, or a name, not {field!r}")
         factory = partial(KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
         name = f"Keyed {kind.name.replace('_', ' ').title()}"
         return self._add(name, factory, is_stateful=True, keeps_type=True)

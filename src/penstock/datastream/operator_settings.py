@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Self
 
+from penstock.common.errors import WrongValueError
 from penstock.common.time import Duration, to_millis
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.plan.transformation import Chaining, Transformation
@@ -39,7 +40,7 @@ class OperatorSettings(ABC):
             ValueError: if it is not 32 hexadecimal digits.
         """
         if not _UID_HASH.fullmatch(uid_hash):
-            raise ValueError(f"a uid hash has 32 hexadecimal digits, which {uid_hash!r} has not")
+            raise WrongValueError(f"a uid hash has 32 hexadecimal digits, which {uid_hash!r} has not")
         self._transformation.uid_hash = uid_hash.lower()
         return self
 
@@ -55,7 +56,7 @@ class OperatorSettings(ABC):
             ValueError: if it is less than 1.
         """
         if parallelism < 1:
-            raise ValueError(f"parallelism must be at least 1, not {parallelism}")
+            raise WrongValueError(f"parallelism must be at least 1, not {parallelism}")
         self._transformation.parallelism = parallelism
         return self
 
@@ -66,7 +67,7 @@ class OperatorSettings(ABC):
             ValueError: if it is out of these bounds.
         """
         if not 1 <= max_parallelism <= 1 << 15:
-            raise ValueError(f"maximum parallelism must be between 1 and {1 << 15}, not {max_parallelism}")
+            raise WrongValueError(f"maximum parallelism must be between 1 and {1 << 15}, not {max_parallelism}")
         self._transformation.max_parallelism = max_parallelism
         return self
 
@@ -86,7 +87,7 @@ class OperatorSettings(ABC):
         """
         timeout_ms = timeout_millis if isinstance(timeout_millis, int) else to_millis(timeout_millis)
         if timeout_ms < -1:
-            raise ValueError(f"a buffer timeout is at least 0 ms, or -1 for none, not {timeout_ms}")
+            raise WrongValueError(f"a buffer timeout is at least 0 ms, or -1 for none, not {timeout_ms}")
         self._transformation.buffer_timeout_ms = timeout_ms
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.common.errors import WrongValueError
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 
 
@@ -17,7 +18,7 @@ def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) ->
         return None
     types = type_info.get_field_types()
     if max(indexes) >= len(types):
-        raise ValueError(f"{type_info} has {len(types)} fields, so there is none at position {max(indexes)}")
+        raise WrongValueError(f"{type_info} has {len(types)} fields, so there is none at position {max(indexes)}")
     chosen = [types[index] for index in indexes]
     if isinstance(type_info, TupleTypeInfo):
         return Types.TUPLE(chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from penstock.common.errors import UnsupportedError, WrongValueError
 from penstock.common.memory_size import format_bytes
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
@@ -21,7 +22,7 @@ class MemorySize:
 
     def __init__(self, bytes_size: int) -> None:
         if bytes_size < 0:
-            raise ValueError(f"a memory size cannot be negative: {bytes_size}")
+            raise WrongValueError(f"a memory size cannot be negative: {bytes_size}")
         self._bytes = bytes_size
 
     @staticmethod
@@ -125,7 +126,7 @@ class SlotSharingGroup:
         """
         wishes = (self._cpu_cores, self._task_heap_memory, self._task_off_heap_memory, self._managed_memory)
         if self._external_resources or any(wish is not None for wish in wishes):
-            raise NotImplementedError(
+            raise UnsupportedError(
                 f"slot sharing group {self._name!r} has resources, but all slots are alike: leave them out, and size "
                 "Spark's executors with spark.executor.memory and spark.task.cpus"
             )

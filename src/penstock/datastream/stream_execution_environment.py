@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
+from penstock.common.errors import ConfigurationError, WrongTypeError, WrongValueError
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.options import (
@@ -243,7 +243,7 @@ class StreamExecutionEnvironment(Dependencies):
             TypeError: if it is no `Source`.
         """
         if not isinstance(source_func, Source):
-            raise TypeError(
+            raise WrongTypeError(
                 f"{source_func!r} is no Source: implement penstock.core.connector.Source, or take from_collection() or "
                 "a DataGeneratorSource"
             )
@@ -376,7 +376,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     def _check_not_empty(self) -> None:
         if not self._ends():
-            raise ValueError("there is nothing to execute: the program has no sources and no transformations")
+            raise WrongValueError("there is nothing to execute: the program has no sources and no transformations")
 
     def _ends(self) -> list[Transformation]:
         return [transformation for transformation in self._transformations if transformation not in self._left_out]

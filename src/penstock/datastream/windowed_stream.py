@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
@@ -73,7 +74,9 @@ class Windows:
         self, stream: DataStream, key_selector: Callable[[Any], Any], assigner: WindowAssigner[Any, Any]
     ) -> None:
         if not isinstance(assigner, WindowAssigner):
-            raise TypeError(f"expected a WindowAssigner, such as TumblingEventTimeWindows.of(...), not {assigner!r}")
+            raise WrongTypeError(
+                f"expected a WindowAssigner, such as TumblingEventTimeWindows.of(...), not {assigner!r}"
+            )
         self._stream = stream
         self._key_selector = key_selector
         self._assigner = assigner
@@ -97,9 +100,9 @@ class Windows:
             ValueError: if windows merge, and the trigger cannot.
         """
         if not isinstance(trigger, Trigger):
-            raise TypeError(f"expected a Trigger, such as CountTrigger.of(10), not {trigger!r}")
+            raise WrongTypeError(f"expected a Trigger, such as CountTrigger.of(10), not {trigger!r}")
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise ValueError(
+            raise WrongValueError(
                 f"{type(self._assigner).__name__} merges windows, and {type(trigger).__name__} does not say that it "
                 "can (can_merge): implement can_merge and on_merge, or use another trigger"
             )
@@ -109,7 +112,7 @@ class Windows:
     def evictor(self, evictor: Evictor) -> Self:
         """Throw records out of a window that fires; it then keeps all records, whatever becomes of them."""
         if not isinstance(evictor, Evictor):
-            raise TypeError(f"expected an Evictor, such as CountEvictor.of(10), not {evictor!r}")
+            raise WrongTypeError(f"expected an Evictor, such as CountEvictor.of(10), not {evictor!r}")
         self._evictor = evictor
         return self
 
@@ -120,7 +123,7 @@ class Windows:
         """
         lateness_ms = to_millis(time_ms)
         if lateness_ms < 0:
-            raise ValueError(f"the allowed lateness cannot be below 0 ms, and is {lateness_ms}")
+            raise WrongValueError(f"the allowed lateness cannot be below 0 ms, and is {lateness_ms}")
         self._lateness_ms = lateness_ms
         return self
 
@@ -211,18 +214,20 @@ class WindowedStream(Windows):
         """
         key = self._key_selector
         if not isinstance(key, ColumnKey):
-            raise TypeError(
+            raise WrongTypeError(
                 "select aggregates columns, so its keys are columns too: key_by('name') ahead of the window"
             )
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
-                raise TypeError(f"{aggregate} is no aggregate: say which, such as col('price').sum or lit(1).count")
+                raise WrongTypeError(
+                    f"{aggregate} is no aggregate: say which, such as col('price').sum or lit(1).count"
+                )
         names = [*key.names, "window_start", "window_end", *(aggregate.name for aggregate in aggregates)]
         if not aggregates or len(set(names)) < len(names):
-            raise ValueError(f"select needs aggregates whose names differ, not {names[len(key.names) + 2 :]}")
+            raise WrongValueError(f"select needs aggregates whose names differ, not {names[len(key.names) + 2 :]}")
         operator = _COLUMNAR.get(type(self._assigner))
         if operator is None or not self._has_default_trigger() or self._evictor is not None or self._lateness_ms:
-            raise NotImplementedError(
+            raise UnsupportedError(
                 f"columns are aggregated in tumbling, sliding, cumulative and session windows of event time, without "
                 f"trigger, evictor or allowed lateness, not in {self._assigner!r} with what was set; use aggregate()"
             )

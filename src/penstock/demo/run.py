@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from penstock.common import Configuration
-from penstock.common.errors import PenstockError
+from penstock.common.errors import OperationError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.demo import plain_python, program, spark_sql
 from penstock.demo.answers import differences, read_output
@@ -78,7 +78,7 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if options.keep is None else options.keep.absolute()
     output = folder / "output"
     if output.exists():
-        raise PenstockError(f"{output} is there already; name another folder")
+        raise OperationError(f"{output} is there already; name another folder")
     leave_behind = options.keep is not None
     try:
         succeeded = _run(options, console, folder, output)

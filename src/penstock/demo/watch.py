@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from penstock.common.errors import PenstockError
+from penstock.common.errors import OperationError
 from penstock.core.job.progress import JobProgress
 from penstock.demo.data import Flights
 from penstock.demo.live import Live, Meter
@@ -92,7 +92,7 @@ class Watch:
     def _kill_one(self, progress: JobProgress) -> int | None:
         worker_id, host, pid = random.choice(progress.workers)
         if pid == os.getpid():
-            raise PenstockError("the workers run in this process, so none can be killed")
+            raise OperationError("the workers run in this process, so none can be killed")
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -14,7 +14,7 @@ import cloudpickle
 
 from penstock.common.aggregators import Aggregator, ConvergenceCriterion
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
+from penstock.common.errors import ConfigurationError, WrongTimeError
 from penstock.common.options import (
     BATCH_SAVEPOINT_PATH,
     CACHE_DIR,
@@ -145,7 +145,7 @@ class IterationSource(Source[Any, CachedSplit]):
     def iteration(self) -> Iteration:
         """The loop; in the program only, for it does not travel."""
         if self._iteration is None:
-            raise RuntimeError("an iteration is known in the program that made it, not in tasks")
+            raise WrongTimeError("an iteration is known in the program that made it, not in tasks")
         return self._iteration
 
     @property

@@ -18,7 +18,7 @@ import cloudpickle
 
 from penstock.common.aggregators import ConvergenceCriterion
 from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.common.errors import JobExecutionError, OperationError
 from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR
 from penstock.connectors.cached import CachedSource, directory_of_job, is_whole
 from penstock.connectors.file.filesystem import remove_directory
@@ -176,7 +176,7 @@ class SuperstepLoop:
     def _take_over(self, role: str, job_id: str, records: int) -> None:
         directory = directory_of_job(directory_of_role(self._jobs.directory, role), job_id)
         if not is_whole(directory):
-            raise PenstockError(
+            raise OperationError(
                 f"iteration {self._jobs.name!r}: what its tasks have written is not in {directory}, as this program "
                 f"sees it: on a cluster set {CACHE_DIR.key()} or {CHECKPOINTING_DIR.key()} to a directory that all "
                 "machines reach"

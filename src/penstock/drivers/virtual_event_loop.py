@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from penstock.common.errors import UnsupportedError
 from penstock.core.ports import Clock
 
 T = TypeVar("T")
@@ -95,13 +96,13 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
     async def create_connection(self, *arguments: Any, **options: Any) -> Any:
         """Refuse."""
-        raise NotImplementedError("in virtual time there is no network: let the test stand in for the service")
+        raise UnsupportedError("in virtual time there is no network: let the test stand in for the service")
 
     getaddrinfo = create_connection
 
     def run_in_executor(self, *arguments: Any) -> Any:  # type: ignore[override]
         """Refuse."""
-        raise NotImplementedError("in virtual time there are no threads: let the test stand in for what blocks")
+        raise UnsupportedError("in virtual time there are no threads: let the test stand in for what blocks")
 
     # --- what its owner asks ---------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.composite_types import ObjectArrayTypeInfo
-from penstock.common.errors import ConfigurationError
+from penstock.common.errors import ConfigurationError, UnsupportedError
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_writer import CsvWriterFactory
@@ -169,7 +169,7 @@ class CsvSchemaBuilder:
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
         """A name for the fields behind the last column; not available: raises NotImplementedError."""
-        raise NotImplementedError(
+        raise UnsupportedError(
             f"fields behind the last column have no place in a row, whatever they are called ({name!r}): add a column "
             "for each, or let such lines go to `malformed_output` (CsvReaderFormat.for_schema)"
         )

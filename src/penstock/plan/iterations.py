@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from penstock.common.errors import ConfigurationError
+from penstock.common.errors import ConfigurationError, UnsupportedError
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, JobCachingSink
 from penstock.core.connector import Boundedness
@@ -92,7 +92,7 @@ class LoopPlan:
     def _check_heads(self) -> None:
         for transformation in self._all:
             if isinstance(transformation, IterationHead) and transformation not in self._inside:
-                raise NotImplementedError(
+                raise UnsupportedError(
                     f"a step reads data of {transformation.display_name!r}, which is another iteration: only the "
                     "result of close_with() leaves a loop, and there are no loops within loops"
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.typeinfo import TypeInformation
 from penstock.state.ttl.config import StateTtlConfig
 
@@ -22,9 +23,9 @@ class StateDescriptor:
 
     def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not name or not isinstance(name, str):
-            raise ValueError(f"a state needs a name, not {name!r}")
+            raise WrongValueError(f"a state needs a name, not {name!r}")
         if name.startswith("_penstock"):
-            raise ValueError(f"state name {name!r}: names that begin with '_penstock' belong to the runtime")
+            raise WrongValueError(f"state name {name!r}: names that begin with '_penstock' belong to the runtime")
         self.name = name
         self.type_info = type_info
 
@@ -43,7 +44,7 @@ class StateDescriptor:
             TypeError: if it is no `StateTtlConfig`.
         """
         if not isinstance(ttl_config, StateTtlConfig):
-            raise TypeError(f"expected a StateTtlConfig, not {ttl_config!r}")
+            raise WrongTypeError(f"expected a StateTtlConfig, not {ttl_config!r}")
         self.ttl_config = ttl_config if ttl_config.is_enabled() else None
 
     def __repr__(self) -> str:

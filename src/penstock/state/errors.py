@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.common.errors import PenstockError
 
 
-class StateError(PenstockError):
+class StateError(PenstockError, RuntimeError):
     """State was used where it cannot be: without a key, under two types, or with a value that cannot be stored."""
 
 

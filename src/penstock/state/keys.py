@@ -36,6 +36,9 @@ class RefusedKeyError(StateError):
         super().__init__(message)
         self.index = index
 
+    def __reduce__(self) -> tuple[type[RefusedKeyError], tuple[int, str]]:
+        return type(self), (self.index, str(self))
+
 
 class KeyGuard:
     """Looks at the keys of one operator; of what is known to be good, at many in one go."""

@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.common.errors import WrongTypeError, WrongValueError
+
 _PATH: Final = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.(\w+|<locals>))*\Z")
 _registered: dict[str, Callable[..., Any]] = {}
 
@@ -35,9 +37,9 @@ def register(path: str, successor: Callable[..., Any]) -> None:
         TypeError: if the successor cannot be called.
     """
     if not _PATH.match(path):
-        raise ValueError(f"a class is named as 'module:qualified name', not {path!r}")
+        raise WrongValueError(f"a class is named as 'module:qualified name', not {path!r}")
     if not callable(successor):
-        raise TypeError(f"{path} can become a class or a function, not {successor!r}")
+        raise WrongTypeError(f"{path} can become a class or a function, not {successor!r}")
     _registered[path] = successor
 
 

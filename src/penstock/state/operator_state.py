@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.pickling import dumps
 from penstock.state.broadcast_state import BROADCAST_MODE, BroadcastState
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
@@ -153,5 +154,5 @@ class OperatorStateStore:
 
 def _name(descriptor: StateDescriptor, kind: type[StateDescriptor]) -> str:
     if not isinstance(descriptor, kind):
-        raise TypeError(f"a {kind.__name__} is needed, not {descriptor!r}")
+        raise WrongTypeError(f"a {kind.__name__} is needed, not {descriptor!r}")
     return descriptor.name

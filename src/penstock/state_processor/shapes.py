@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.common.errors import WrongTypeError
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -139,7 +140,7 @@ def shape_of(what: str, descriptor: StateDescriptor, key: Selector, value: Selec
         return AggregatingShape(what, key, value, descriptor.agg_function)
     if isinstance(descriptor, ValueStateDescriptor):
         return Shape(what, key, value)
-    raise TypeError(f"a state is declared by a StateDescriptor, not by {descriptor!r}")
+    raise WrongTypeError(f"a state is declared by a StateDescriptor, not by {descriptor!r}")
 
 
 def to_ms(moment: Any) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import fsspec
 import msgspec
 
-from penstock.common.errors import CheckpointError
+from penstock.common.errors import CheckpointError, WrongValueError
 from penstock.common.job_id import JobID
 from penstock.common.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
 from penstock.common.pickling import dumps
@@ -80,7 +80,9 @@ class SavepointWriter:
                 when it is the same.
         """
         if not 1 <= parallelism <= max_parallelism:
-            raise ValueError(f"parallelism must be from 1 to the max parallelism {max_parallelism}, not {parallelism}")
+            raise WrongValueError(
+                f"parallelism must be from 1 to the max parallelism {max_parallelism}, not {parallelism}"
+            )
         return cls(SavepointDraft((), max_parallelism, parallelism), None)
 
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.common.errors import WrongTypeError
 from penstock.core.operators.async_wait import AsyncWaitOperator
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
@@ -32,7 +33,7 @@ def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[]
     """
     keyed = isinstance(function, KeyedProcessFunction | ReduceFunction)
     if keyed != (key_selector is not None):
-        raise TypeError(f"{type(function).__name__} {'needs a' if keyed else 'takes no'} key selector")
+        raise WrongTypeError(f"{type(function).__name__} {'needs a' if keyed else 'takes no'} key selector")
     if keyed:
         selector = method(key_selector, "get_key")
         operator = KeyedProcessOperator if isinstance(function, KeyedProcessFunction) else KeyedReduceOperator

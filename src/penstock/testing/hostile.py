@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.output_tag import OutputTag
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Watermark
@@ -92,7 +93,7 @@ def _batches(inputs: Sequence[object], batch_size: int) -> Iterator[_Input]:
         elif isinstance(element, Watermark | ProcessingTime):
             yield element
         else:
-            raise TypeError(f"not an element of a stream: {element!r}")
+            raise WrongTypeError(f"not an element of a stream: {element!r}")
     if waiting:
         yield waiting
 

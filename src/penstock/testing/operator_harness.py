@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from penstock.common.errors import WrongTimeError, WrongTypeError, WrongValueError
 from penstock.common.output_tag import OutputTag
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.operators.base import OperatorContext, StreamOperator
@@ -63,7 +64,7 @@ class OneInputOperatorHarness:
         clock: VirtualClock | None = None,
     ) -> None:
         if not 0 <= subtask < parallelism <= max_parallelism:
-            raise ValueError(f"no subtask {subtask} of {parallelism} with {max_parallelism} key groups")
+            raise WrongValueError(f"no subtask {subtask} of {parallelism} with {max_parallelism} key groups")
         self.clock = clock or VirtualClock()
         self.operator = operator_factory()
         self.captured = CapturedOutput()
@@ -103,7 +104,7 @@ class OneInputOperatorHarness:
     def restore(self, *snapshots: bytes) -> None:
         """Begin with the state of these snapshots, one from each subtask of the former run; call before `open`."""
         if self._is_open:
-            raise RuntimeError("restore() comes before open()")
+            raise WrongTimeError("restore() comes before open()")
         self._restored += snapshots
 
     def open(self) -> None:
@@ -222,7 +223,7 @@ class OneInputOperatorHarness:
         elif isinstance(element, ProcessingTime):
             self.advance_processing_time(element.by_ms)
         else:
-            raise TypeError(f"not an element of a stream: {element!r}")
+            raise WrongTypeError(f"not an element of a stream: {element!r}")
 
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -295,7 +296,7 @@ class OneInputOperatorHarness:
 
 
 def _no_channels(name: str, items: list[object]) -> None:
-    raise ValueError(f"{name}: a harness has no channels to put {len(items)} records in flight back into")
+    raise WrongValueError(f"{name}: a harness has no channels to put {len(items)} records in flight back into")
 
 
 def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
@@ -304,7 +305,7 @@ def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
     states = [checkpoint.operators[0] for checkpoint in checkpoints]
     first = states[0]
     if len({(s.parallelism, s.max_parallelism) for s in states}) != 1:
-        raise ValueError("the snapshots are of different runs: their parallelism differs")
+        raise WrongValueError("the snapshots are of different runs: their parallelism differs")
     subtasks = {subtask: state for s in states for subtask, state in s.subtasks.items()}
     return checkpoints[0].checkpoint_id, OperatorState(
         first.operator_id, first.uid, first.name, first.parallelism, first.max_parallelism, subtasks

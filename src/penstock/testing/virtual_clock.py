@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.common.errors import WrongValueError
+
 
 class VirtualClock:
     """Implements the `Clock` port; time (ms) stands still until it is told otherwise."""
@@ -20,7 +22,7 @@ class VirtualClock:
             ValueError: if it lies in the past.
         """
         if now_ms < self._now_ms:
-            raise ValueError(f"time does not run backwards: it is {self._now_ms} ms, not {now_ms} ms")
+            raise WrongValueError(f"time does not run backwards: it is {self._now_ms} ms, not {now_ms} ms")
         self._now_ms = now_ms
 
     def advance(self, by_ms: int) -> None:

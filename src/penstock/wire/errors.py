@@ -16,7 +16,7 @@ class MessageTooLargeError(ProtocolError):
     suppresses_restart = True
 
 
-class RecordSerializationError(PenstockError):
+class RecordSerializationError(PenstockError, ValueError):
     """A record cannot be turned into bytes, or its bytes cannot be turned into a record again.
 
     Args:

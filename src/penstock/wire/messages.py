@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from penstock.common.errors import ProtocolError
+from penstock.common.errors import ProtocolError, WrongValueError
 from penstock.wire.errors import FRAME_BYTES_OPTION, RECORD_BYTES_OPTION, MessageTooLargeError
 
 VERSION: Final = 2
@@ -181,7 +181,7 @@ def _too_large(message: object, body: bytes, option: str, bytes_max: int) -> Mes
 def check_frame_bytes(max_frame_bytes: int) -> None:
     """Raise `ValueError` when frames of at most so many bytes would be too short to work with."""
     if max_frame_bytes < FRAME_BYTES_MIN:
-        raise ValueError(f"{FRAME_BYTES_OPTION} must be at least {FRAME_BYTES_MIN}, not {max_frame_bytes}")
+        raise WrongValueError(f"{FRAME_BYTES_OPTION} must be at least {FRAME_BYTES_MIN}, not {max_frame_bytes}")
 
 
 def check_version(frame: bytes) -> None:

@@ -18,7 +18,7 @@ IGNORE: Final = "ignore"
 FAIL: Final = "fail"
 
 
-class CommitError(PenstockError):
+class CommitError(PenstockError, RuntimeError):
     """A part file that was promised cannot be made visible, because it is gone or torn. No other attempt helps."""
 
     suppresses_restart = True

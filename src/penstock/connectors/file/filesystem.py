@@ -20,7 +20,7 @@ import fsspec
 from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
-from penstock.common.errors import FormatError
+from penstock.common.errors import FormatError, MissingPathError
 
 #: How often directories are made again that others remove because nothing is in them yet.
 _ATTEMPTS_MAX: Final = 100
@@ -61,7 +61,7 @@ def list_files(path: str, refresh: bool = False) -> list[FileInfo]:
         fixed = root[: min(root.find(c) for c in "*?[" if c in root)].rpartition("/")[0]
         found = {match: info for match, info in fs.glob(root, detail=True).items() if not _hidden(match, fixed)}
         if not found:
-            raise FileNotFoundError(f"no file matches {path}")
+            raise MissingPathError(f"no file matches {path}")
     else:
         found = {root: fs.info(root)}
     files: dict[str, Any] = {}

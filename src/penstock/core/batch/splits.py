@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from penstock.common.errors import ContractError
 from penstock.common.pickling import dumps_named, loads_named
 from penstock.core.connector import Source
 from penstock.storage.metadata import StateFile, checksum
@@ -24,7 +25,7 @@ def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, .
     finally:
         dealer.close()
     if not all(dealer.no_more):
-        raise RuntimeError(
+        raise ContractError(
             f"the split enumerator of {type(source).__name__} neither assigned a split nor said that there are no "
             "more, which one of a bounded source has to"
         )

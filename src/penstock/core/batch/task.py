@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.common.accumulators import Accumulator
+from penstock.common.errors import UnsupportedError
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
@@ -157,7 +158,7 @@ class BatchTask:
     def _check_accumulators(self) -> None:
         names = [name for context in self._chain.contexts for name in context.accumulators]
         if names and not self._vertex.has_client:
-            raise NotImplementedError(
+            raise UnsupportedError(
                 f"accumulator {names[0]!r}: a stream that is made a data frame has no job whose result could tell it"
             )
 

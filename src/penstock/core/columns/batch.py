@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.column_data import ColumnData
+from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.core.records import Batch
 
 
@@ -105,8 +106,8 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
             arrays = [pa.array(column, kind) for column, kind in zip(lists, types, strict=True)]
             return pa.RecordBatch.from_arrays(arrays, names)
     except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{owner} works on columns, and these records do not make any: {error}") from error
-    raise TypeError(
+        raise WrongTypeError(f"{owner} works on columns, and these records do not make any: {error}") from error
+    raise WrongTypeError(
         f"{owner} works on columns, and a {type(first).__name__} has none: let records be rows, dicts or tuples, or "
         "read them as columns"
     )
@@ -121,12 +122,14 @@ def rowtimes_in(columns: pa.RecordBatch, name: str) -> Any:
     """
     position = columns.schema.get_field_index(name)
     if position < 0:
-        raise ValueError(f"there is no column {name!r} to take timestamps from; there are {columns.schema.names}")
+        raise WrongValueError(f"there is no column {name!r} to take timestamps from; there are {columns.schema.names}")
     column = columns.column(position)
     if column.null_count:
-        raise ValueError(f"column {name!r} has no value in {column.null_count} records, which so have no timestamp")
+        raise WrongValueError(
+            f"column {name!r} has no value in {column.null_count} records, which so have no timestamp"
+        )
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     elif not pa.types.is_integer(column.type):
-        raise TypeError(f"column {name!r} is of type {column.type}: timestamps are integers (ms) or moments")
+        raise WrongTypeError(f"column {name!r} is of type {column.type}: timestamps are integers (ms) or moments")
     return column.cast(pa.int64()).to_numpy()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.common.errors import UnknownFieldError, WrongTypeError
+
 if TYPE_CHECKING:
     from penstock.core.columns.aggregates import Aggregate
 
@@ -96,7 +98,7 @@ class Expression:
         return Call("invert", (self,), "NOT")
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self} is an expression, and neither true nor false: use &, | and ~ for and, or and not")
+        raise WrongTypeError(f"{self} is an expression, and neither true nor false: use &, | and ~ for and, or and not")
 
     # --- more of them ----------------------------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class Column(Expression):
     def evaluate(self, columns: pa.RecordBatch) -> Any:
         position = columns.schema.get_field_index(self._name)
         if position < 0:
-            raise KeyError(f"there is no column {self._name!r}; there are {', '.join(columns.schema.names)}")
+            raise UnknownFieldError(f"there is no column {self._name!r}; there are {', '.join(columns.schema.names)}")
         return columns.column(position)
 
 
@@ -282,7 +284,7 @@ class Alias(Expression):
 def col(name: str) -> Expression:
     """A column by its name."""
     if not isinstance(name, str):
-        raise TypeError(f"a column is named by a str, not {name!r}")
+        raise WrongTypeError(f"a column is named by a str, not {name!r}")
     return Column(name)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.fields import field_of
 from penstock.common.row_batches import take_apart
 from penstock.common.types import Row
@@ -82,7 +83,7 @@ class ColumnKey:
         positions = [schema.get_field_index(name) for name in self.names]
         if min(positions) < 0:
             missing = [name for name, position in zip(self.names, positions, strict=True) if position < 0]
-            raise TypeError(f"there is no column {missing[0]!r} to key by; there are {', '.join(schema.names)}")
+            raise WrongTypeError(f"there is no column {missing[0]!r} to key by; there are {', '.join(schema.names)}")
         return [_normal(columns.column(position)) for position in positions]
 
 

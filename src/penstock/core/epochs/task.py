@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from penstock.common.errors import UnsupportedError
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
@@ -238,7 +239,7 @@ class EpochTask:
         """Whether there is more to read now, where a source has nothing for the moment; waits for it."""
         if self._vertex.sorts and head.source.boundedness is Boundedness.BOUNDED:
             if not self._work.no_more_splits:
-                raise NotImplementedError(
+                raise UnsupportedError(
                     f"{head.context.operator_name}: {type(head.source).__name__} hands out splits only when others "
                     "have been read, and a back-fill has all dealt out ahead of its one pass; run the job in "
                     "MICRO_BATCH instead"
@@ -345,7 +346,7 @@ class EpochTask:
 
 
 def _nothing_in_flight(name: str, items: list[object]) -> None:
-    raise NotImplementedError(
+    raise UnsupportedError(
         "records in flight of an unaligned checkpoint cannot be taken into micro-batch execution; begin from a "
         "savepoint, or from an aligned checkpoint"
     )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import traceback
+from typing import Final
 
-from penstock.common.errors import JobExecutionError, PenstockError, UserFunctionError
+from penstock.common.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
+from penstock.core.connector import RecordError
 from penstock.core.healing import with_prospects
 from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.job_graph import JobGraph
+from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure
 from penstock.core.task.whereabouts import whereabouts
+
+#: What answers a call, or comes from a user function.
+_OF_CALLS: Final = (CallError, UserCodeError, RecordError)
 
 
 def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | None) -> PenstockError:
@@ -43,10 +49,19 @@ def failure_from(error: Exception) -> Failure:
     return with_prospects(failure, error)
 
 
+def ending(job_name: str, error: BaseException) -> PenstockError:
+    """The error of a job whose own thread met an error: an error about the job stays as it is.
+
+    One that answers a call, or comes from a user function, does not name the job, so it becomes the cause of one that
+    does.
+    """
+    return error if isinstance(error, PenstockError) and not isinstance(error, _OF_CALLS) else broken(job_name, error)
+
+
 def broken(job_name: str, error: BaseException) -> JobExecutionError:
     """The error of a job whose own thread met something that no task has dealt with."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    at = None if isinstance(error, PenstockError) else whereabouts(frames)
+    at = None if isinstance(error, PenstockError) and not isinstance(error, _OF_CALLS) else whereabouts(frames)
     where = "" if at is None else f", raised at {at}"
     failure = JobExecutionError(job_name, f"{type(error).__name__}: {error}{where}")
     failure.__cause__ = error

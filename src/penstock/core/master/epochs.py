@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
+from penstock.common.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
 from penstock.common.options import (
     MICRO_BATCH_INTERVAL_MS,
     MICRO_BATCH_RECORDS_MAX,
@@ -401,10 +401,10 @@ def _check_answers(works: Mapping[Task, EpochWork], answers: Mapping[Task, Epoch
     """Raise `PenstockError` unless every task has answered, and all have used the runs of the others that count."""
     missing = works.keys() - answers.keys()
     if missing:
-        raise PenstockError(f"{len(missing)} tasks of the epoch have not answered")
+        raise OperationError(f"{len(missing)} tasks of the epoch have not answered")
     tokens = {answer.token for answer in answers.values()}
     if any(not answer.used <= tokens for answer in answers.values()):
-        raise PenstockError("a task of the epoch was run again after others had used what it sent")
+        raise OperationError("a task of the epoch was run again after others had used what it sent")
 
 
 def _words(error: BaseException) -> str:

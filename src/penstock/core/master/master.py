@@ -13,7 +13,7 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.core.batch.figures import JobFigures
 from penstock.core.job.failover import Failover
-from penstock.core.job.failures import broken, failure_from
+from penstock.core.job.failures import ending, failure_from
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.states import JOB_MOVES
@@ -62,7 +62,7 @@ class StepwiseMaster(ABC):
             yield from self._move(_S.CANCELLING)
             yield from self._move(_S.CANCELED)
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
-            self.failure = error if isinstance(error, PenstockError) else broken(self.job_graph.name, error)
+            self.failure = ending(self.job_graph.name, error)
             if self.status is not _S.FAILING:
                 yield from self._move(_S.FAILING, str(self.failure))
             yield from self._move(_S.FAILED, str(self.failure))

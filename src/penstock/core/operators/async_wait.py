@@ -25,7 +25,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
-from penstock.common.errors import MisuseError, short_repr
+from penstock.common.errors import CallTimeoutError, MisuseError, UnsupportedError, short_repr
 from penstock.core.operators.async_queues import Call, Mark, OrderedCalls, UnorderedCalls
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.ports import Coroutines
@@ -99,7 +99,7 @@ class AsyncWaitOperator(FunctionOperator):
     def open(self) -> None:
         """Open the function."""
         if self.context.coroutines is None:
-            raise NotImplementedError(f"{self.context.operator_name}: this driver runs no asynchronous functions")
+            raise UnsupportedError(f"{self.context.operator_name}: this driver runs no asynchronous functions")
         self._coroutines: Coroutines = self.context.coroutines
         self._invoke: Callable[[Any], Awaitable[Any]] = getattr(self.function, "async_invoke", self.function)
         predicate = self._strategy.get_retry_predicate() if self._strategy else None
@@ -288,7 +288,7 @@ class AsyncWaitOperator(FunctionOperator):
         timeout = getattr(self.function, "timeout", None)
         try:
             if timeout is None:
-                raise TimeoutError(f"the asynchronous call took longer than {self._timeout_ms} ms")
+                raise CallTimeoutError(f"the asynchronous call took longer than {self._timeout_ms} ms")
             results = timeout(call.value)
         except Exception as error:
             raise self.failed(call.value) from error

@@ -16,7 +16,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from penstock.common.accumulators import Accumulator
-from penstock.common.errors import MisuseError, short_repr
+from penstock.common.errors import MisuseError, PenstockError, StopIterationRaised, short_repr
 from penstock.common.metrics import MetricRegistry
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
@@ -37,13 +37,6 @@ KEY_SELECTOR: Final = "the key selector"
 _KEY_CHARS_MAX: Final = 80
 
 
-class StopIterationRaised(RuntimeError):
-    """A function raised StopIteration, which `map` would take for the end of the records."""
-
-    def __init__(self) -> None:
-        super().__init__("the function raised StopIteration")
-
-
 def call_all(function: Callable[[Any], Any], values: list[Any], results: list[Any]) -> None:
     """Append `function(value)` for all values. When it raises, `values[len(results)]` is the one it was called with."""
     if isinstance(function, ColumnKey):
@@ -54,7 +47,7 @@ def call_all(function: Callable[[Any], Any], values: list[Any], results: list[An
         raise StopIterationRaised
 
 
-class UserCodeError(Exception):
+class UserCodeError(PenstockError, RuntimeError):
     """A user's function raised. Carries the operator's name and the record that it was given."""
 
     def __init__(self, operator_name: str, record: Any, what: str = "") -> None:

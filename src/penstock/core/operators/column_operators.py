@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.common.errors import WrongTypeError
 from penstock.core.columns.batch import ColumnBatch, as_columns, rowtimes_in
 from penstock.core.columns.expressions import KERNEL_ERRORS, Expression, computed, full
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError
@@ -47,7 +48,7 @@ class MapBatchesOperator(FunctionOperator):
             return rowtimes_in(result, self._timestamp_column)
         if taken.rowtimes is None or result.num_rows == len(taken):
             return taken.rowtimes
-        raise TypeError(
+        raise WrongTypeError(
             f"{self.context.operator_name}: {len(taken)} records became {result.num_rows}, so it is not known which "
             "timestamp each of them has: name a column of the result with timestamp_column, or assign timestamps "
             "behind map_batches and not ahead of it"
@@ -111,7 +112,7 @@ def as_record_batch(result: Any) -> pa.RecordBatch:
         if not result.num_rows:
             return pa.RecordBatch.from_pylist([], schema=result.schema)
         return result.combine_chunks().to_batches()[0]
-    raise TypeError(
+    raise WrongTypeError(
         f"the function gave a {type(result).__name__}: it must return a pyarrow RecordBatch or Table, or a data frame"
     )
 

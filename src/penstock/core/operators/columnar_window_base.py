@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.common.errors import WrongTypeError
 from penstock.core.columns.aggregates import Aggregate, Aggregates
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.expressions import KERNEL_ERRORS, full
@@ -91,7 +92,7 @@ class ColumnarWindowBase(StreamOperator):
         try:
             return partials.cast(self._schema)
         except (pa.ArrowException, ValueError) as error:
-            raise TypeError(
+            raise WrongTypeError(
                 f"{self.context.operator_name}: columns have changed their types, from {_types(self._schema)} to "
                 f"{_types(partials.schema)}, and their values do not fit: {error}"
             ) from error
@@ -160,7 +161,7 @@ class ColumnarWindowBase(StreamOperator):
         """The batch as columns, with timestamps."""
         taken = as_columns(batch, self.context.operator_name)
         if taken.rowtimes is None:
-            raise TypeError(
+            raise WrongTypeError(
                 f"{self.context.operator_name}: event-time windows need timestamps, and these records carry none; give "
                 "the source a WatermarkStrategy with_timestamp_column, or call assign_timestamps_and_watermarks"
             )

@@ -10,6 +10,7 @@ from copy import copy
 from typing import Any
 
 from penstock.common.composite_types import RowTypeInfo
+from penstock.common.errors import WrongValueError
 from penstock.common.single_precision import rounding
 from penstock.common.typeinfo import TypeInformation
 from penstock.common.types import Row
@@ -61,7 +62,7 @@ def emitting_singles(factory: Callable[[], StreamOperator], type_info: TypeInfor
     operator = factory()
     set_up, made = operator.setup, rounding(type_info)
     if made is None:
-        raise ValueError(f"{type_info!r} holds no FLOAT")
+        raise WrongValueError(f"{type_info!r} holds no FLOAT")
 
     def setup(context: OperatorContext, output: Output) -> None:
         set_up(context, _ChangedOutput(output, made))

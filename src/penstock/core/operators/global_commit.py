@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.errors import WrongTimeError
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.sink import SINK, WRITER_STATE, write_records
@@ -39,7 +40,7 @@ class CommittableWriterOperator(StreamOperator):
     def writer(self) -> SinkWriter[Any, Any]:
         """The writer; there is one from `initialize_state` on."""
         if self._writer is None:
-            raise RuntimeError("the writer was used before initialize_state()")
+            raise WrongTimeError("the writer was used before initialize_state()")
         return self._writer
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from types import GeneratorType
 from typing import Any, Final
 
+from penstock.common.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.returned import results_of
@@ -159,7 +160,7 @@ class IntervalJoinOperator(FunctionOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Pair every record with those of the other side, and keep it for those that will come."""
         if batch.timestamps is None:
-            raise TypeError(
+            raise WrongTypeError(
                 f"{self.context.operator_name}: an interval join needs timestamps, and these records carry none; give "
                 "the source a WatermarkStrategy with a timestamp assigner, or call assign_timestamps_and_watermarks "
                 "before key_by"

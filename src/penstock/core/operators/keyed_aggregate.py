@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.typeinfo import TypeInformation
 from penstock.common.types import Row
 from penstock.core.operators.keyed_reduce import MISSING, KeyedReduceOperator, rounded_reduce
@@ -146,7 +147,9 @@ def _field_of(cls: type, field: int | str) -> tuple[Callable[[Any], Any], Callab
         name = known[_position(field, known, cls)]
         return operator.attrgetter(name), _with_attribute(name)
     if field not in (0, "f0"):
-        raise TypeError(f"a {cls.__name__} has no field {field!r}; of a plain value only position 0 can be aggregated")
+        raise WrongTypeError(
+            f"a {cls.__name__} has no field {field!r}; of a plain value only position 0 can be aggregated"
+        )
     return _itself, lambda r, x: x
 
 
@@ -162,7 +165,7 @@ def _position(field: int | str, names: tuple[str, ...] | None, cls: type) -> int
     if names is None and field[:1] == "f" and field[1:].isdecimal():
         return int(field[1:])
     known = "fields are named f0, f1, …" if names is None else f"there are {', '.join(names)}"
-    raise TypeError(f"a {cls.__name__} has no field {field!r}: {known}")
+    raise WrongTypeError(f"a {cls.__name__} has no field {field!r}: {known}")
 
 
 def _with_item(field: int | str) -> Callable[[Any, Any], Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
+from penstock.common.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator, OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.returned import results_of
@@ -82,7 +83,7 @@ class UnkeyedTimerService(TimerService):
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Raise: timers belong to a key."""
-        raise TypeError("timers can only be set on a keyed stream: call key_by first")
+        raise WrongTypeError("timers can only be set on a keyed stream: call key_by first")
 
     register_processing_time_timer = register_event_time_timer
     delete_event_time_timer = register_event_time_timer

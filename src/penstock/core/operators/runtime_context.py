@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.common.accumulators import Accumulator
 from penstock.common.aggregators import Aggregator
+from penstock.common.errors import UnsupportedError, WrongTimeError, WrongValueError
 from penstock.common.metrics import MetricGroup
 from penstock.core.operators.base import OperatorContext
 from penstock.core.supersteps import SuperstepContext
@@ -109,12 +110,12 @@ class RuntimeContext(KeyedStateStore):
             NotImplementedError: in an iteration, which has aggregators.
         """
         if self._context.superstep is not None:
-            raise NotImplementedError(
+            raise UnsupportedError(
                 f"accumulator {name!r}: functions of an iteration, and those that only an iteration reads, have no "
                 "accumulators; register an aggregator with the iteration"
             )
         if name in self._context.accumulators:
-            raise ValueError(f"operator {self._context.operator_name!r} has an accumulator {name!r} already")
+            raise WrongValueError(f"operator {self._context.operator_name!r} has an accumulator {name!r} already")
         self._context.accumulators[name] = accumulator
 
     def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
@@ -152,7 +153,7 @@ class RuntimeContext(KeyedStateStore):
     def _superstep(self, call: str) -> SuperstepContext:
         superstep = self._context.superstep
         if superstep is None or superstep.number == 0:
-            raise RuntimeError(
+            raise WrongTimeError(
                 f"{call}: operator {self._context.operator_name!r} is part of no iteration; supersteps and their "
                 "aggregators are for functions between iterate() and close_with()"
             )

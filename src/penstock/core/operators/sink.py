@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.common.errors import PenstockError, short_repr
+from penstock.common.errors import CallError, PenstockError, WrongTimeError, short_repr
 from penstock.common.pickling import dumps_named
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import Committer, RecordError, Sink, SinkWriter
@@ -42,16 +42,16 @@ def write_records(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str
     """Hand the records to the writer.
 
     Raises:
-        UserCodeError: if the writer raises; Penstock's own errors go through.
+        UserCodeError: if the writer raises; Penstock's own errors go through, unless they answer a call of the writer.
     """
     values = batch.values
     try:
         writer.write_batch(values, batch.timestamps)
-    except PenstockError:
-        raise
     except RecordError as error:
         raise UserCodeError(operator_name, error.record, error.what) from error.__cause__
     except Exception as error:
+        if isinstance(error, PenstockError) and not isinstance(error, CallError):
+            raise
         raise UserCodeError(operator_name, values[0] if len(values) == 1 else _OneOf(values), SINK) from error
 
 
@@ -97,7 +97,7 @@ class SinkOperator(StreamOperator):
     def writer(self) -> SinkWriter[Any, Any]:
         """The writer; there is one from `initialize_state` on."""
         if self._writer is None:
-            raise RuntimeError("the sink operator was used before initialize_state()")
+            raise WrongTimeError("the sink operator was used before initialize_state()")
         return self._writer
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from penstock.common.errors import ContractError, WrongTimeError
 from penstock.common.pickling import loads_named
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
@@ -106,7 +107,7 @@ class SourceOperator(StreamOperator):
     def reader(self) -> SourceReader[Any, Any]:
         """The reader; there is one from `initialize_state` on."""
         if self._reader is None:
-            raise RuntimeError("the source operator was used before initialize_state()")
+            raise WrongTimeError("the source operator was used before initialize_state()")
         return self._reader
 
     def add_splits(self, splits: tuple[bytes, ...], no_more: bool) -> None:
@@ -161,7 +162,7 @@ class SourceOperator(StreamOperator):
         try:
             return self.watermarks.of_split(split_id)
         except KeyError:
-            raise RuntimeError(
+            raise ContractError(
                 f"{self.context.operator_name}: the reader gave records of split {split_id!r}, which is not open; call "
                 "context.open_split in add_splits"
             ) from None

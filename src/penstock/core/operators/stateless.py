@@ -7,6 +7,7 @@ from itertools import compress, repeat
 from types import CodeType, GeneratorType
 from typing import Any, ClassVar
 
+from penstock.common.errors import UnsupportedError
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import FunctionOperator, OperatorContext, StreamOperator, UserCodeError, call_all
@@ -166,7 +167,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         if strategy.alignment is not None:
-            raise NotImplementedError(
+            raise UnsupportedError(
                 "watermark alignment holds sources back, so it works in sources only: give the strategy to from_source"
             )
         self._generator = WatermarkGenerator(strategy)

@@ -7,6 +7,7 @@ from itertools import repeat
 from types import GeneratorType
 from typing import Any
 
+from penstock.common.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.returned import results_of
@@ -105,7 +106,7 @@ class WindowOperatorBase(FunctionOperator):
     def require_timestamps(self, batch: Batch) -> list[int]:
         """The batch's timestamps; raises when its records carry none."""
         if batch.timestamps is None:
-            raise TypeError(
+            raise WrongTypeError(
                 f"{self.context.operator_name}: event-time windows need timestamps, and these records carry none; "
                 "give the source a WatermarkStrategy with a timestamp assigner, or call "
                 "assign_timestamps_and_watermarks before key_by"

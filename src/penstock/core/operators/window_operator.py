@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
+from penstock.common.errors import ContractError, WrongTypeError
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import ListContents, WindowContents, WindowResult
 from penstock.core.operators.window_contexts import AssignerContext, EvictorContext, TriggerContext
@@ -163,7 +164,7 @@ class WindowOperator(WindowOperatorBase):
 
     def _merge(self, key: Any, window: Any, token: WindowToken, gone: list[WindowToken]) -> None:
         if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
-            raise RuntimeError(
+            raise ContractError(
                 f"windows were merged into {window!r}, whose end and lateness have passed already: an assigner must "
                 "not merge windows into one that ends before they do"
             )
@@ -187,7 +188,7 @@ class WindowOperator(WindowOperatorBase):
         if result is CONTINUE:
             return
         if not isinstance(result, TriggerResult):
-            raise TypeError(f"trigger {type(self._trigger).__name__} gave {result!r} instead of a TriggerResult")
+            raise WrongTypeError(f"trigger {type(self._trigger).__name__} gave {result!r} instead of a TriggerResult")
         if result.is_fire() and (slot := self._slots.get(token)):
             if self._evictor is not None:
                 self._fire_evicting(key, window, token, slot, self._evictor)

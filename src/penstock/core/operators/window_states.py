@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.typeinfo import Types
 from penstock.core.operators.base import OperatorContext
 from penstock.core.operators.runtime_context import KeyedStateStore
@@ -87,7 +88,7 @@ class WindowStates:
             return descriptor.reduce_function(one, other)
         if isinstance(descriptor, AggregatingStateDescriptor):
             return descriptor.agg_function.merge(one, other)
-        raise TypeError(
+        raise WrongTypeError(
             f"state {descriptor.name!r}: only list, reducing and aggregating state of windows can be merged"
         )
 

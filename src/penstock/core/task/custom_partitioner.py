@@ -6,6 +6,7 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.core.operators.base import OperatorContext, UserCodeError, select_keys
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.task.partitioners import SelectingPartitioner
@@ -58,7 +59,9 @@ class CustomPartitioner(SelectingPartitioner):
             for key in keys:
                 channel = index(partition(key, channels))
                 if not 0 <= channel < channels:
-                    raise ValueError(f"partition() returned {channel!r} for key {key!r}: not in 0 to {channels - 1}")
+                    raise WrongValueError(
+                        f"partition() returned {channel!r} for key {key!r}: not in 0 to {channels - 1}"
+                    )
                 result.append(channel)
         except Exception as error:
             raise UserCodeError(self._consumer, values[len(result)], "the partitioner") from error

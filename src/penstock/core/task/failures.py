@@ -6,7 +6,7 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from penstock.common.errors import PenstockError, short_repr
+from penstock.common.errors import CallError, PenstockError, short_repr
 from penstock.core.connector import RecordError
 from penstock.core.healing import with_prospects
 from penstock.core.operators.base import StreamOperator, UserCodeError
@@ -19,8 +19,8 @@ _PACKAGE = __file__.rpartition("core")[0]
 def failure_of(error: BaseException, task_name: str | None) -> Failure:
     """Describe an exception; for user code without the frames of the runtime.
 
-    What was raised within an operator, but not by Penstock, is user code: of a source, a sink, a trigger. `task_name`
-    is told where no operator was at work.
+    What was raised within an operator, but not by Penstock, is user code: of a source, a sink, a trigger. So is a
+    `CallError`, which answers a call of that code. `task_name` is told where no operator was at work.
     """
     return with_prospects(_described(error, task_name), error)
 
@@ -40,10 +40,11 @@ def _described(error: BaseException, task_name: str | None) -> Failure:
     operator_name = operator.context.operator_name if operator is not None else task_name
     if isinstance(error, RecordError) and operator_name is not None:
         return _of_user_code(operator_name, error.__cause__ or error, error.what, error.record)
-    if isinstance(error, PenstockError):
+    is_by_user_code = operator is not None and _frames_outside(error) is not None
+    if isinstance(error, PenstockError) and not (is_by_user_code and isinstance(error, CallError)):
         # Raised on purpose, in words for the user: where in the runtime says nothing more.
         return Failure(reason=str(error), operator_name=operator_name)
-    if operator is not None and _frames_outside(error) is not None:
+    if operator is not None and is_by_user_code:
         return _of_user_code(operator.context.operator_name, error, operator.user_part, None)
     return Failure(
         reason=f"{type(error).__name__}: {error}",

@@ -58,7 +58,7 @@ class VertexProgram:
     job_parameters: dict[str, str] = field(default_factory=dict)
 
 
-class ProgramError(PenstockError):
+class ProgramError(PenstockError, RuntimeError):
     """A program cannot be loaded where it shall run: it would not be at any other attempt either."""
 
     suppresses_restart = True

@@ -7,7 +7,7 @@ from itertools import repeat
 from operator import countOf
 from typing import Any, Final
 
-from penstock.common.errors import MisuseError
+from penstock.common.errors import MisuseError, StopIterationRaised
 from penstock.common.timestamps import whole_ms
 from penstock.common.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
 from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
@@ -66,7 +66,7 @@ class WatermarkGenerator:
         try:
             self._assigner.extend(timestamps, batch.values, batch.timestamps)
             if len(timestamps) != len(batch.values):
-                raise RuntimeError("the timestamp assigner raised StopIteration")
+                raise StopIterationRaised("the timestamp assigner")
         except Exception as error:
             raise AssignerError(batch.values[len(timestamps)]) from error
         if countOf(map(type, timestamps), int) != len(timestamps):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.common.typeinfo import Types
 from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.state.descriptors import ReducingStateDescriptor
@@ -17,7 +18,7 @@ class CountTrigger(Trigger[Any, Any]):
 
     def __init__(self, window_size: int) -> None:
         if window_size <= 0:
-            raise ValueError(f"CountTrigger needs a count over 0, not {window_size}")
+            raise WrongValueError(f"CountTrigger needs a count over 0, not {window_size}")
         self.window_size = window_size
         self._descriptor = ReducingStateDescriptor("count", operator.add, Types.LONG())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.common.serializer import TypeSerializer
 from penstock.common.typeinfo import Types
 from penstock.core.windowing.assigners import WindowAssigner
@@ -18,7 +19,7 @@ class _CountWindows(WindowAssigner[Any, Any]):
 
     def __init__(self, window_size: int, state_name: str) -> None:
         if window_size <= 0:
-            raise ValueError(f"a count window needs a size over 0 records, not {window_size}")
+            raise WrongValueError(f"a count window needs a size over 0 records, not {window_size}")
         self.window_size = window_size
         self._descriptor = ValueStateDescriptor(state_name, Types.LONG())
 
@@ -68,7 +69,7 @@ class CountSlidingWindowAssigner(_CountWindows):
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size, "slide-count-assigner")
         if window_slide <= 0:
-            raise ValueError(f"a sliding count window needs a slide over 0 records, not {window_slide}")
+            raise WrongValueError(f"a sliding count window needs a slide over 0 records, not {window_slide}")
         self.window_slide = window_slide
 
     @staticmethod

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from penstock.common.errors import WrongValueError
 from penstock.common.metrics import MetricGroup
 from penstock.common.time import to_millis
 from penstock.core.records import MIN_TIMESTAMP
@@ -103,7 +104,7 @@ class CountEvictor(_OneWay):
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
         if max_count < 0:
-            raise ValueError(f"CountEvictor cannot keep {max_count} records")
+            raise WrongValueError(f"CountEvictor cannot keep {max_count} records")
         self.max_count = max_count
 
     @staticmethod

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.common.serializer import TypeSerializer
 from penstock.common.time import to_millis
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
@@ -91,7 +92,7 @@ class _DynamicGap(_Sessions):
 
 def _require_gap(gap_ms: int) -> int:
     if gap_ms <= 0:
-        raise ValueError(f"a session window needs a gap over 0 ms, not {gap_ms}")
+        raise WrongValueError(f"a session window needs a gap over 0 ms, not {gap_ms}")
     return gap_ms
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.common.time import to_millis
 from penstock.common.typeinfo import Types
 from penstock.core.records import MAX_TIMESTAMP
@@ -99,7 +100,7 @@ class _Continuous(Trigger[Any, Any]):
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:
-            raise ValueError(f"{type(self).__name__} needs an interval over 0 ms, not {interval}")
+            raise WrongValueError(f"{type(self).__name__} needs an interval over 0 ms, not {interval}")
         self.interval = interval
         self.state_desc = ReducingStateDescriptor("fire-time", min, Types.LONG())
 

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.common.serializer import TypeSerializer
 from penstock.common.time import to_millis
 from penstock.core.windowing.assigners import WindowAssigner
@@ -68,9 +69,9 @@ class _OfProcessingTime(_AlignedWindows):
 class _Tumbling(_AlignedWindows):
     def __init__(self, size: int, offset: int = 0) -> None:
         if size <= 0:
-            raise ValueError(f"a tumbling window needs a size over 0 ms, not {size}")
+            raise WrongValueError(f"a tumbling window needs a size over 0 ms, not {size}")
         if abs(offset) >= size:
-            raise ValueError(f"the offset {offset} ms must be smaller than the window's size {size} ms")
+            raise WrongValueError(f"the offset {offset} ms must be smaller than the window's size {size} ms")
         self.size_ms = size
         self.offset_ms = offset
 
@@ -105,9 +106,9 @@ class TumblingProcessingTimeWindows(_Tumbling, _OfProcessingTime):
 class _Sliding(_AlignedWindows):
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
         if size <= 0 or slide <= 0:
-            raise ValueError(f"a sliding window needs a size and a slide over 0 ms, not {size} and {slide}")
+            raise WrongValueError(f"a sliding window needs a size and a slide over 0 ms, not {size} and {slide}")
         if abs(offset) >= slide:
-            raise ValueError(f"the offset {offset} ms must be smaller than the slide {slide} ms")
+            raise WrongValueError(f"the offset {offset} ms must be smaller than the slide {slide} ms")
         self.size_ms = size
         self.slide_ms = slide
         self.offset_ms = offset
@@ -151,12 +152,12 @@ class CumulativeEventTimeWindows(_OfEventTime):
 
     def __init__(self, max_size: int, step: int, offset: int = 0) -> None:
         if step <= 0 or max_size <= 0 or max_size % step:
-            raise ValueError(
+            raise WrongValueError(
                 f"a cumulative window needs a size that is a multiple of its step, both over 0 ms, not {max_size} and "
                 f"{step}"
             )
         if abs(offset) >= max_size:
-            raise ValueError(f"the offset {offset} ms must be smaller than the window's size {max_size} ms")
+            raise WrongValueError(f"the offset {offset} ms must be smaller than the window's size {max_size} ms")
         self.max_size_ms = max_size
         self.step_ms = step
         self.offset_ms = offset

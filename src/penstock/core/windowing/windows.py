@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from penstock.common.errors import WrongTypeError
 from penstock.common.serializer import TypeSerializer
 from penstock.core.records import MAX_TIMESTAMP
 
@@ -208,7 +209,7 @@ class WindowTokens:
 
     def _require_serializer(self, window: Any) -> Any:
         if not hasattr(self._serializer, "serialize"):
-            raise TypeError(
+            raise WrongTypeError(
                 f"get_window_serializer() of the window assigner gave {self._serializer!r}, and the window {window!r} "
                 "must be kept in state: return a TypeSerializer"
             )

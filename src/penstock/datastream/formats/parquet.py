@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
@@ -65,11 +66,11 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         is_case_sensitive: bool = True,
     ) -> None:
         if not isinstance(row_type, RowTypeInfo):
-            raise TypeError(f"the row type must be made by Types.ROW_NAMED, not {row_type!r}")
+            raise WrongTypeError(f"the row type must be made by Types.ROW_NAMED, not {row_type!r}")
         if hadoop_config is not None:
-            raise ValueError("Parquet is read by Arrow, which takes no Hadoop configuration")
+            raise WrongValueError("Parquet is read by Arrow, which takes no Hadoop configuration")
         if not is_case_sensitive:
-            raise NotImplementedError("columns of Parquet are looked up by their exact names: is_case_sensitive=True")
+            raise UnsupportedError("columns of Parquet are looked up by their exact names: is_case_sensitive=True")
         super().__init__(row_type)
 
 
@@ -90,5 +91,5 @@ class ParquetBulkWriters:
             ValueError: if there is a Hadoop configuration.
         """
         if hadoop_config is not None:
-            raise ValueError("Parquet is written by Arrow, which takes no Hadoop configuration")
+            raise WrongValueError("Parquet is written by Arrow, which takes no Hadoop configuration")
         return ParquetWriterFactory(row_type)

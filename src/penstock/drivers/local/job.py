@@ -17,7 +17,7 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.core.job.failures import broken
+from penstock.core.job.failures import ending
 from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress
@@ -120,7 +120,7 @@ class LocalJob(RunningJob):
             while not self._master.is_done:
                 self._turn()
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
-            failure = error if isinstance(error, PenstockError) else broken(self._name, error)
+            failure = ending(self._name, error)
         try:
             self._clean_up()
         except BaseException as error:  # noqa: BLE001 - the same

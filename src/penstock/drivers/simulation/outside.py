@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.common.errors import WrongValueError
 from penstock.core.protocol import StopMode
 
 TransactionId = tuple[str, str, int, int, str]  # job, operator, subtask, attempt, run and count
@@ -97,7 +98,7 @@ def outside(name: str) -> Outside:
 def present(name: str, world: Outside) -> Iterator[Outside]:
     """Let a world be found under a name for a while."""
     if name in _worlds:
-        raise ValueError(f"there is a world named {name!r} already")
+        raise WrongValueError(f"there is a world named {name!r} already")
     _worlds[name] = world
     try:
         yield world

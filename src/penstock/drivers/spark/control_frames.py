@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.common.errors import WrongValueError
 from penstock.wire.messages import VERSION
 
 #: A worker has two connections to the master; the identity of each is one of these bytes and the worker's id.
@@ -22,5 +23,5 @@ def identity(role: bytes, worker_id: str) -> bytes:
     """
     encoded = worker_id.encode()
     if not 0 < len(encoded) <= WORKER_ID_BYTES_MAX:
-        raise ValueError(f"a worker's id must have 1 to {WORKER_ID_BYTES_MAX} bytes: {worker_id!r}")
+        raise WrongValueError(f"a worker's id must have 1 to {WORKER_ID_BYTES_MAX} bytes: {worker_id!r}")
     return role + encoded

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.common.errors import ConfigurationError, FormatError
+from penstock.common.errors import ConfigurationError, FormatError, WrongTimeError
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit
@@ -68,7 +68,7 @@ class DataFrameSource(Source[Any, FileSplit]):
     def frame(self) -> DataFrame:
         """The data frame; in the program only, for it does not travel."""
         if self._frame is None:
-            raise RuntimeError("a data frame is known in the program that made it, not in tasks")
+            raise WrongTimeError("a data frame is known in the program that made it, not in tasks")
         return self._frame
 
     @property

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError, shorten
+from penstock.common.errors import OperationError, shorten
 from penstock.common.options import PYTHON_ARCHIVES, PYTHON_FILES
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class SparkHandle:
             else:
                 getattr(self.session.sparkContext, method)(path)
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
-            raise PenstockError(f"Spark does not take {path}: {short_reason(error)}") from None
+            raise OperationError(f"Spark does not take {path}: {short_reason(error)}") from None
 
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:

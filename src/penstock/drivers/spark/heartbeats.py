@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import zmq
 
+from penstock.common.errors import WrongTimeError, WrongValueError
 from penstock.core.protocol import Heartbeat
 from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import WorkerKeys
@@ -53,9 +54,9 @@ class HeartbeatSender:
             RuntimeError: if it had begun already.
         """
         if interval_ms <= 0:
-            raise ValueError(f"the heartbeat interval must be positive, not {interval_ms} ms")
+            raise WrongValueError(f"the heartbeat interval must be positive, not {interval_ms} ms")
         if self._thread is not None:
-            raise RuntimeError("heartbeats were started twice")
+            raise WrongTimeError("heartbeats were started twice")
         self._interval_ms = interval_ms
         self._whereabouts = whereabouts
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)

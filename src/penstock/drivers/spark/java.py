@@ -24,7 +24,7 @@ INSTALL_PATTERNS = (
 _VERSION = re.compile(r'version\s*=?\s*"(?:1\.)?(\d+)', re.IGNORECASE)
 
 
-class JavaNotFoundError(PenstockError):
+class JavaNotFoundError(PenstockError, RuntimeError):
     """There is no Java here that Spark can run on."""
 
 

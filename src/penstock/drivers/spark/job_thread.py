@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError
+from penstock.common.errors import OperationError, PenstockError
 from penstock.core.ports import Background, Clock, Cluster
 from penstock.core.protocol import RegisterWorker, ToMaster
 from penstock.drivers.cancellation import where_is
@@ -169,7 +169,7 @@ class JobThread(Generic[MasterT]):
                 self._turn(master, background)
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its workers with it
             _log.debug("the job master broke", exc_info=True)
-            failure = error if isinstance(error, PenstockError) else PenstockError(f"the job master broke: {error!r}")
+            failure = error if isinstance(error, PenstockError) else OperationError(f"the job master broke: {error!r}")
         try:
             self._clean_up(background)
             if master is not None and master.is_done:

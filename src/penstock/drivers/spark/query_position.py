@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.common.errors import PenstockError
+from penstock.common.errors import OperationError
 
 _COMPACT = ".compact"
 
@@ -41,7 +41,7 @@ def archive_of(location: Path, batch_id: int) -> bytes:
         PenstockError: if the query keeps state of its own, which is more than a position.
     """
     if any(path.is_file() for path in location.glob("state/**/*")):
-        raise PenstockError(
+        raise OperationError(
             "a streaming data frame keeps state in Spark (an aggregation, a join, dropDuplicates), which Penstock's "
             "checkpoints do not hold: do that part behind from_dataframe()"
         )

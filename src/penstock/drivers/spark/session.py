@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.common.errors import ConfigurationError, PenstockError
+from penstock.common.errors import ConfigurationError, OperationError
 from penstock.common.options import PYTHON_EXECUTABLE
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.java import find_java
@@ -64,7 +64,7 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
         try:
             active = _active_session()
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
-            raise PenstockError(f"the Spark session of this program is of no use: {short_reason(error)}") from None
+            raise OperationError(f"the Spark session of this program is of no use: {short_reason(error)}") from None
         if active is not None and not (_own is not None and _own.handle.session is active):
             return _adopt(active, wanted)
         own = _fitting_own_session(wanted, slots, usable=active is not None) or _start(wanted, slots)
@@ -166,7 +166,7 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
     try:
         return builder.getOrCreate()
     except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
-        raise PenstockError(f"Spark could not be started: {short_reason(error)}") from None
+        raise OperationError(f"Spark could not be started: {short_reason(error)}") from None
 
 
 def session_settings(

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from penstock.common.errors import ResourceError
 from penstock.drivers.spark.authentication import ZAP_DOMAIN
 from penstock.drivers.spark.keys import WorkerKeys
 
@@ -51,7 +52,7 @@ def bind_server(
     try:
         server.bind(f"tcp://{_in_address(str(numeric[0]))}:*")
     except zmq.ZMQError as error:
-        raise OSError(error.errno, f"cannot listen on {bind_host}: {error.strerror}") from error
+        raise ResourceError(error.errno, f"cannot listen on {bind_host}: {error.strerror}") from error
     port = server.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
     return f"tcp://{_in_address(advertise_host)}:{port}"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.common.errors import CheckpointError, ConfigurationError
+from penstock.common.errors import CheckpointError, ConfigurationError, WrongTimeError
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.connector import (
     Boundedness,
@@ -75,7 +75,7 @@ class StreamingFrameSource(Source[Any, Any]):
     def frame(self) -> DataFrame:
         """The data frame; in the program only, for it does not travel."""
         if self._frame is None:
-            raise RuntimeError("a data frame is known in the program that made it, not in tasks")
+            raise WrongTimeError("a data frame is known in the program that made it, not in tasks")
         return self._frame
 
     @property

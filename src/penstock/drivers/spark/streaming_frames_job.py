@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.common.errors import JobExecutionError, OperationError, PenstockError
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.job.job_graph import JobGraph, JobVertex
 from penstock.core.master.epochs import EpochMaster
@@ -232,7 +232,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
             raise QueryFailed(spark_failure(error, self.job_graph)) from None
         if has_ended and self.master.interval_ms is not None:
-            raise QueryFailed(PenstockError("its streaming query was stopped by somebody else"))
+            raise QueryFailed(OperationError("its streaming query was stopped by somebody else"))
         return has_ended
 
     # --- Spark's position ------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
+from penstock.common.errors import WrongValueError
+
 _BLOOM_BITS = 10
 _METADATA_BLOCK_BYTES = 4096
 #: A file is merged when of so many rows in a row so many are deletions, or this share of all.
@@ -37,7 +39,7 @@ class RocksDBSettings:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if value <= 0:
-                raise ValueError(f"{name} must be positive, not {value}")
+                raise WrongValueError(f"{name} must be positive, not {value}")
 
     def options(self) -> Options:
         """The options to open a store with."""

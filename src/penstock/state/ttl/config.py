@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
+from penstock.common.errors import WrongValueError
 from penstock.common.time import Time, to_millis
 
 
@@ -61,7 +62,7 @@ class _IncrementalCleanupStrategy(_CleanupStrategy):
 
     def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
         if cleanup_size < 0:
-            raise ValueError(f"the number of entries to look at cannot be {cleanup_size}")
+            raise WrongValueError(f"the number of entries to look at cannot be {cleanup_size}")
         self._cleanup_size = cleanup_size
         self._run_cleanup_for_every_record = run_cleanup_for_every_record
 
@@ -168,7 +169,7 @@ class StateTtlConfig:
         #: the time to live in ms
         self.ttl_ms = to_millis(ttl)
         if self.ttl_ms <= 0:
-            raise ValueError(f"a time to live must be positive, not {ttl!r}")
+            raise WrongValueError(f"a time to live must be positive, not {ttl!r}")
         self._cleanup_strategies = cleanup_strategies
 
     @staticmethod
