@@ -44,7 +44,7 @@ def test_everything_happens() -> None:
         faults |= set(+history.faults)
     kinds = {f"asked for {kind}" for kind in ("checkpoint", "savepoint", "suspend", "drain", "cancel")}
     assert seen >= kinds | {"ran twice", "commit failed", "driver killed", "source failed", "cancelled"}
-    assert faults >= {"complete-torn", "complete-done-but-error", "delete-torn", "mark-refused", "user-error"}
+    assert faults >= {"complete-torn", "complete-done-but-error", "delete-torn", "user-error"}
 
 
 @pytest.mark.parametrize("number", range(2))
