@@ -5,6 +5,6 @@ from tests.simulation.fresh_seeds import fresh_seeds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the seeds that only this day's tests run."""
+    """Name the seeds that only this commit's tests run."""
     seeds = fresh_seeds()
-    terminalreporter.write_line(f"fresh seeds of today: penstock-sim --seeds {seeds.start}..{seeds.stop - 1}")
+    terminalreporter.write_line(f"seeds of this commit: penstock-sim --seeds {seeds.start}..{seeds.stop - 1}")

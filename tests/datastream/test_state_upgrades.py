@@ -1,5 +1,6 @@
 """Jobs that begin from the savepoint of another version of themselves."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from penstock.datastream.state import ValueStateDescriptor
 RECORDS = 30_000
 KEYS = 7
 OLD = Types.ROW_NAMED(["count", "last"], [Types.INT(), Types.INT()])
+#: Set when a record was counted in this process.
+HAS_COUNTED = threading.Event()
 NEW = Types.ROW_NAMED(["last", "count", "note"], [Types.LONG(), Types.BIG_INT(), Types.STRING()])
 
 
@@ -31,6 +34,7 @@ class Count(KeyedProcessFunction):
         count = 1 if row is None else row["count"] + 1
         fields = {"count": count, "last": value, "note": None if row is None else "seen"}
         self.state.update(Row(**{name: fields[name] for name in self.info.get_field_names()}))
+        HAS_COUNTED.set()
         yield (value, count)
 
 
@@ -54,6 +58,7 @@ def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     env, counted = job(OLD)
     counted.print().uid("printer")
     client = env.execute_async("old")
+    assert HAS_COUNTED.wait(60)
     path: str = client.stop_with_savepoint(False, str(tmp_path_factory.mktemp("savepoints"))).result(60)
     return path
 

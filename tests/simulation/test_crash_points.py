@@ -1,9 +1,9 @@
 """Every step of the checkpoint protocol can be the last one of its process. `penstock-sim --crash-points` does all."""
 
-import datetime
 from collections import Counter
 
 import pytest
+from tests.simulation.fresh_seeds import commit_number
 
 from penstock.drivers.simulation.crash_command import run_pairs
 from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
@@ -12,18 +12,19 @@ from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.store import MemoryStore
 
 PAIRS = 100
-TODAY = datetime.datetime.now(tz=datetime.UTC).date().toordinal()
+#: Another job and other pairs for each commit.
+NUMBER = commit_number()
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_crash_at_every_step(mode: str) -> None:
     """G5, G8, G9: a process that ends at any step of the checkpoint protocol loses and repeats no output."""
-    job = list(JOBS)[(TODAY + MODES.index(mode)) % len(JOBS)]
+    job = list(JOBS)[(NUMBER + MODES.index(mode)) % len(JOBS)]
     table = CrashTable()
     with watched():
         for point in CRASH_POINTS:
             if mode not in point.absent:
-                table.cover(point, TODAY % 2 == 0, job, mode)
+                table.cover(point, NUMBER % 2 == 0, job, mode)
     assert not table.failed
     assert not table.missed
 
@@ -31,7 +32,7 @@ def test_crash_at_every_step(mode: str) -> None:
 def test_pairs_of_crashes() -> None:
     """G8, G9: two crashes in one job."""
     with watched():
-        failed = run_pairs(PAIRS, TODAY * 1_000)
+        failed = run_pairs(PAIRS, NUMBER * 1_000)
     assert not failed
 
 

@@ -13,12 +13,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
 from penstock.common.options import ON_SIGTERM, SAVEPOINT_DIR
 from penstock.drivers.running_job import RunningJob
 
+#: How long a program waits at its end for the line that says what has become of its job.
+LAST_WORDS_SECONDS: Final = 5.0
 _log = logging.getLogger("penstock.job")
 
 
@@ -36,9 +39,12 @@ def ends_on_sigterm(job: RunningJob, configuration: Configuration) -> Iterator[N
         yield
         return
 
+    begun: list[threading.Thread] = []
+
     def on_sigterm(number: int, frame: FrameType | None) -> None:
         signal.signal(number, before)
-        threading.Thread(target=_end, args=(job, action), name="penstock-sigterm", daemon=True).start()
+        begun.append(threading.Thread(target=_end, args=(job, action), name="penstock-sigterm", daemon=True))
+        begun[-1].start()
 
     before = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, on_sigterm)
@@ -47,6 +53,8 @@ def ends_on_sigterm(job: RunningJob, configuration: Configuration) -> Iterator[N
     finally:
         if signal.getsignal(signal.SIGTERM) is on_sigterm:
             signal.signal(signal.SIGTERM, before)
+        for thread in begun:
+            thread.join(LAST_WORDS_SECONDS)  # the job is over, so all that is left is to say so
 
 
 def _end(job: RunningJob, action: str) -> None:
