@@ -239,7 +239,7 @@ def test_an_error_of_a_sink_names_it(fails_in: str) -> None:
 
 @pytest.mark.parametrize("fails_in", ["write_batch", "create_writer", "read"])
 def test_a_wrong_call_of_penstock_in_user_code_is_its_error(fails_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A6: the error has the line that made the call, as for the plain Python class."""
+    """A2: the error has the line that made the call, as for the plain Python class."""
     monkeypatch.setattr(sys.modules[__name__], "fails", wrong_call)
     env = local_environment()
     if fails_in == "read":
