@@ -40,7 +40,7 @@ format: env ## write what the linter and the formatter can mend
 	@$(RUN) ruff format
 
 test: check java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
-	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right
 	@$(RUN) penstock demo

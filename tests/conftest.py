@@ -1,7 +1,21 @@
-"""What a run of the tests says at its end; here, for pytest reads no other such file when processes share the tests."""
+"""The order of a run of the tests, and what it says at its end."""
 
 import pytest
 from tests.simulation.fresh_seeds import fresh_seeds
+
+#: Files that take long though they start no Spark.
+LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first: the processes that share the files should end together, not one with a long file left."""
+    on_spark = {item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("spark")}
+
+    def rank(item: pytest.Item) -> int:
+        file = item.nodeid.partition("::")[0]
+        return 0 if file in on_spark else 1 if file.startswith(LONG) else 2
+
+    items.sort(key=rank)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
