@@ -12,11 +12,13 @@ from unittest import mock
 import msgspec
 from tests.simulation.planting import Mutant, around
 
+from penstock.common.errors import JobExecutionError
 from penstock.core.checkpoint.latest import Choice, choose_latest
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.master import begin as begin_module
 from penstock.core.master import epochs as epochs_module
 from penstock.core.master.back_fill import BackFillMaster
+from penstock.core.master.batch import BatchMaster
 from penstock.core.master.begin import begin_from_latest as real_begin_from_latest
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.master.steps import (
@@ -29,10 +31,13 @@ from penstock.core.master.steps import (
     OpenSources,
     Step,
 )
+from penstock.drivers.simulation import connectors as connectors_module
 from penstock.drivers.simulation.crash_runs import JOBS
 from penstock.drivers.simulation.simulation import History
+from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.crashes import DIES, FAILS_FOR_GOOD, StepwiseCrash
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.stepwise.commits import BatchCommits
 from penstock.storage.job_marks import BEGUN, LeftByJobs
 
 #: Histories that are looked at, from the one on that is known to find a mutant.
@@ -262,6 +267,26 @@ def leave_a_request_without_an_answer_when_it_is_cancelled() -> Any:
     return _changed(EpochMaster, "_savepoint", silent)
 
 
+def commit_a_batch_that_is_written_down_nowhere() -> Any:
+    return mock.patch.object(BatchCommits, "_by_kind", return_value={})
+
+
+def leave_what_a_batch_could_not_finish_to_commit() -> Any:
+    return mock.patch.object(BatchCommits, "_take_back", return_value="")
+
+
+def begin_a_batch_without_a_look_at_dead_runs() -> Any:
+    return mock.patch.object(connectors_module._CommitLog, "begin", return_value=[])
+
+
+def finish_a_batch_whose_output_is_not_committed() -> Any:
+    def work(original: Any, master: Any) -> Any:
+        with suppress(JobExecutionError):
+            yield from original(master)
+
+    return around(BatchMaster, "work", work)
+
+
 @dataclass(frozen=True)
 class FoundBy:
     """The kinds of violation that give a mutant away, and where: in seeds from one on, or when a step goes wrong."""
@@ -270,11 +295,12 @@ class FoundBy:
     seed: int = 1
     point: str | None = None
     how: str = DIES
+    run: Callable[[int], History] = run_stepwise_seed
 
     def histories(self) -> Iterator[Callable[[], History]]:
         """The histories to look at."""
         if self.point is None:
-            yield from (partial(run_stepwise_seed, seed) for seed in range(self.seed, self.seed + SEEDS_MAX))
+            yield from (partial(self.run, seed) for seed in range(self.seed, self.seed + SEEDS_MAX))
             return
         for number in range(self.seed, self.seed + SEEDS_MAX):
             job = list(JOBS)[number % len(JOBS)]
@@ -310,4 +336,8 @@ MUTANTS_OF_EPOCHS: dict[Mutant, FoundBy] = {
     keep_split_enumerators_as_they_were_before: FoundBy(("output",), 40),
     deliver_a_back_fill_before_its_savepoint: FoundBy(("output", "outside"), 4),
     leave_a_request_without_an_answer_when_it_is_cancelled: FoundBy(("answer",), point="cancelled in a savepoint"),
+    commit_a_batch_that_is_written_down_nowhere: FoundBy(("output",), point="within Deliver of a batch"),
+    leave_what_a_batch_could_not_finish_to_commit: FoundBy(("atomic",), run=run_batch_seed),
+    begin_a_batch_without_a_look_at_dead_runs: FoundBy(("output",), point="within Deliver of a batch"),
+    finish_a_batch_whose_output_is_not_committed: FoundBy(("output", "stalled"), run=run_batch_seed),
 }

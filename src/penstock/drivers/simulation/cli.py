@@ -6,7 +6,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -15,10 +15,11 @@ import click
 from penstock.drivers.simulation.crash_command import run_crash_points, run_step_points
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
+from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
-#: Streaming, and jobs of epochs and back-fills.
-TEMPOS = ("streaming", "epochs")
+#: The histories of each tempo; those of epochs begin with a back-fill at times.
+TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "batch": run_batch_seed}
 
 
 class SeedRange(click.ParamType[range]):
@@ -46,7 +47,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--keep-going/--stop-at-first", default=True, help="Whether to go on after a violation.")
 @click.option("--mode", type=click.Choice(MODES), help="Checkpoints of this mode only.")
-@click.option("--tempo", type=click.Choice(TEMPOS), default="streaming", show_default=True, help="Which jobs.")
+@click.option("--tempo", type=click.Choice(list(TEMPOS)), default="streaming", show_default=True, help="Which jobs.")
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
 @click.option("--pairs", type=click.IntRange(0), default=0, help="So many random pairs of crashes as well.")
 def main(
@@ -61,7 +62,7 @@ def main(
 ) -> None:
     """Run whole simulated clusters, one a seed, and check that each kept every promise."""
     if crash_points:
-        run = run_step_points if tempo == "epochs" else partial(run_crash_points, pairs)
+        run = partial(run_crash_points, pairs) if tempo == "streaming" else run_step_points
         sys.exit(0 if run() else 1)
     if not trace and len(seeds) > 1:
         print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
@@ -109,9 +110,8 @@ def _counts(counter: Counter[str]) -> str:
 
 
 def _histories(seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str) -> Iterator[History]:
-    run = partial(run_seed, is_traced=trace, mode=mode)
-    if tempo == "epochs":
-        run = partial(run_stepwise_seed, is_traced=trace)
+    modes = {"mode": mode} if tempo == "streaming" else {}
+    run: Callable[[int], History] = partial(TEMPOS[tempo], is_traced=trace, **modes)  # type: ignore[arg-type]
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -123,7 +123,7 @@ def _print_failure(history: History, mode: str | None, tempo: str) -> None:
     print(f"seed {history.seed}, {history.mode} ({history.topology})")
     for violation in history.violations:
         print(f"  {violation}")
-    only = " --tempo epochs" if tempo == "epochs" else f" --mode {mode}" if mode else ""
+    only = f" --tempo {tempo}" if tempo != "streaming" else f" --mode {mode}" if mode else ""
     print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed}{only} --trace", flush=True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.core.connector import (
     Boundedness,
+    CommitLog,
     Committer,
     InputStatus,
     Sink,
@@ -199,6 +200,9 @@ class SimulatedSink(Sink[Any]):
     def create_committer(self, context: SinkWriterContext) -> Committer[Any]:
         return _Committer(self, context)
 
+    def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog:
+        return _CommitLog(self, context.job_id)
+
 
 class _Writer(SinkWriter[Any, TransactionId]):
     def __init__(self, sink: SimulatedSink, context: SinkWriterContext) -> None:
@@ -244,3 +248,29 @@ class _Committer(Committer[TransactionId]):
     def commit(self, committables: Sequence[TransactionId]) -> None:
         for transaction_id in committables:
             self._world.commit(transaction_id, self._job_id)
+
+
+class _CommitLog(CommitLog):
+    """Runs of a job follow one another, so another run that has left something to take back is dead."""
+
+    def __init__(self, sink: SimulatedSink, job_id: str) -> None:
+        self._world = outside(sink.world)
+        self._job_id = job_id
+
+    def begin(self) -> list[str]:
+        dead = [job_id for job_id in self._world.commit_logs if job_id != self._job_id]
+        for job_id in dead:
+            self._world.take_back(job_id)
+        return [f"what {job_id} had begun to commit was taken back" for job_id in dead]
+
+    def write(self, committables: Sequence[TransactionId]) -> None:
+        self._world.commit_logs[self._job_id] = list(committables)
+
+    def take_back(self) -> None:
+        self._world.take_back(self._job_id)
+
+    def close_commit(self) -> None:
+        del self._world.commit_logs[self._job_id]
+
+    def end(self) -> None:
+        """Nothing is left of a run but what it has committed."""

@@ -54,6 +54,10 @@ class Outside:
     on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None
     #: the savepoints that are to end the job of now: no source is polled behind their barriers
     stopping: dict[int, StopMode] = field(default_factory=dict)
+    #: whether only what a checkpoint covers may be committed
+    needs_checkpoints: bool = True
+    #: what batches have begun to commit, by job
+    commit_logs: dict[str, list[TransactionId]] = field(default_factory=dict)
     transactions: dict[TransactionId, Transaction] = field(default_factory=dict)
     committed: dict[str, list[Any]] = field(default_factory=dict)
     commits: int = 0
@@ -81,12 +85,22 @@ class Outside:
             self.repeated_commits += 1
         else:
             covered = transaction.checkpoint_id
-            if covered is None or not self.is_covered(job_id, transaction_id[0], covered):
+            is_covered = covered is not None and self.is_covered(job_id, transaction_id[0], covered)
+            if self.needs_checkpoints and not is_covered:
                 self.note(f"outside: transaction {transaction_id} was committed before checkpoint {covered} was")
             transaction.is_committed = True
             self.commits += 1
             self.committed.setdefault(transaction.sink, []).extend(transaction.records)
         self.on_commit()
+
+    def take_back(self, job_id: str) -> None:
+        """Make invisible again what a batch had begun to commit, and forget that it had."""
+        for transaction_id in self.commit_logs.pop(job_id, ()):
+            transaction = self.transactions[transaction_id]
+            if transaction.is_committed:
+                transaction.is_committed = False
+                for record in transaction.records:
+                    self.committed[transaction.sink].remove(record)
 
 
 def outside(name: str) -> Outside:

@@ -14,6 +14,7 @@ from penstock.drivers.simulation.connectors import SimulatedSource
 from penstock.drivers.simulation.crash_runs import JOBS, KEYS
 from penstock.drivers.simulation.scenario import FaultRates, Scenario
 from penstock.drivers.simulation.simulation import History
+from penstock.drivers.simulation.stepwise.batch import BatchSimulation, batch_scenario
 from penstock.drivers.simulation.stepwise.history import StepwiseSimulation
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario
 from penstock.drivers.simulation.stepwise.world import DriverKilled
@@ -22,8 +23,8 @@ from penstock.drivers.simulation.topology import Stage, Topology
 #: Runs that may be tried until a crash happens.
 TRIES_MAX: Final = 30
 
-#: Each step, and what has to happen for it to be taken: what somebody asks for, or one of "fill", "again" (another job
-#: goes on), "fail" (something fails before).
+#: Each step, and what has to happen for it to be taken: what somebody asks for, or one of "fill" and "batch" (such a
+#: job), "again" (another job goes on), "fail" (something fails before).
 STEPS: Final[dict[str, str | None]] = {
     "PrepareSources": None,
     "MarkJob BEGUN with a savepoint": "suspend",
@@ -52,6 +53,10 @@ STEPS: Final[dict[str, str | None]] = {
     "CheckClaim": "fill",
     "EmptySavepoint": "fill",
     "ReleaseSavepoint": "fill",
+    "BeginCommits of a batch": "batch",
+    "RunTasks of a batch": "batch",
+    "Deliver of a batch": "batch",
+    "EndSinks of a batch": "batch",
 }
 #: Points inside of steps.
 WITHIN: Final[dict[str, str | None]] = {
@@ -59,11 +64,13 @@ WITHIN: Final[dict[str, str | None]] = {
     "within Deliver": None,
     "within DeleteGarbage": None,
     "within Complete of the savepoint that ends the job": "drain",
+    "within RunTasks of a batch": "batch",
+    "within Deliver of a batch": "batch",
 }
 #: Somebody cancels the job while it takes a savepoint.
 CANCELLED: Final = "cancelled in a savepoint"
 #: What drivers answer for themselves, and so do not fail in.
-NEVER_FAIL: Final = ("Answer", "Wait", "EndSinks")
+NEVER_FAIL: Final = ("Answer", "Wait", "EndSinks", "EndSinks of a batch")
 DIES, FAILS, FAILS_FOR_GOOD = HOWS = ("dies", "fails", "fails for good")
 POINTS: Final[dict[str, str | None]] = {
     **{f"{when} {step}": prelude for step, prelude in STEPS.items() for when in ("before", "after")},
@@ -76,7 +83,16 @@ def applies(point: str, how: str) -> bool:
     """Whether that can happen there."""
     if point == CANCELLED:
         return how == FAILS
-    return how == DIES or point == "within Deliver" or (point.startswith("before") and not point.endswith(NEVER_FAIL))
+    if POINTS[point] == "batch" and how == FAILS_FOR_GOOD:
+        return False  # a batch as a whole has no restarts
+    if how == DIES or point.startswith("within Deliver"):
+        return True
+    return point.startswith("before") and not point.endswith(NEVER_FAIL)
+
+
+def jobs_for(point: str, jobs: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the jobs in which it can happen: a batch tells only the last one of running counts."""
+    return tuple(job for job in jobs if job != "counts") if POINTS[point] == "batch" else jobs
 
 
 def planned(job: str, world: str, chance: random.Random, prelude: str | None, how: str) -> StepwiseScenario:
@@ -97,6 +113,8 @@ def planned(job: str, world: str, chance: random.Random, prelude: str | None, ho
     write(options.FIXED_DELAY_MS, 10)
     configuration = write(options.MAX_PARALLELISM, 7)
     rates = FaultRates(user_errors_max=1, user_error=0.05) if prelude == "fail" else FaultRates()
+    if prelude == "batch":
+        return batch_scenario(Topology(world, KEYS, stages), rates, 0.0, 0, 0.0, 0.0)
     scenario = Scenario(Topology(world, KEYS, stages), "aligned", configuration, rates, 10, 0.0, 0, False)
     return StepwiseScenario(scenario, prelude == "fill", 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -119,7 +137,9 @@ class StepwiseCrash:
         chance = random.Random(f"{self}")
         prelude = POINTS[self.point]
         world = f"stepwise-{self.seed}"
-        simulation = StepwiseSimulation(self.seed, planned(self.job, world, chance, prelude, self.how), is_traced)
+        scenario = planned(self.job, world, chance, prelude, self.how)
+        kind = BatchSimulation if prelude == "batch" else StepwiseSimulation
+        simulation = kind(self.seed, scenario, is_traced)
         wishes = ("checkpoint", "savepoint", "suspend", "drain", "cancel")
         if prelude in wishes:
             simulation.wish = prelude, chance.randint(1, 4)
@@ -183,6 +203,6 @@ def cover_all_steps(table: StepwiseTable, jobs: tuple[str, ...] = tuple(JOBS)) -
     for point in POINTS:
         for how in HOWS:
             if applies(point, how):
-                for job in jobs:
+                for job in jobs_for(point, jobs):
                     table.cover(point, how, job)
                 yield f"{point}, {how}"

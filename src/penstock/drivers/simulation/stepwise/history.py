@@ -55,23 +55,7 @@ class StepwiseSimulation(StepwiseWorld):
             else:
                 self.violations.append(f"stalled: {JOBS_MAX} jobs, the last one {status}")
             self._check_output()
-        return History(
-            self.seed,
-            "stepwise",
-            status,
-            self.step,
-            self.now,
-            0,
-            self.epochs,
-            self.outside.commits,
-            len(self.jobs.all),
-            len(self.disk.savepoints),
-            self.seen,
-            [*self.violations, *self.disk.violations, *self.outside.violations],
-            self.faults.seen,
-            self.log,
-            str(self.scenario.scenario.topology),
-        )
+        return self.history("epochs", status)
 
     def _job(self, number: int, path: str | None, fills: bool) -> Job:
         job = self.jobs.now if number == 0 else self.jobs.begin(path, as_it_was=True)

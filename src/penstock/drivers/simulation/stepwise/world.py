@@ -6,10 +6,12 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from penstock.core.master.steps import Cancelled
 from penstock.drivers.simulation.disk import METADATA, Disk
 from penstock.drivers.simulation.faults import Faults, Killed
 from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -57,7 +59,7 @@ class StepwiseWorld:
     # --- the outside world -----------------------------------------------------------------------------------------
 
     def _on_commit(self) -> None:
-        self.on_point("within Deliver")
+        self.on_point("within Deliver" if self.outside.needs_checkpoints else "within Deliver of a batch")
         if self.faults.are_over:
             return
         if self.chance.random() < self.scenario.commit_error:
@@ -80,3 +82,34 @@ class StepwiseWorld:
                 if metadata.job_id == owner and metadata.checkpoint_id >= checkpoint_id:
                     return True
         return False
+
+    def maybe_cancel(self) -> None:
+        """Somebody cancels the job, at times."""
+        rate = self.scenario.cancels
+        if rate and not self.faults.are_over and self.chance.random() < rate:
+            self.seen["cancelled"] += 1
+            raise Cancelled
+
+    def pass_time(self, for_ms: int) -> None:
+        """Let a time pass."""
+        self.now += for_ms
+
+    def history(self, mode: str, status: str) -> History:
+        """What became of the seed."""
+        return History(
+            self.seed,
+            mode,
+            status,
+            self.step,
+            self.now,
+            0,
+            self.epochs,
+            self.outside.commits,
+            len(self.jobs.all),
+            len(self.disk.savepoints),
+            self.seen,
+            [*self.violations, *self.disk.violations, *self.outside.violations],
+            self.faults.seen,
+            self.log,
+            str(self.scenario.scenario.topology),
+        )

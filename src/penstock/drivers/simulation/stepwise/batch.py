@@ -1,0 +1,201 @@
+"""One history of a batch, from one seed: it is run again until it finishes, and commits all or nothing each time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+
+from penstock.common import options
+from penstock.common.configuration import Configuration
+from penstock.core.batch.rows import Rows
+from penstock.core.batch.splits import splits_of
+from penstock.core.batch.task import BatchTask, batch_vertices
+from penstock.core.master import steps
+from penstock.core.master.batch import BatchMaster
+from penstock.drivers.simulation.answers import check_exact
+from penstock.drivers.simulation.faults import Killed
+from penstock.drivers.simulation.jobs import Job
+from penstock.drivers.simulation.outside import present
+from penstock.drivers.simulation.reference import outputs
+from penstock.drivers.simulation.scenario import FaultRates, Scenario
+from penstock.drivers.simulation.simulation import History
+from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario
+from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
+from penstock.drivers.simulation.topology import Topology
+from penstock.drivers.simulation.topology_maker import TopologyMaker
+from penstock.drivers.stepwise.exchange import run_in_order
+from penstock.drivers.stepwise.sinks import Sinks
+
+RUNS_MAX: Final = 40
+#: Runs after which nothing goes wrong any more.
+FAULTY_RUNS: Final = 12
+
+
+def draw_batch(chance: random.Random, world: str) -> StepwiseScenario:
+    """The scenario of a seed: a job without running counts, of which a batch tells the last one only."""
+    topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
+    while any(stage.kind == "reduce" for stage in topology.stages):
+        topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
+    rates = FaultRates(user_errors_max=chance.choice((0, 0, 1, 3)), user_error=chance.choice((0.003, 0.02)))
+    return batch_scenario(
+        topology,
+        rates,
+        dies=0.1 if chance.random() < 0.5 else 0.0,
+        deaths_max=chance.choice((0, 1, 3)),
+        commit_error=chance.choice((0.0, 0.1, 0.4)),
+        runs_twice=chance.choice((0.0, 0.2)),
+    )
+
+
+def batch_scenario(
+    topology: Topology, rates: FaultRates, dies: float, deaths_max: int, commit_error: float, runs_twice: float
+) -> StepwiseScenario:
+    """A batch of a topology."""
+    for stage in topology.stages:
+        stage.calls = None
+        if stage.source is not None:
+            stage.source.is_lazy, stage.source.pauses = False, 0.0
+    configuration = Configuration().write(options.RUNTIME_MODE, "BATCH").write(options.MAX_PARALLELISM, 7)
+    scenario = Scenario(topology, "aligned", configuration, rates, 0, 0.0, 0, False)
+    return StepwiseScenario(
+        scenario, False, dies, dies, dies, deaths_max, commit_error, 0.0, runs_twice, asks=0.0, cancels=dies / 4
+    )
+
+
+class BatchSimulation(StepwiseWorld):
+    """Runs one history."""
+
+    def run(self) -> History:
+        """Until a run has committed everything."""
+        status = "?"
+        self.outside.needs_checkpoints = False
+        expected = outputs(self.scenario.scenario.topology)
+        with self.jobs.folder, present(self.world, self.outside):
+            for number in range(RUNS_MAX):
+                self.faults.are_over = number >= FAULTY_RUNS
+                job = self.jobs.now if number == 0 else self.jobs.begin(None, as_it_was=True)
+                self.jobs.accept()
+                self.write(f"run {number}")
+                run = _Run(self, job)
+                try:
+                    status = run.drive()
+                except DriverKilled:
+                    self.seen["driver killed"] += 1
+                    status = "?"
+                    self.write("the driver is dead")
+                    if not run.has_committed:
+                        continue  # the next run finds what it had begun to commit
+                if run.has_committed or self.violations:
+                    break
+                if status == "FINISHED":
+                    self.violations.append("output: a run has finished, and committed nothing")
+                if any(self.outside.committed.values()):
+                    self.violations.append(f"atomic: a run that ended {status} has left output")
+            else:
+                self.violations.append(f"stalled: {RUNS_MAX} runs, the last one {status}")
+            for sink, records in expected.items():
+                flaw = check_exact(sink, records, self.outside.committed.get(sink, ()))
+                if flaw is not None:
+                    self.violations.append(flaw)
+        return self.history("batch", status)
+
+
+class _Run:
+    """One run of the job."""
+
+    def __init__(self, history: BatchSimulation, job: Job) -> None:
+        self._history = history
+        self._job = job
+        self.has_committed = False
+        self._vertices = batch_vertices(job.graph, job.job_id)
+        self.master = BatchMaster(job.graph, job.job_id, job.configuration, history)
+        self._sinks = Sinks(
+            job.graph, job.job_id, _Silent(), history, self.master.figures, history.pass_time, all_or_nothing=True
+        )
+        self._runs = iter(range(1, 1 << 30))
+        #: of each source, by vertex and subtask
+        self._splits: dict[int, list[tuple[bytes, ...]]] = {}
+
+    def drive(self) -> str:
+        """To its end; how it ended. Raises `DriverKilled`."""
+        work = self.master.run()
+        error: BaseException | None = None
+        result: Any = None
+        try:
+            while True:
+                step = work.send(result) if error is None else work.throw(error)
+                result = error = None
+                try:
+                    result = self._perform(step)
+                except Killed:
+                    raise
+                except Exception as raised:  # noqa: BLE001 - the master decides what becomes of it
+                    error = raised
+        except StopIteration:
+            return self.master.status.name
+        finally:
+            work.close()
+
+    def _perform(self, step: steps.Step) -> Any:
+        history, name = self._history, f"{type(step).__name__} of a batch"
+        history.step += 1
+        history.now += 1
+        history.write(name)
+        history.on_point(f"before {name}")
+        history.maybe_die(history.scenario.dies_before)
+        result: Any = None
+        if isinstance(step, steps.BeginCommits):
+            self._sinks.begin()
+        elif isinstance(step, steps.RunTasks):
+            history.maybe_cancel()
+            self._splits = {
+                vertex.index: splits_of(source, vertex.parallelism)
+                for vertex in self._job.graph.vertices
+                for source in vertex.sources.values()
+            }
+            result = list(run_in_order(self._job.graph, self._task, lambda: None))
+        elif isinstance(step, steps.Deliver):
+            self._sinks.deliver(step.last)
+            self.has_committed = True
+        elif isinstance(step, steps.EndSinks):
+            self._sinks.end()
+        history.on_point(f"after {name}")
+        history.maybe_die(history.scenario.dies_after)
+        return result
+
+    def _task(self, vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
+        """Run a task, at times twice: then either run may be the one that counts."""
+        once = partial(self._once, vertex, subtask, rows)
+        first = once()
+        history = self._history
+        if history.faults.are_over or history.chance.random() >= history.scenario.runs_twice:
+            return first
+        history.seen["ran twice"] += 1
+        second = once()
+        return second if history.chance.random() < 0.5 else first
+
+    def _once(self, vertex: int, subtask: int, rows: Rows) -> list[Rows]:
+        history = self._history
+        history.on_point("within RunTasks of a batch")
+        history.maybe_die(history.scenario.dies_within / 4)
+        task = BatchTask(self._vertices[vertex], subtask, history, lambda ms: None, run=f"{next(self._runs)}")
+        splits = self._splits.get(vertex)
+        return list(task.run([rows]) if splits is None else task.run_source(splits[subtask]))
+
+
+class _Silent:
+    """The port `JobListener`, for a job that nobody watches."""
+
+    def on_job_status(self, status: str, reason: str | None) -> None: ...
+
+    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None: ...
+
+    def on_log(self, line: str) -> None: ...
+
+
+def run_batch_seed(seed: int, is_traced: bool = False) -> History:
+    """The history of a seed."""
+    chance = random.Random(f"batch {seed}")
+    return BatchSimulation(seed, draw_batch(chance, f"stepwise-{seed}"), is_traced).run()
