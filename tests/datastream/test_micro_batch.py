@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.drivers.stepwise.commits import SinkCommits
 from penstock.formats.json import JsonLinesFormat
+from penstock.storage.file_store import FileCheckpointStore
 
 MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
 RECORDS = 2_000
@@ -185,3 +188,71 @@ def test_a_savepoint_can_be_taken_while_epochs_go_on(tmp_path: Path) -> None:
     assert lines_below(tmp_path / "out") == expected(5_000)
     with pytest.raises(CheckpointError, match="the job is over"):
         job.trigger_savepoint(str(tmp_path)).result(10)
+
+
+def test_a_checkpoint_can_be_asked_for(tmp_path: Path) -> None:
+    """G1: the next epoch begins at once, whatever the interval, and its checkpoint is there when the answer is."""
+    options: Any = {"execution.micro-batch.interval": "1 h", "execution.micro-batch.max-records": 20}
+    env = environment(1, **options, **{"execution.checkpointing.dir": tmp_path / "checkpoints"})
+    counting(env, tmp_path / "out", None)
+    job = env.execute_async("asked")
+    first = job.trigger_checkpoint().result(60)
+    second = job.trigger_checkpoint().result(60)
+    assert second == first + 1
+    assert list((tmp_path / "checkpoints").rglob(f"chk-{second}/_metadata"))
+    job.cancel()
+    with pytest.raises(JobExecutionError):
+        job.get_job_execution_result().result(60)
+    with pytest.raises(CheckpointError, match="the job is over"):
+        job.trigger_checkpoint().result(60)
+
+
+def test_a_deletion_that_fails_is_said_and_the_job_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G6: the next deletion finds the same files."""
+    refused: list[int] = []
+    delete = FileCheckpointStore.delete
+
+    def refuse_once(store: FileCheckpointStore, paths: list[str]) -> None:
+        if paths and not refused:
+            refused.append(len(paths))
+            raise PermissionError("planned")
+        delete(store, paths)
+
+    monkeypatch.setattr(FileCheckpointStore, "delete", refuse_once)
+    env = environment(
+        2, **{"execution.micro-batch.max-records": 250, "execution.checkpointing.dir": tmp_path / "checkpoints"}
+    )
+    counting(env, tmp_path / "out")
+    with caplog.at_level(logging.INFO, "penstock"):
+        env.execute()
+    assert refused
+    assert "old checkpoints could not be deleted: PermissionError: planned" in caplog.text
+    assert lines_below(tmp_path / "out") == expected()
+    assert not list((tmp_path / "checkpoints").rglob("chk-*"))
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_stop_whose_commit_fails_is_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drains: bool) -> None:
+    """H2, G9: the savepoint is whole, so the job does not read on; the restart strategy has the commit done again."""
+    failures: list[Any] = []
+    commit = SinkCommits.commit
+
+    def fail_while_stopping(commits: SinkCommits, prepared: Any) -> None:
+        if list((tmp_path / "savepoints").rglob("_metadata")) and len(failures) < 2:
+            failures.append(prepared)
+            raise OSError("planned")
+        commit(commits, prepared)
+
+    monkeypatch.setattr(SinkCommits, "commit", fail_while_stopping)
+    env = environment(1, **{"execution.micro-batch.interval": "1 ms", "execution.micro-batch.max-records": 50})
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
+    counting(env, tmp_path / "out", None)
+    job = env.execute_async("stopped")
+    savepoint = job.stop_with_savepoint(drains, str(tmp_path / "savepoints")).result(60)
+    job.get_job_execution_result().result(60)
+    assert len(failures) == 2
+    assert Path(savepoint, "_metadata").exists()
+    seen = lines_below(tmp_path / "out")
+    assert seen == expected(len(seen))
