@@ -109,6 +109,23 @@ class CheckpointCoordinator:
         #: how the job has ended, to be said before its checkpoints go
         self._mark: JobMark | None = None
 
+    def validate(self) -> None:
+        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        ids = [metadata.checkpoint_id for metadata in self.completed]
+        assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
+        assert all(checkpoint_id <= self._last_id for checkpoint_id in (*ids, *self._pending, *self._writing)), (
+            "no checkpoint has an id that was not given out"
+        )
+        open_ones = [pending for pending in self._pending.values() if not pending.is_completing]
+        assert self._running or not open_ones, "nothing is in the making while the job does not run"
+        assert self._next_ms is None or self._running, "nothing is due while the job does not run"
+        savepoints = [pending for pending in open_ones if pending.savepoint is not None]
+        assert len(savepoints) <= 1, "savepoints are taken one after another"
+        limit = self.settings.concurrent_max
+        assert len(open_ones) <= limit + len(savepoints), f"{len(open_ones)} checkpoints are in the making at once"
+        assert self.last is None or not open_ones, "nothing follows the savepoint that ends the job"
+        assert self._failures_in_a_row >= 0, "failures are counted from 0"
+
     # --- driven by the job master ----------------------------------------------------------------------------------
 
     def start(self) -> None:

@@ -52,6 +52,16 @@ class EpochCoordinator:
         #: by operator id, which of a source's subtasks will get no more splits
         self._no_more: dict[str, tuple[bool, ...]] = {}
 
+    def validate(self) -> None:
+        """Assert what holds between any two epochs, and while one runs."""
+        sources = {operator_id for vertex in self._job_graph.vertices for operator_id in vertex.sources}
+        assert self._no_more.keys() <= sources, "only sources have splits"
+        if self.latest is None:
+            assert not self._is_delivered, "nothing was delivered before the first checkpoint"
+            assert not self._ended, "no reader has ended before the first checkpoint"
+        else:
+            assert self.latest.checkpoint_id <= self._epoch, "an epoch follows the checkpoint that it begins from"
+
     @property
     def epoch(self) -> int:
         """The epoch that was begun last, which is the number of its checkpoint."""

@@ -154,6 +154,21 @@ class JobMaster:
         self.savepoints = JobSavepoints(self, clock)
         self._recovery = JobRecovery(self, self._graph, configuration, background, store, listener)
 
+    def validate(self) -> None:
+        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        self.checkpoints.validate()
+        self._slot_pool.validate()
+        self._graph.validate()
+        running = [
+            e for e in self._graph.executions() if e.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
+        ]
+        assert self.status is not _S.RESTARTING or all(e.state.is_terminal for e in running), (
+            "a job restarts when all its tasks have ended"
+        )
+        assert self.status is not _S.FAILED or self.failure is not None, "a failed job has a failure"
+        assert self.status is not _S.FINISHED or self.failure is None, "a finished job has none"
+        assert not self.is_done or len(self._slot_pool) == 0, "a job that is over has no workers"
+
     # --- driving ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:

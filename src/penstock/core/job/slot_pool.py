@@ -53,6 +53,11 @@ class SlotPool:
     #: the worker of each slot, since the last deployment
     _slots: list[str] = field(init=False, default_factory=list)
 
+    def validate(self) -> None:
+        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        assert self._requested >= 0, "workers on their way are counted from 0"
+        assert self._lost.isdisjoint(self._workers), "a worker that is lost does not come again"
+
     def __len__(self) -> int:
         return len(self._workers)
 

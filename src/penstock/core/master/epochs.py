@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
+from penstock.common.job_status import JobStatus
 from penstock.common.options import (
     MICRO_BATCH_INTERVAL_MS,
     MICRO_BATCH_RECORDS_MAX,
@@ -112,6 +113,21 @@ class EpochMaster(StepwiseMaster):
         """That of the job, which is there once the job knows where it begins."""
         assert self._coordinator is not None, "the job does not know yet where it begins"
         return self._coordinator
+
+    def validate(self) -> None:
+        """Assert what holds between any two steps."""
+        super().validate()
+        ids = [metadata.checkpoint_id for metadata in self.completed]
+        assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
+        assert len(ids) <= self._retained + 1, f"{len(ids)} checkpoints are kept, {self._retained} are to be"
+        assert all(metadata.job_id == self.job_id for metadata in self.completed), "kept checkpoints are the job's own"
+        assert not (self.owes and self.status is JobStatus.FINISHED), "a finished job owes nothing"
+        if self._coordinator is not None:
+            self._coordinator.validate()
+            latest = self._coordinator.latest
+            assert not self.completed or self.completed[-1] is latest, (
+                "the next epoch begins from the newest checkpoint"
+            )
 
     # --- the whole job ---------------------------------------------------------------------------------------------
 
@@ -208,7 +224,6 @@ class EpochMaster(StepwiseMaster):
         """
         limit = self._records_max if records_max is None else records_max
         epoch = yield from self.until_it_holds(lambda: self._attempt(ends, limit), self.go_back)
-        self.completed.append(epoch.metadata)
         yield from self.deliver(epoch.last)
         self.completed = self.completed[-self._retained :]
         yield from self._delete_garbage(epoch.metadata.checkpoint_id + 1)
@@ -239,6 +254,7 @@ class EpochMaster(StepwiseMaster):
             self.figures.epoch_failed()
             raise
         self.coordinator.complete(epoch.metadata, epoch.answers)
+        self.completed.append(epoch.metadata)
         self.figures.epoch_completed(epoch.metadata, self.clock.now_ms() - begun_ms)
         return epoch
 
@@ -253,7 +269,8 @@ class EpochMaster(StepwiseMaster):
         left: Left = yield RunEpoch(works)
         _check_answers(works, left.answers)
         kept: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
-        metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends)
+        # A drained job that only delivers stays drained: were this the last step of its driver, nobody may read on.
+        metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends or self._is_drained)
         return Epoch(metadata, left.answers, tuple(left.last))
 
     def deliver(self, last: tuple[Last, ...]) -> Steps[None]:

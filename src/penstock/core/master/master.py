@@ -44,6 +44,11 @@ class StepwiseMaster(ABC):
         self.clock = clock
         self._failover = Failover(configuration)
 
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        assert self.status is not _S.FAILED or self.failure is not None, "a failed job has a failure"
+        assert self.status is not _S.FINISHED or self.failure is None, "a finished job has none"
+
     @abstractmethod
     def work(self) -> Steps[None]:
         """All that the job does. Raises `PenstockError` for the job to fail with."""

@@ -64,6 +64,11 @@ class Invariants:
         And no checkpoint waits for a task that has finished, which would only end with its time-out.
         """
         simulation = self._simulation
+        try:
+            simulation.master.validate()
+        except AssertionError as broken:
+            if len(self._found) < FOUND_MAX:
+                self._found.append(f"invalid: {broken}")
         checkpoints = simulation.master.checkpoints
         for pending in checkpoints._pending.values():
             for missing in () if pending.is_completing else pending.missing:

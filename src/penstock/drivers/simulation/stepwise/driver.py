@@ -179,6 +179,10 @@ class Driver:
 
     def _check(self, step: steps.Step) -> None:
         """What holds after each step."""
+        try:
+            self.master.validate()
+        except AssertionError as broken_promise:
+            self._history.violations.append(f"invalid: {broken_promise}")
         for metadata in self.master.completed if not isinstance(step, steps.DeleteSavepoint) else ():
             for path in self._store.missing_files(metadata):
                 self._history.violations.append(f"missing-file: {path}, after {type(step).__name__}")
