@@ -11,7 +11,6 @@ SRC = Path(__file__).parents[1] / "src"
 # The circles that are left, each by its first member. A line goes when its circle is gone; none is added.
 # fmt: off
 MODULES_LEFT = frozenset({
-    "core.job.job_master and 2 more",
     "core.operators.base and 3 more",
     "datastream.all_windowed_stream and 12 more",
     "datastream.async_functions and 1 more",
