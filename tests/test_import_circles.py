@@ -22,7 +22,7 @@ MODULES_LEFT = frozenset({
     "state.backend and 1 more",
 })
 PACKAGES_LEFT = frozenset({
-    "core and 7 more",
+    "core and 8 more",
     "drivers and 3 more",
     "drivers.simulation and 1 more",
     "state and 2 more",

@@ -17,8 +17,8 @@ from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.recovery import read_recovery
+from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job import job_recovery as job_recovery_module
-from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.process import EVENT_TIMERS

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.job.pointwise import consumers_of, producers_of
+from penstock.core.graph.pointwise import consumers_of, producers_of
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.core.task.custom_partitioner import CustomPartitioner

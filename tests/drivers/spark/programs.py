@@ -9,7 +9,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator

@@ -12,8 +12,8 @@ from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import Recovery, read_recovery, read_through, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
-from penstock.core.job.execution_graph import ExecutionGraph
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import Background, CheckpointStore, JobListener
 from penstock.core.protocol import Failure
 from penstock.storage.job_marks import LeftByJobs

@@ -30,7 +30,7 @@ class Partitioner:
 
     name = "FORWARD"
     is_broadcast = False
-    #: Pointwise partitioners connect each producer to some consumers only, see `core.job.pointwise`.
+    #: Pointwise partitioners connect each producer to some consumers only, see `core.graph.pointwise`.
     is_pointwise = False
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:

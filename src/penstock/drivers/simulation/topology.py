@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.co_process import KeyedCoProcessOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
