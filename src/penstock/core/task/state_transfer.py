@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.task.in_flight import CHANNEL_MODE

@@ -76,7 +76,7 @@ from penstock.core.task.result_partition import ResultPartition
 from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import Part, TaskSnapshots
 from penstock.core.task.state_transfer import restore_operator
-from penstock.core.task.watermarks import WatermarkValve
+from penstock.core.task.watermark_valve import WatermarkValve
 from penstock.state.snapshot import read_operator
 
 #: Control elements that one step may take before it returns.
