@@ -21,7 +21,6 @@ MODULES_LEFT = frozenset({
     "state.backend and 1 more",
 })
 PACKAGES_LEFT = frozenset({
-    "core.task and 1 more",
     "drivers and 3 more",
     "drivers.simulation and 1 more",
     "state and 2 more",

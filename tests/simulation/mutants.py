@@ -27,8 +27,8 @@ from penstock.core.operators.source import SourceOperator
 from penstock.core.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.core.records import Batch, CheckpointBarrier
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
-from penstock.core.task.input_gate import InputChannel, InputGate
-from penstock.core.task.result_partition import Subpartition
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.result_partition import Subpartition
 from penstock.core.task.state_transfer import SnapshotWriter
 from penstock.core.task.stream_task import Phase, StreamTask
 from penstock.state.heap import HeapKeyedStateBackend

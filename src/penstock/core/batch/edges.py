@@ -10,7 +10,7 @@ from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange,
 from penstock.core.batch.rows import Rows
 from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.graph.pointwise import consumers_of
-from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import OutEdge, VertexProgram
 
 

@@ -18,7 +18,7 @@ from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.operators.window_contents import AggregatingContents, ListContents, ProcessResult
-from penstock.core.task.partitioners import (
+from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
     HashPartitioner,
