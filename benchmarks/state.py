@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rocksdict import Options, Rdict
 
-from penstock.core.task.timers import TimerQueue
+from penstock.core.operators.timers import TimerQueue
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,

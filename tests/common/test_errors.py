@@ -58,7 +58,7 @@ ALLOWED = {
     "the same module catches it": (
         ("common/script.py::_BoundedFile.write", "ValueError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
-        ("core/task/partitioners.py::_Routes.*", "IndexError"),
+        ("core/task/channels/partitioners.py::_Routes.*", "IndexError"),
         ("drivers/spark/local_port.py::_listen", "OSError"),
     ),
     "the protocol of pickle": (

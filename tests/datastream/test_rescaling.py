@@ -24,7 +24,7 @@ from penstock.common.output_tag import OutputTag
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
 from penstock.core.connector import Source
-from penstock.core.task.in_flight import CHANNEL_MODE
+from penstock.core.task.channels.in_flight import CHANNEL_MODE
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor

@@ -10,7 +10,7 @@ from penstock.common.errors import ConfigurationError
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration
 from penstock.common.types import Row
-from penstock.core.job.execution_graph import ExecutionGraph
+from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job.scheduler import deployments
 from penstock.core.task.settings import task_settings
 from penstock.datastream import StreamExecutionEnvironment

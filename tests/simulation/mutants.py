@@ -17,8 +17,8 @@ from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.recovery import read_recovery
+from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job import job_recovery as job_recovery_module
-from penstock.core.job.execution_graph import ExecutionGraph
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.process import EVENT_TIMERS
@@ -27,8 +27,8 @@ from penstock.core.operators.source import SourceOperator
 from penstock.core.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.core.records import Batch, CheckpointBarrier
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
-from penstock.core.task.input_gate import InputChannel, InputGate
-from penstock.core.task.result_partition import Subpartition
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.result_partition import Subpartition
 from penstock.core.task.state_transfer import SnapshotWriter
 from penstock.core.task.stream_task import Phase, StreamTask
 from penstock.state.heap import HeapKeyedStateBackend

@@ -21,7 +21,7 @@ from penstock.core.job.job_savepoints import JobSavepoints
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.protocol import CancelTask, NotifyCheckpointComplete
 from penstock.core.records import EndOfData, EndOfPartition
-from penstock.core.task.result_partition import ResultPartition
+from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.stream_task import Phase, StreamTask
 from penstock.drivers.simulation.store import MemoryStore
 from penstock.storage.metadata import StateFile

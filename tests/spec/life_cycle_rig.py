@@ -21,7 +21,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.records import MAX_WATERMARK, Batch, CheckpointBarrier, EndOfData, EndOfPartition, Watermark
-from penstock.core.task.result_partition import ResultPartition
+from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.storage.file_store import FileCheckpointStore

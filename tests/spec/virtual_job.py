@@ -32,7 +32,7 @@ from penstock.core.connector import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.records import Batch
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.local.job import LocalJob

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.task.timers import TimerQueue
+from penstock.core.operators.timers import TimerQueue
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed

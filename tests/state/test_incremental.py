@@ -12,9 +12,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from penstock.core.operators.timers import TimerQueue
 from penstock.core.protocol import ExecutionId
 from penstock.core.task.state_transfer import HISTORY_FILES_MAX, SnapshotWriter, StateHistories, restore_operator
-from penstock.core.task.timers import TimerQueue
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of

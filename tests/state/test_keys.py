@@ -23,7 +23,7 @@ from penstock.common.types import Row
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.records import Batch
-from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend

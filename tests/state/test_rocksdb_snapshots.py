@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.state.rocks import GROUPS, MEMORY, TINY, Storage, exported, keyed, rocks
 
-from penstock.core.task.timers import TimerQueue
+from penstock.core.operators.timers import TimerQueue
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError

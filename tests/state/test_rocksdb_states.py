@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.state.rocks import GROUPS, TINY, exported, keyed, rocks
 
-from penstock.core.task.timers import TimerQueue
+from penstock.core.operators.timers import TimerQueue
 from penstock.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -8,7 +8,7 @@ import pytest
 from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.records import Batch, Watermark
-from penstock.core.task.in_flight import capture_channel
+from penstock.core.task.channels.in_flight import capture_channel
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.accumulators import Accumulator, LongCounter
+from penstock.common.accumulators import Accumulator
 from penstock.common.aggregators import Aggregator
 from penstock.common.errors import UnknownNameError
-from penstock.core.operators.base import StreamOperator
-from penstock.core.records import Batch
 
 #: Before the names of what a superstep leaves; a user's function has no accumulators there.
 AGGREGATE: Final = "aggregate:"
@@ -94,20 +92,3 @@ class SuperstepContext:
         if name not in self._registered:
             known = ", ".join(map(repr, self._registered)) or "none"
             raise UnknownNameError(f"iteration {self.iteration!r} has no aggregator {name!r}; registered: {known}")
-
-
-class TailOperator(StreamOperator):
-    """The end of a superstep: passes on what is kept for the next one, and counts it."""
-
-    def __init__(self, role: str) -> None:
-        self._role = role
-        self._records = LongCounter()
-
-    def open(self) -> None:
-        """Have the count taken along."""
-        self.context.accumulators[RECORDS + self._role] = self._records
-
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Count the records, and pass them on."""
-        self._records.add(len(batch))
-        self.output.collect(batch)

@@ -41,8 +41,8 @@ from penstock.core.operators.stateless import (
     TimestampsAndWatermarksOperator,
     method,
 )
-from penstock.core.task.custom_partitioner import CustomPartitioner
-from penstock.core.task.partitioners import (
+from penstock.core.task.channels.custom_partitioner import CustomPartitioner
+from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
     GlobalPartitioner,

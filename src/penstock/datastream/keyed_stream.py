@@ -14,7 +14,7 @@ from penstock.core.operators.keyed_functions import KeyedFunctionOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.process import KeyedProcessOperator
 from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.task.partitioners import Partitioner
+from penstock.core.task.channels.partitioners import Partitioner
 from penstock.core.windowing import WindowAssigner
 from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.data_stream import DataStream

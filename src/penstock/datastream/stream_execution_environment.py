@@ -36,7 +36,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.core.connector import Boundedness, Source
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.emitting_rows import RowMaker
 from penstock.core.operators.source import SourceOperator
 from penstock.datastream.cached_data_stream import Cache, CachedDataStream

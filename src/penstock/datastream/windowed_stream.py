@@ -11,7 +11,7 @@ from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueE
 from penstock.common.output_tag import OutputTag
 from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
-from penstock.core.columns.aggregates import Aggregate
+from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.columnar_session import ColumnarSessionOperator

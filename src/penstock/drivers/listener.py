@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 
 _log = logging.getLogger("penstock.job")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.common.configuration import Configuration
 from penstock.common.options import EXECUTION_TARGET
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import JobListener
 from penstock.drivers.listener import ClientListener
 from penstock.drivers.running_job import RunningJob

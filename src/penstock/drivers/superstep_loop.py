@@ -22,7 +22,7 @@ from penstock.common.errors import JobExecutionError, OperationError
 from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR
 from penstock.connectors.cached import CachedSource, directory_of_job, is_whole
 from penstock.connectors.file.filesystem import remove_directory
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.supersteps import AGGREGATE, RECORDS, Superstep
 from penstock.drivers.submit import submit
 from penstock.plan.iterations import directory_of_role, operator_id_of_role

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.plan.stream_graph import StreamGraph, StreamNode
 
 _WIDTH_OF_LETTER, _LINE, _GAP_X, _GAP_Y, _MARGIN = 7, 18, 40, 90, 12

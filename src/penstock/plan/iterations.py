@@ -22,8 +22,8 @@ from penstock.core.operators.keyed_merge import KeyedMergeOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import PassOnOperator
-from penstock.core.supersteps import TailOperator
-from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.operators.superstep_tail import TailOperator
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.stream_graph import operator_id_of_uid
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
 

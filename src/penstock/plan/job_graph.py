@@ -22,8 +22,8 @@ from penstock.common.options import (
 )
 from penstock.common.script import pack_script
 from penstock.core.connector import Boundedness, Source
-from penstock.core.job.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.core.task.partitioners import ForwardPartitioner
+from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.plan.description import Plan
 from penstock.plan.function_names import function_name

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import xxhash
 
 from penstock.common.errors import ConfigurationError
-from penstock.core.task.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
+from penstock.core.task.channels.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
 from penstock.plan.transformation import Transformation, Upstream
 
 DEFAULT_SLOT_SHARING_GROUP = "default"

@@ -11,7 +11,7 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Sink, Source
 from penstock.core.operators.base import StreamOperator
-from penstock.core.task.partitioners import Partitioner
+from penstock.core.task.channels.partitioners import Partitioner
 
 
 @dataclass(frozen=True)

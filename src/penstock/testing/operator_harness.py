@@ -20,7 +20,8 @@ from typing import Any
 from penstock.common.errors import WrongTimeError, WrongTypeError, WrongValueError
 from penstock.common.output_tag import OutputTag
 from penstock.core.job.scheduler import state_of_subtask
-from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.context import OperatorContext
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch, Watermark
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator

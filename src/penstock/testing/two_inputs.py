@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.core.records import MAX_WATERMARK, Batch
-from penstock.core.task.watermarks import WatermarkValve
+from penstock.core.task.watermark_valve import WatermarkValve
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 

@@ -34,7 +34,12 @@ from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import MapOperator
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.supersteps import Superstep
-from penstock.core.task.partitioners import BroadcastPartitioner, ForwardPartitioner, HashPartitioner, Partitioner
+from penstock.core.task.channels.partitioners import (
+    BroadcastPartitioner,
+    ForwardPartitioner,
+    HashPartitioner,
+    Partitioner,
+)
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction, MapFunction
 from penstock.datastream.state import ListStateDescriptor

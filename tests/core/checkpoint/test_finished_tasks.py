@@ -12,8 +12,8 @@ import pytest
 from tests.core.job.master_rig import MasterRig, Numbers, running, state_path
 
 from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.job import scheduler
-from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId, NotifyCheckpointComplete, TriggerCheckpoint
 from penstock.state.snapshot import OperatorCapture, read_operator

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.common.errors import CheckpointError
 from penstock.core.checkpoint.restore import check_restorable
-from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.records import Batch
-from penstock.core.task.in_flight import CHANNEL_MODE, capture_channel
+from penstock.core.task.channels.in_flight import CHANNEL_MODE, capture_channel
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,

@@ -21,8 +21,8 @@ from penstock.core.operators.interval_join import IntervalJoinOperator
 from penstock.core.operators.process import KeyedProcessOperator
 from penstock.core.operators.window_contents import ReducingContents
 from penstock.core.records import MIN_TIMESTAMP
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.heap_backends import HeapBackends
-from penstock.core.task.partitioners import HashPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.core.windowing import TumblingEventTimeWindows
 from penstock.datastream import ProcessJoinFunction

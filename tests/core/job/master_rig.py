@@ -9,7 +9,7 @@ from tests.core.task.fakes import LaterBackground
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError
 from penstock.core.connector import Boundedness, Source
-from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,

@@ -9,9 +9,9 @@ from tests.core.job.master_rig import MasterRig, running, two_vertices
 
 from penstock.common.errors import CheckpointError, JobExecutionError, SlotsUnavailableError, UserFunctionError
 from penstock.common.job_status import JobStatus
-from penstock.core.job.execution_graph import Execution
+from penstock.core.graph.execution_graph import Execution
+from penstock.core.graph.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.job.slot_pool import PATIENCE_MS
-from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.protocol import (
     AssignSplits,
     CancelTask,

@@ -9,7 +9,7 @@ import pytest
 from tests.core.job.master_rig import FakeStore, MasterRig, Numbers, running, two_vertices
 
 from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
-from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.protocol import (
     AssignSplits,
     CancelTask,

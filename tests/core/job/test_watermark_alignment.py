@@ -9,7 +9,7 @@ from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, Timed, VirtualJo
 
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-from penstock.core.job.job_graph import JobVertex
+from penstock.core.graph.job_graph import JobVertex
 from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.operators.source import SourceOperator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP

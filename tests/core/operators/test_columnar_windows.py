@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Row
-from penstock.core.columns.aggregates import Aggregate
 from penstock.core.columns.batch import ColumnBatch
-from penstock.core.columns.expressions import col, lit
+from penstock.core.columns.expressions import Aggregate, col, lit
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.columnar_session import ColumnarSessionOperator

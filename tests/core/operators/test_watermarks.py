@@ -10,8 +10,9 @@ from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerat
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.stateless import TimestampsAndWatermarksOperator
+from penstock.core.operators.watermarks import WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.core.task.watermarks import WatermarkGenerator, WatermarkValve
+from penstock.core.task.watermark_valve import WatermarkValve
 from penstock.testing import OneInputOperatorHarness, Record, run_hostile
 
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(5)

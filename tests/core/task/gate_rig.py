@@ -22,7 +22,7 @@ from penstock.core.task.barriers import (
     InFlight,
     UnalignedBarrierHandler,
 )
-from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.testing import VirtualClock
 
 MODES: dict[str, Callable[..., BarrierHandler]] = {

@@ -37,7 +37,7 @@ from penstock.core.records import (
     EndOfPartition,
     Watermark,
 )
-from penstock.core.task.partitioners import ForwardPartitioner
+from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.datastream.functions import KeyedProcessFunction
 
 SAVEPOINT = "memory://savepoints/of-this-test"

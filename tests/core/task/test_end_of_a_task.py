@@ -34,7 +34,7 @@ from penstock.core.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.core.task.partitioners import ForwardPartitioner
+from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.datastream.functions import KeyedProcessFunction
 
 SAVEPOINT = "memory://savepoints/of-this-test"

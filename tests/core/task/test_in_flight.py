@@ -11,8 +11,8 @@ from tests.core.task.fakes import Rig
 from penstock.core.operators.stateless import MapOperator
 from penstock.core.protocol import AcknowledgeCheckpoint, TriggerCheckpoint
 from penstock.core.records import MAX_WATERMARK, Batch, CheckpointBarrier, Element, EndOfData, EndOfPartition, Watermark
-from penstock.core.task.in_flight import CHANNEL_MODE, capture_channel
-from penstock.core.task.partitioners import ForwardPartitioner, HashPartitioner
+from penstock.core.task.channels.in_flight import CHANNEL_MODE, capture_channel
+from penstock.core.task.channels.partitioners import ForwardPartitioner, HashPartitioner
 from penstock.storage.metadata import OperatorStateHandle, OperatorSubtaskState, StateFile, checksum
 
 ECHO = [partial(MapOperator, lambda value: value)]

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, CheckpointBarrier, Watermark
-from penstock.core.task.input_gate import InputChannel, InputGate, estimated_bytes
-from penstock.core.task.partitioners import (
+from penstock.core.task.channels.input_gate import InputChannel, InputGate, estimated_bytes
+from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
     GlobalPartitioner,
     HashPartitioner,
     RebalancePartitioner,
 )
-from penstock.core.task.result_partition import (
+from penstock.core.task.channels.result_partition import (
     ELEMENTS_PER_BUFFER_MAX,
     QUEUED_BUFFERS_MAX,
     ResultPartition,

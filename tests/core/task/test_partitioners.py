@@ -9,11 +9,11 @@ import pytest
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.job.pointwise import consumers_of, producers_of
+from penstock.core.graph.pointwise import consumers_of, producers_of
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
-from penstock.core.task.custom_partitioner import CustomPartitioner
-from penstock.core.task.partitioners import HashPartitioner, RescalePartitioner, ShufflePartitioner
+from penstock.core.task.channels.custom_partitioner import CustomPartitioner
+from penstock.core.task.channels.partitioners import HashPartitioner, RescalePartitioner, ShufflePartitioner
 from penstock.state.key_groups import key_group_of
 
 

@@ -14,7 +14,7 @@ from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import MapOperator
 from penstock.core.protocol import AssignSplits, CancelTask, DeclineCheckpoint, StartTask, TriggerCheckpoint
 from penstock.core.records import Batch, CheckpointBarrier
-from penstock.core.task.partitioners import ForwardPartitioner
+from penstock.core.task.channels.partitioners import ForwardPartitioner
 
 
 def values(rig: Rig) -> list:

@@ -41,7 +41,7 @@ from penstock.core.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.core.task.partitioners import BroadcastPartitioner, ForwardPartitioner, HashPartitioner
+from penstock.core.task.channels.partitioners import BroadcastPartitioner, ForwardPartitioner, HashPartitioner
 from penstock.datastream.functions import KeyedProcessFunction
 
 LOG: list[str] = []

@@ -9,12 +9,12 @@ from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import MapOperator
-from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream

@@ -25,7 +25,7 @@ from penstock.core.batch.task import batch_vertices
 from penstock.core.epochs.coordinator import EpochCoordinator, epoch_vertices
 from penstock.core.epochs.task import ANSWER
 from penstock.core.epochs.work import Dealt
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.spark import batch_stage, epoch_stage

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Protocol
 
 from penstock.core.batch.rows import CLIENT, Rows
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.supersteps import Superstep, SuperstepContext
 from penstock.core.task.program import VertexProgram

@@ -8,9 +8,9 @@ from itertools import count
 
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, Places
 from penstock.core.batch.rows import Rows
-from penstock.core.job.job_graph import JobGraph, JobVertex
-from penstock.core.job.pointwise import consumers_of
-from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.graph.job_graph import JobGraph, JobVertex
+from penstock.core.graph.pointwise import consumers_of
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import OutEdge, VertexProgram
 
 

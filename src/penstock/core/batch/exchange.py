@@ -13,7 +13,7 @@ from penstock.common.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.columns.batch import ColumnBatch, make_batch
 from penstock.core.records import Batch
-from penstock.core.task.partitioners import HashPartitioner, KeyMemory, Partitioner
+from penstock.core.task.channels.partitioners import HashPartitioner, KeyMemory, Partitioner
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_groups import subtask_of_key_group
 

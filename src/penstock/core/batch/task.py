@@ -18,8 +18,9 @@ from penstock.core.batch.exchange import Exchange, loads_batch, sequences_of
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import first_with_key, process_with_key
 from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, NO_KEY_PLACE, PASSED_ON_PLACE, Rows
-from penstock.core.job.job_graph import JobGraph
-from penstock.core.operators.base import OperatorContext, Output, StreamOperator
+from penstock.core.graph.job_graph import JobGraph
+from penstock.core.operators.base import Output, StreamOperator
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines

@@ -11,18 +11,17 @@ The coordinator is driven by the job master: it never runs by itself, and takes 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.states import ExecutionState
 from penstock.core.healing import is_final_at_first, is_outside
-from penstock.core.job.execution_graph import Execution, ExecutionGraph
-from penstock.core.job.source_coordinator import SourceCoordinator
-from penstock.core.job.states import ExecutionState
 from penstock.core.ports import Background, CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
@@ -57,6 +56,17 @@ class CheckpointStatistics:
     last_async_ms: int = 0
 
 
+class EnumeratedSource(Protocol):
+    """A source with a split enumerator, as checkpoints see it."""
+
+    @property
+    def operator_id(self) -> str: ...
+
+    def snapshot(self, checkpoint_id: int) -> bytes:
+        """The enumerator's state as of now; raises what the enumerator does."""
+        ...
+
+
 class CheckpointCoordinator:
     """See the module's text."""
 
@@ -65,7 +75,7 @@ class CheckpointCoordinator:
         settings: CheckpointSettings,
         graph: ExecutionGraph,
         job_id: str,
-        sources: list[SourceCoordinator],
+        sources: Sequence[EnumeratedSource],
         clock: Clock,
         background: Background,
         store: CheckpointStore,

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from penstock.common.errors import CheckpointError
 from penstock.common.options import RECOVERY_MATCH_BY_PLACE
-from penstock.core.job.job_graph import JobGraph, OperatorInfo
+from penstock.core.graph.job_graph import JobGraph, OperatorInfo
 from penstock.storage.metadata import OperatorState
 
 

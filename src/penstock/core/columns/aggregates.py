@@ -1,4 +1,4 @@
-"""What is computed of a group of records: aggregates by way of partials, see the package's text."""
+"""Computes aggregates of groups of records by way of partials, see the package's text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.columns.expressions import Expression, Literal, full
+from penstock.core.columns.expressions import Aggregate, full
 
 
 class _Partial(NamedTuple):
@@ -29,29 +29,6 @@ _KINDS: Final[dict[str, tuple[_Partial, ...]]] = {
     "first": (_Partial("first", "first"),),
     "last": (_Partial("last", "last"),),
 }
-
-
-class Aggregate:
-    """An aggregate of an expression, with the name of its result; `expr.sum`, `lit(1).count` and so on make them."""
-
-    def __init__(self, kind: str, argument: Expression, name: str) -> None:
-        self.kind = kind
-        self.argument = argument
-        self.name = name
-
-    def alias(self, name: str) -> Aggregate:
-        """The same under another name."""
-        return Aggregate(self.kind, self.argument, name)
-
-    def __str__(self) -> str:
-        return f"{self.kind.upper()}({self.argument}) AS {self.name}"
-
-
-def make_aggregate(kind: str, argument: Expression) -> Aggregate:
-    """An aggregate named after itself. A count of a constant counts records."""
-    if kind == "count" and isinstance(argument, Literal) and argument.value is not None:
-        return Aggregate("count_all", argument, "count")
-    return Aggregate(kind, argument, f"{kind}_{argument.name}")
 
 
 class Aggregates:

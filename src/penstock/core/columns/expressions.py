@@ -6,15 +6,12 @@ The words are those of PyFlink's Table API: `col("price") * 2`, `.alias("doubled
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import UnknownFieldError, WrongTypeError
-
-if TYPE_CHECKING:
-    from penstock.core.columns.aggregates import Aggregate
 
 
 class Expression:
@@ -142,9 +139,7 @@ class Expression:
     # --- aggregates ------------------------------------------------------------------------------------------------
 
     def _aggregate(self, kind: str) -> Aggregate:
-        from penstock.core.columns.aggregates import make_aggregate
-
-        return make_aggregate(kind, self)
+        return _aggregate_of(kind, self)
 
     @property
     def count(self) -> Aggregate:
@@ -279,6 +274,29 @@ class Alias(Expression):
 
     def evaluate(self, columns: pa.RecordBatch) -> Any:
         return self._expression.evaluate(columns)
+
+
+class Aggregate:
+    """An aggregate of an expression, with the name of its result; `expr.sum`, `lit(1).count` and so on make them."""
+
+    def __init__(self, kind: str, argument: Expression, name: str) -> None:
+        self.kind = kind
+        self.argument = argument
+        self.name = name
+
+    def alias(self, name: str) -> Aggregate:
+        """The same under another name."""
+        return Aggregate(self.kind, self.argument, name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.upper()}({self.argument}) AS {self.name}"
+
+
+def _aggregate_of(kind: str, argument: Expression) -> Aggregate:
+    """An aggregate named after itself. A count of a constant counts records."""
+    if kind == "count" and isinstance(argument, Literal) and argument.value is not None:
+        return Aggregate("count_all", argument, "count")
+    return Aggregate(kind, argument, f"{kind}_{argument.name}")
 
 
 def col(name: str) -> Expression:

@@ -11,7 +11,7 @@ from penstock.core.checkpoint.coordinator import enumerator_state
 from penstock.core.epochs.event_time import Watermarks, restored_watermarks, watermarks_in_checkpoint
 from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochVertex, EpochWork, Task
-from penstock.core.job.job_graph import BACK_FILL, JobGraph
+from penstock.core.graph.job_graph import BACK_FILL, JobGraph
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile

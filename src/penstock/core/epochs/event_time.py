@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 

@@ -20,7 +20,8 @@ from penstock.core.connector import Boundedness
 from penstock.core.epochs.idleness import InputWatermarks
 from penstock.core.epochs.tokens import OutputDigest
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
-from penstock.core.operators.base import OperatorContext, Output, StreamOperator
+from penstock.core.operators.base import Output, StreamOperator
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage

@@ -1,1 +1,1 @@
-"""The job master: execution graph, scheduling, failover."""
+"""The job master: slots, scheduling, failover."""

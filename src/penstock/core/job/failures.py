@@ -7,9 +7,9 @@ from typing import Final
 
 from penstock.common.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
 from penstock.core.connector import RecordError
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.healing import with_prospects
-from penstock.core.job.execution_graph import Execution, ExecutionGraph
-from penstock.core.job.job_graph import JobGraph
 from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import Failure
 from penstock.core.task.whereabouts import whereabouts

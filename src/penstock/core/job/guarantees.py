@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.checkpoint.settings import CheckpointSettings
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 
 
 def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:

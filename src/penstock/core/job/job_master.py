@@ -29,13 +29,14 @@ from penstock.common.options import (
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.job_graph import JobGraph
+from penstock.core.graph.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.healing import with_prospects
 from penstock.core.job.cancellation import TaskCancellation
-from penstock.core.job.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
-from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints
 from penstock.core.job.progress import JobProgress, job_progress
@@ -43,7 +44,6 @@ from penstock.core.job.scheduler import deployments
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
-from penstock.core.job.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.ports import Background, CheckpointStore, Clock, Cluster, JobListener
 from penstock.core.protocol import (

@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError
+from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import Recovery, read_recovery, read_through, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
-from penstock.core.job.execution_graph import ExecutionGraph
+from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import Background, CheckpointStore, JobListener
 from penstock.core.protocol import Failure
 from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
 
-if TYPE_CHECKING:
-    from penstock.core.job.job_master import JobMaster
+
+class RecoveringMaster(Protocol):
+    """The job master, as recovery sees it."""
+
+    @property
+    def job_graph(self) -> JobGraph: ...
+
+    @property
+    def status(self) -> JobStatus: ...
+
+    @property
+    def checkpoints(self) -> CheckpointCoordinator: ...
+
+    def acquire_slots(self) -> None:
+        """Where the job begins is known: get its workers, then begin an attempt."""
+        ...
+
+    def deploy(self, restored: CheckpointMetadata | None) -> None:
+        """The attempt begins from that checkpoint, or from nothing."""
+        ...
+
+    def end_as_before(self, status: JobStatus) -> None:
+        """The job has ended already."""
+        ...
+
+    def fail(self, failure: Failure) -> None:
+        """The attempt cannot begin now; another one may."""
+        ...
+
+    def give_up(self, error: PenstockError) -> None:
+        """The job cannot begin."""
+        ...
 
 
 class JobRecovery:
@@ -26,7 +58,7 @@ class JobRecovery:
 
     def __init__(
         self,
-        master: JobMaster,
+        master: RecoveringMaster,
         graph: ExecutionGraph,
         configuration: Configuration,
         background: Background,

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from penstock.common.job_status import JobStatus
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.savepoints import SavepointRequest
 from penstock.core.ports import Clock
 from penstock.core.protocol import StopMode
-
-if TYPE_CHECKING:
-    from penstock.core.job.job_master import JobMaster
 
 #: Called once, with the path of a savepoint or with what went wrong.
 SavepointWaiter: TypeAlias = Callable[[str | None, str | None], None]
 
 
+class CheckpointedMaster(Protocol):
+    """The job master, as savepoints see it."""
+
+    @property
+    def status(self) -> JobStatus: ...
+
+    @property
+    def is_done(self) -> bool: ...
+
+    @property
+    def checkpoints(self) -> CheckpointCoordinator: ...
+
+    def cancel(self) -> None:
+        """End the job as it stands."""
+        ...
+
+
 class JobSavepoints:
     """The savepoints of a job master. `directory` is where each gets a directory of its own."""
 
-    def __init__(self, master: JobMaster, clock: Clock) -> None:
+    def __init__(self, master: CheckpointedMaster, clock: Clock) -> None:
         self._master = master
         self._clock = clock
         #: Who waits for the end of a job that a savepoint ends.

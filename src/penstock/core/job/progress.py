@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.protocol import RegisterWorker, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.protocol import TaskMetrics
-
-
-def side_output_counter(tag_id: str) -> str:
-    """The name of the counter of records that went to a side output."""
-    return f"side_output.{tag_id}.records"
+from penstock.core.task.metrics import side_output_counter
 
 
 def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[TaskMetrics]) -> list[str]:

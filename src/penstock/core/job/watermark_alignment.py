@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.common.watermark_strategy import WatermarkAlignment
-from penstock.core.job.job_graph import JobVertex
+from penstock.core.graph.job_graph import JobVertex
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError
 from penstock.common.options import BATCH_SAVEPOINT_PATH, RECOVERY_PATH
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.begin import begin_from_path
 from penstock.core.master.epochs import Epoch, EpochMaster
 from penstock.core.master.steps import (

@@ -8,7 +8,7 @@ from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED,
 from penstock.core.checkpoint.latest import Choice, choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import FindLeft, Load, Log, ReadThrough, Steps
 from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata

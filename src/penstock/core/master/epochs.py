@@ -31,7 +31,7 @@ from penstock.core.checkpoint.savepoints import savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochWork, Task
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.begin import HasEnded, begin_from_latest, begin_from_path, must_not_fall_back
 from penstock.core.master.master import StepwiseMaster
 from penstock.core.master.steps import (

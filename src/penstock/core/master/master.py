@@ -12,11 +12,11 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.core.batch.figures import JobFigures
+from penstock.core.graph.job_graph import JobGraph
+from penstock.core.graph.states import JOB_MOVES
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import ending, failure_from
-from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.side_outputs import unwritten_side_outputs
-from penstock.core.job.states import JOB_MOVES
 from penstock.core.master.steps import Cancelled, Log, PrepareSources, Report, Steps, Wait
 from penstock.core.ports import Clock
 

@@ -10,27 +10,18 @@ every path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from types import CodeType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
-from penstock.common.accumulators import Accumulator
 from penstock.common.errors import MisuseError, PenstockError, StopIterationRaised, short_repr
-from penstock.common.metrics import MetricRegistry
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
-from penstock.core.ports import Clock, Coroutines
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.records import MAX_WATERMARK, Batch
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.key_columns import ColumnStates
 from penstock.state.keys import KeyGuard, RefusedKeyError
-from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
-
-if TYPE_CHECKING:
-    from penstock.core.supersteps import SuperstepContext
-
 
 #: What the key selector is called in errors.
 KEY_SELECTOR: Final = "the key selector"
@@ -89,64 +80,6 @@ class Output(Protocol):
     def emit_watermark(self, timestamp: int) -> None: ...
 
     def emit_status(self, idle: bool) -> None: ...
-
-
-@dataclass
-class OperatorContext:
-    """What the task hands to one of its operators."""
-
-    job_id: str
-    operator_id: str
-    operator_name: str
-    task_name: str
-    subtask_index: int
-    parallelism: int
-    max_parallelism: int
-    attempt: int
-    clock: Clock
-    checkpointing: bool
-    keyed: KeyedStateBackend
-    operator_state: OperatorStateBackend
-    emit_to_client: Callable[[bytes], None]
-    request_split: Callable[[], None]
-    counters: dict[str, int] = field(default_factory=dict)
-    migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    #: how often (ms) watermark generators are asked by the clock; 0 for never
-    auto_watermark_interval_ms: int = 200
-    #: tells the job master the watermark (ms) of an aligned source; None where nothing aligns
-    report_watermark: Callable[[int], None] | None = None
-    #: Whether the operator sees its keys one after another, each to its end (`core.batch`).
-    is_batch: bool = False
-    job_parameters: Mapping[str, str] = field(default_factory=dict)
-    accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
-    #: restored state in columns, see `state.key_columns`
-    columns: ColumnStates = field(default_factory=ColumnStates)
-    #: None where a driver has no event loop
-    coroutines: Coroutines | None = None
-    #: None outside of iterations
-    superstep: SuperstepContext | None = None
-    #: what tells this run of the task from all others of the job; the attempt does where no task runs twice at a time
-    run: str = ""
-
-    def __post_init__(self) -> None:
-        self.run = self.run or str(self.attempt)
-        self.metrics = MetricRegistry(self.clock.now_ms)
-        self.keyed.now_ms = self.clock.now_ms
-        self.keyed.migrations = self.migrations
-        self.columns.owner = self.operator_name
-
-    @property
-    def restored_checkpoint_id(self) -> int | None:
-        """The checkpoint or savepoint that the task began from; None for none."""
-        return self.operator_state.restored_checkpoint_id
-
-    def now_ms(self) -> int:
-        """Processing time in ms."""
-        return self.clock.now_ms()
-
-    def count(self, name: str, increment: int = 1) -> None:
-        """Add to a named counter of this operator."""
-        self.counters[name] = self.counters.get(name, 0) + increment
 
 
 class StreamOperator:
@@ -307,8 +240,6 @@ class FunctionOperator(StreamOperator):
 
     def runtime_context(self) -> Any:
         """The user's view of this subtask."""
-        from penstock.core.operators.runtime_context import RuntimeContext
-
         return RuntimeContext(self.context)
 
     def close(self) -> None:

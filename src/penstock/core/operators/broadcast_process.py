@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.core.operators.base import FunctionOperator, OperatorContext
+from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.broadcast_contexts import (
     BroadcastContext,
     BroadcastOnTimerContext,
@@ -18,6 +18,7 @@ from penstock.core.operators.broadcast_contexts import (
     ReadOnlyContext,
 )
 from penstock.core.operators.co_process import process_without_key
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.process import KeyedProcessOperator, UnkeyedTimerService
 from penstock.core.records import Batch
 from penstock.state.broadcast_state import BroadcastState

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.state.operator_state import OperatorStateStore
-
-if TYPE_CHECKING:
-    from penstock.core.operators.base import OperatorContext
-    from penstock.core.operators.runtime_context import KeyedStateStore
 
 
 class FunctionInitializationContext:
@@ -34,8 +32,6 @@ class FunctionInitializationContext:
 
     def get_keyed_state_store(self) -> KeyedStateStore:
         """The keyed states; they may be looked up here, and used while a key is current."""
-        from penstock.core.operators.runtime_context import KeyedStateStore
-
         return KeyedStateStore(self._context)
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.columns.aggregates import Aggregate
 from penstock.core.columns.batch import ColumnBatch
+from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.columnar_window_base import ColumnarWindowBase, lowest, times_of
 from penstock.core.records import Batch

@@ -18,8 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.columns.aggregates import Aggregate
-from penstock.core.columns.expressions import Literal
+from penstock.core.columns.expressions import Aggregate, Literal
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.columnar_window_base import ColumnarWindowBase, times_of
 from penstock.core.records import MIN_TIMESTAMP, Batch

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.errors import WrongTypeError
-from penstock.core.columns.aggregates import Aggregate, Aggregates
+from penstock.core.columns.aggregates import Aggregates
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.columns.expressions import KERNEL_ERRORS, full
+from penstock.core.columns.expressions import KERNEL_ERRORS, Aggregate, full
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.window_base import LATE_RECORDS

@@ -14,7 +14,8 @@ from penstock.common.errors import WrongValueError
 from penstock.common.single_precision import rounding
 from penstock.common.typeinfo import TypeInformation
 from penstock.common.types import Row
-from penstock.core.operators.base import OperatorContext, Output, StreamOperator
+from penstock.core.operators.base import Output, StreamOperator
+from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 
 

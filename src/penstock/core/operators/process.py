@@ -8,11 +8,12 @@ from types import GeneratorType
 from typing import Any
 
 from penstock.common.errors import WrongTypeError
-from penstock.core.operators.base import FunctionOperator, OperatorContext
+from penstock.core.operators.base import FunctionOperator
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.returned import results_of
+from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.core.task.timers import TimerQueue
 from penstock.state.states import NO_KEY
 
 EVENT_TIMERS = "_penstock_timers_event"

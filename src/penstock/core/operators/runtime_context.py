@@ -9,7 +9,7 @@ from penstock.common.accumulators import Accumulator
 from penstock.common.aggregators import Aggregator
 from penstock.common.errors import UnsupportedError, WrongTimeError, WrongValueError
 from penstock.common.metrics import MetricGroup
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.supersteps import SuperstepContext
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,

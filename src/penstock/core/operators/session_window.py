@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.core.operators.timers import TimerQueue
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import AggregatingContents, WindowContents, WindowResult
 from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
-from penstock.core.task.timers import TimerQueue
 from penstock.core.windowing.session_windows import EventTimeSessionWindows
 
 Session = list[Any]  # [start, end, contents, fired]

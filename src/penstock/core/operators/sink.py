@@ -15,7 +15,8 @@ from penstock.common.errors import CallError, PenstockError, WrongTimeError, sho
 from penstock.common.pickling import dumps_named
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import Committer, RecordError, Sink, SinkWriter
-from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.state.snapshot import StateCapture

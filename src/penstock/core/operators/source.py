@@ -9,10 +9,11 @@ from penstock.common.errors import ContractError, WrongTimeError
 from penstock.common.pickling import loads_named
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
-from penstock.core.operators.base import OperatorContext, StreamOperator, UserCodeError
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.source_watermarks import SourceWatermarks
+from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.core.task.source_watermarks import SourceWatermarks
-from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
 from penstock.state.snapshot import StateCapture
 
 SPLITS_STATE = "_penstock_splits"

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 from penstock.common.errors import UnsupportedError
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.base import FunctionOperator, OperatorContext, StreamOperator, UserCodeError, call_all
+from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.emitting import split_side_outputs
 from penstock.core.operators.fused import FILTER, MAP, FusedError, run_pass
 from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, Batch
-from penstock.core.task.watermarks import AssignerError, WatermarkGenerator
 
 
 def method(function: Any, name: str) -> Any:

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.keyed_reduce import rounded_reduce
 from penstock.core.operators.returned import results_of
 from penstock.core.operators.runtime_context import KeyedStateStore

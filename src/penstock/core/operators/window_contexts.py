@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from penstock.common.metrics import MetricGroup
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.operators.window_states import TRIGGER_STATES, WindowStates
 from penstock.core.operators.window_timers import WindowTimers

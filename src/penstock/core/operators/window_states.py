@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.common.errors import WrongTypeError
 from penstock.common.typeinfo import Types
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.core.windowing.windows import WindowToken
 from penstock.state.backend import KeyedStateBackend

@@ -1,1 +1,1 @@
-"""Tasks: the mailbox, the operator chain, input gates, result partitions and barrier handling."""
+"""Tasks: the mailbox, the operator chain, snapshots; `channels` to other tasks, and `barriers` that cross them."""

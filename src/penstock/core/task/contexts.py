@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import Clock, Coroutines, KeyedBackends
 from penstock.core.protocol import ClientOutput, DeployTask, ReportWatermark, RequestSplit
 from penstock.core.task.program import ChainedOperator, VertexProgram

@@ -20,10 +20,10 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
 )
 from penstock.core.records import Buffer
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.result_partition import ResultPartition, Subpartition
 from penstock.core.task.heap_backends import HeapBackends
-from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.program import VertexProgram
-from penstock.core.task.result_partition import ResultPartition, Subpartition
 from penstock.core.task.stream_task import Phase, Step, StreamTask
 
 METRICS_INTERVAL_MS: Final = 500

@@ -1,12 +1,17 @@
-"""What the operators of a task have measured, taken together."""
+"""What the operators of a task have measured, taken together, and the names of what the chain counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.core.operators.base import OperatorContext
+from penstock.core.operators.context import OperatorContext
 
 Summary = tuple[int, float, float, float]
+
+
+def side_output_counter(tag_id: str) -> str:
+    """The name of the counter of records that went to a side output."""
+    return f"side_output.{tag_id}.records"
 
 
 def metrics_of(contexts: Iterable[OperatorContext]) -> tuple[dict[str, int], dict[str, float], dict[str, Summary]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.core.job.side_outputs import side_output_counter
-from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch, Watermark, WatermarkStatus
+from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.metrics import side_output_counter
 from penstock.core.task.program import VertexProgram
-from penstock.core.task.result_partition import ResultPartition
 from penstock.state.snapshot import StateCapture
 
 _NO_COMPLETIONS: Final = StreamOperator.process_completions

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.common.errors import PenstockError
 from penstock.core.operators.base import StreamOperator
-from penstock.core.task.partitioners import Partitioner
+from penstock.core.task.channels.partitioners import Partitioner
 
 
 @dataclass(frozen=True)

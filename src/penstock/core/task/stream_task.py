@@ -65,18 +65,18 @@ from penstock.core.records import (
     WatermarkStatus,
 )
 from penstock.core.task.barriers import BarrierHandler, InFlight, barrier_handler_for
+from penstock.core.task.channels.in_flight import capture_channel, partition_anew, recover_channel
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.contexts import operator_context
 from penstock.core.task.failures import failure_of
-from penstock.core.task.in_flight import capture_channel, partition_anew, recover_channel
-from penstock.core.task.input_gate import InputChannel, InputGate
 from penstock.core.task.metrics import metrics_of
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram, load_program
-from penstock.core.task.result_partition import ResultPartition
 from penstock.core.task.settings import barrier_of
 from penstock.core.task.snapshots import Part, TaskSnapshots
 from penstock.core.task.state_transfer import restore_operator
-from penstock.core.task.watermarks import WatermarkValve
+from penstock.core.task.watermark_valve import WatermarkValve
 from penstock.state.snapshot import read_operator
 
 #: Control elements that one step may take before it returns.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import CodeType, FrameType
 
-from penstock.core.operators.base import OperatorContext, StreamOperator
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.context import OperatorContext
 
 _PACKAGE = __file__.rpartition("core")[0]
 _WAITING = ("/pyspark/", "/py4j/", "/zmq/")

@@ -10,7 +10,7 @@ from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork, Task
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import Last
 from penstock.core.ports import JobListener
 from penstock.drivers.event_loop import WaitingEventLoop

@@ -17,8 +17,8 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import ending
-from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress
 from penstock.core.ports import JobListener

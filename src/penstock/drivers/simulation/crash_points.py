@@ -34,7 +34,7 @@ from penstock.core.protocol import (
 )
 from penstock.core.task import stream_task
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
-from penstock.core.task.input_gate import InputGate
+from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.cluster import SimulatedCluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.job.states import ExecutionState
+from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import DeclineCheckpoint, StopMode, TaskStateChanged, ToMaster
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset

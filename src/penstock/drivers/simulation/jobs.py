@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
 from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_calls, holds_native, holds_records_in_flight

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.co_process import KeyedCoProcessOperator
 from penstock.core.operators.keyed_reduce import KeyedReduceOperator
@@ -18,7 +18,7 @@ from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.operators.window_contents import AggregatingContents, ListContents, ProcessResult
-from penstock.core.task.partitioners import (
+from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,
     HashPartitioner,

@@ -16,8 +16,8 @@ from penstock.core.batch.exchange import HASH_BITS
 from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
-from penstock.core.job.job_graph import JobEdge, JobGraph, JobVertex
-from penstock.core.task.partitioners import ForwardPartitioner
+from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
+from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings, record_column
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema

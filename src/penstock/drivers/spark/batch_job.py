@@ -11,8 +11,8 @@ from typing import Any
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.core.connector import Source
+from penstock.core.graph.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.job.failures import batch_error
-from penstock.core.job.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.master.steps import Last
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.ports import JobListener

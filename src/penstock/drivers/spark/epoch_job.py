@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.common.configuration import Configuration
 from penstock.core.epochs.work import EpochWork, Task
-from penstock.core.job.job_graph import BACK_FILL, JobGraph, JobVertex
+from penstock.core.graph.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.master.steps import Last
 from penstock.core.ports import JobListener
 from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_stage, slots

@@ -10,7 +10,7 @@ from penstock.common.errors import ConfigurationError
 from penstock.common.job_id import JobID
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.batch.task import batch_vertices
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.spark.batch_frames import frames_of
 from penstock.drivers.spark.frame_records import field_types
 from penstock.drivers.spark.frame_source import DataFrameSource

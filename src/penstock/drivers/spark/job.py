@@ -25,7 +25,7 @@ from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.worker_storage import StorageSettings
 
 if TYPE_CHECKING:
-    from penstock.core.job.job_graph import JobGraph
+    from penstock.core.graph.job_graph import JobGraph
     from penstock.core.ports import JobListener
 
 _running: weakref.WeakSet[SparkJobClient] = weakref.WeakSet()

@@ -25,7 +25,7 @@ from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.source import SourceOperator
 from penstock.core.operators.stateless import PassOnOperator, TimestampsAndWatermarksOperator
 from penstock.core.records import Batch
-from penstock.core.task.partitioners import HashPartitioner
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import VertexProgram
 from penstock.drivers.spark.batch_stage import (
     StageSettings,

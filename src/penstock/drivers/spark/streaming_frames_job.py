@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, OperationError, PenstockError
 from penstock.core.epochs.work import EpochWork, Task
-from penstock.core.job.job_graph import JobGraph, JobVertex
+from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.master.steps import Last, Step, Steps
 from penstock.core.ports import JobListener

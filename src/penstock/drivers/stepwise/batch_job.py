@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.common.configuration import Configuration
 from penstock.core.batch.task import BatchVertex, batch_vertices
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.batch import BatchMaster
 from penstock.core.master.steps import Last, RunTasks
 from penstock.core.ports import JobListener

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.core.connector import CommitLog, Sink, SinkWriterContext
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.task.program import VertexProgram
 

@@ -13,7 +13,7 @@ from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices
 from penstock.core.epochs.task import ANSWER
 from penstock.core.epochs.work import EpochAnswer, EpochWork, Task
-from penstock.core.job.job_graph import BACK_FILL, JobGraph
+from penstock.core.graph.job_graph import BACK_FILL, JobGraph
 from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.master.steps import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from penstock.common.errors import JobExecutionError
 from penstock.core.batch.rows import Rows
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import batch_error
-from penstock.core.job.job_graph import JobGraph
 from penstock.core.master.steps import Cancelled, Last
 from penstock.core.task.failures import failure_of
 

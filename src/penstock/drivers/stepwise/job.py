@@ -18,8 +18,8 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.options import SAVEPOINT_DIR
 from penstock.core.connector import Source
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import broken
-from penstock.core.job.job_graph import JobGraph
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.master.master import StepwiseMaster

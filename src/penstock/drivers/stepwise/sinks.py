@@ -14,7 +14,7 @@ from penstock.core.accumulators import merge_accumulators, values_of
 from penstock.core.batch.exchange import SEQUENCES_PER_SUBTASK
 from penstock.core.batch.figures import JobFigures
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT, METRICS
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import Last
 from penstock.core.ports import Clock, JobListener
 from penstock.drivers.stepwise.commits import BatchCommits, Place, SinkCommits

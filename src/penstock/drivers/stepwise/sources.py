@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.core.batch.splits import SplitDealer
 from penstock.core.epochs.work import Dealt
-from penstock.core.job.job_graph import JobGraph
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import DealSplits, OpenSources, SnapshotSources
 from penstock.storage.metadata import StateFile
 

@@ -22,7 +22,7 @@ from penstock.core.task.barriers.aligned import AlignedBarrierHandler
 from penstock.core.task.barriers.at_least_once import AtLeastOnceBarrierHandler
 from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget, InFlight
 from penstock.core.task.barriers.unaligned import UnalignedBarrierHandler
-from penstock.core.task.input_gate import InputGate
+from penstock.core.task.channels.input_gate import InputGate
 
 __all__ = [
     "AlignedBarrierHandler",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.core.records import CancelCheckpointMarker, CheckpointBarrier
 from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget
-from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
 
 #: Checkpoints whose barriers are counted at once; the oldest is given up past it.
 COUNTED_MAX = 50

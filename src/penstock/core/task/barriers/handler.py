@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol, TypeAlias
 
 from penstock.core.records import Buffer, CancelCheckpointMarker, CheckpointBarrier
-from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
 
 #: What was before the barrier in a task's channels: (edge, producing subtask) to elements, in order.
 InFlight: TypeAlias = dict[tuple[int, int], Buffer]

@@ -21,8 +21,8 @@ from __future__ import annotations
 from penstock.core.records import Buffer, CancelCheckpointMarker, CheckpointBarrier, EndOfPartition
 from penstock.core.task.barriers.aligned import AlignedBarrierHandler
 from penstock.core.task.barriers.handler import CheckpointTarget, InFlight
-from penstock.core.task.in_flight import is_state
-from penstock.core.task.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.in_flight import is_state
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
 
 
 class UnalignedBarrierHandler(AlignedBarrierHandler):

@@ -14,8 +14,8 @@ from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices
 from penstock.core.epochs.task import ANSWER, EpochTask
 from penstock.core.epochs.work import EpochWork, Task
+from penstock.core.graph.job_graph import BACK_FILL
 from penstock.core.job.failures import broken
-from penstock.core.job.job_graph import BACK_FILL
 from penstock.core.master import steps
 from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.epochs import EpochMaster

@@ -7,9 +7,10 @@ from operator import index
 from typing import Any
 
 from penstock.common.errors import WrongValueError
-from penstock.core.operators.base import OperatorContext, UserCodeError, select_keys
+from penstock.core.operators.base import UserCodeError, select_keys
+from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext
-from penstock.core.task.partitioners import SelectingPartitioner
+from penstock.core.task.channels.partitioners import SelectingPartitioner
 
 
 class CustomPartitioner(SelectingPartitioner):

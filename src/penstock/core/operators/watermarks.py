@@ -1,4 +1,4 @@
-"""Watermarks: making them from timestamps, and combining those of several channels (C2)."""
+"""Watermarks made from timestamps, and by a user's generator (C2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.common.timestamps import whole_ms
 from penstock.common.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
 from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.columns.batch import ColumnBatch, make_batch, rowtimes_in
-from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.core.records import MIN_TIMESTAMP, Batch
 
 #: What errors call the user's functions.
 ASSIGNER: Final = "the timestamp assigner"
@@ -163,49 +163,3 @@ def _whole(timestamps: list[Any], values: list[Any]) -> list[int]:
     except MisuseError as error:
         raise AssignerError(values[len(whole)]) from error
     return whole
-
-
-class WatermarkValve:
-    """The watermark of a task: the lowest of its active channels, and never falling.
-
-    The end of time comes when every channel has reached it: an idle channel does not hold others back, but it may
-    become active again, so time does not end for it.
-    """
-
-    def __init__(self, channels: int) -> None:
-        self._watermarks = [MIN_TIMESTAMP] * channels
-        self._active = [True] * channels
-        self._output = MIN_TIMESTAMP
-        self._idle = False
-
-    def on_watermark(self, channel: int, timestamp: int) -> int | None:
-        """A channel's watermark; returns the task's new one when it advances."""
-        if timestamp <= self._watermarks[channel] or not self._active[channel]:
-            return None
-        self._watermarks[channel] = timestamp
-        return self._advance()
-
-    def on_status(self, channel: int, idle: bool) -> tuple[int | None, bool | None]:
-        """A channel became idle or active; returns the task's new watermark and its new status, where they change."""
-        self._active[channel] = not idle
-        watermark = self._advance() if idle else None
-        now_idle = not any(self._active)
-        if now_idle:
-            # Nobody holds anybody back any more: event time is where the one furthest ahead was.
-            watermark = self._reach(max(self._watermarks)) or watermark
-        if now_idle == self._idle:
-            return watermark, None
-        self._idle = now_idle
-        return watermark, now_idle
-
-    def _advance(self) -> int | None:
-        active = [w for w, is_active in zip(self._watermarks, self._active, strict=True) if is_active]
-        if not active:
-            return None
-        return self._reach(min(active))
-
-    def _reach(self, lowest: int) -> int | None:
-        if lowest <= self._output or (lowest == MAX_WATERMARK and min(self._watermarks) != MAX_WATERMARK):
-            return None
-        self._output = lowest
-        return lowest

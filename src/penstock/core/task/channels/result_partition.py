@@ -19,7 +19,7 @@ from typing import Final
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.protocol import ChannelId
 from penstock.core.records import Batch, Buffer, CheckpointBarrier, Event
-from penstock.core.task.partitioners import Partitioner
+from penstock.core.task.channels.partitioners import Partitioner
 
 #: Full buffers that may wait for credit in one channel before the task is blocked.
 QUEUED_BUFFERS_MAX: Final = 2

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from penstock.common.pickling import dumps
 from penstock.core.columns.batch import make_batch
 from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
-from penstock.core.task.input_gate import InputGate
-from penstock.core.task.result_partition import ResultPartition
+from penstock.core.task.channels.input_gate import InputGate
+from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.state.snapshot import OperatorCapture
 
 CHANNEL_MODE = "channel"

@@ -11,7 +11,8 @@ import numpy as np
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey, ColumnRoutes
-from penstock.core.operators.base import KEY_SELECTOR, OperatorContext, UserCodeError, refused_key, select_keys
+from penstock.core.operators.base import KEY_SELECTOR, UserCodeError, refused_key, select_keys
+from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
@@ -30,7 +31,7 @@ class Partitioner:
 
     name = "FORWARD"
     is_broadcast = False
-    #: Pointwise partitioners connect each producer to some consumers only, see `core.job.pointwise`.
+    #: Pointwise partitioners connect each producer to some consumers only, see `core.graph.pointwise`.
     is_pointwise = False
 
     def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:

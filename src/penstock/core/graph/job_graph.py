@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Boundedness, Source
-from penstock.core.job import pointwise
+from penstock.core.graph import pointwise
 from penstock.core.supersteps import Superstep
 from penstock.storage.metadata import OperatorState, OperatorSubtaskState, StateFile
 
@@ -38,7 +38,7 @@ class OperatorInfo:
 
 @dataclass(frozen=True)
 class JobEdge:
-    """One edge between vertices; a pointwise one connects neighbours only, see `penstock.core.job.pointwise`."""
+    """One edge between vertices; a pointwise one connects neighbours only, see `penstock.core.graph.pointwise`."""
 
     index: int
     source: int

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.watermarks import WatermarkGenerator
 from penstock.core.records import MIN_TIMESTAMP
-from penstock.core.task.watermarks import WatermarkGenerator
 
 
 class SourceWatermarks:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.core.job.job_graph import JobGraph, JobVertex
-from penstock.core.job.states import EXECUTION_MOVES, ExecutionState
+from penstock.core.graph.job_graph import JobGraph, JobVertex
+from penstock.core.graph.states import EXECUTION_MOVES, ExecutionState
 from penstock.core.protocol import ExecutionId, Failure
 
 

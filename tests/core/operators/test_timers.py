@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.state.rocks import rocks
 
-from penstock.core.task.timers import TimerQueue
+from penstock.core.operators.timers import TimerQueue
 from penstock.state.errors import StateError
 from penstock.state.states import NO_KEY
 from penstock.state.table import StateTable

@@ -1,0 +1,73 @@
+"""What an operator is handed by the task that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.common.accumulators import Accumulator
+from penstock.common.metrics import MetricRegistry
+from penstock.core.ports import Clock, Coroutines
+from penstock.core.supersteps import SuperstepContext
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.key_columns import ColumnStates
+from penstock.state.operator_state import OperatorStateBackend
+
+
+@dataclass
+class OperatorContext:
+    """What the task hands to one of its operators."""
+
+    job_id: str
+    operator_id: str
+    operator_name: str
+    task_name: str
+    subtask_index: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    clock: Clock
+    checkpointing: bool
+    keyed: KeyedStateBackend
+    operator_state: OperatorStateBackend
+    emit_to_client: Callable[[bytes], None]
+    request_split: Callable[[], None]
+    counters: dict[str, int] = field(default_factory=dict)
+    migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: how often (ms) watermark generators are asked by the clock; 0 for never
+    auto_watermark_interval_ms: int = 200
+    #: tells the job master the watermark (ms) of an aligned source; None where nothing aligns
+    report_watermark: Callable[[int], None] | None = None
+    #: Whether the operator sees its keys one after another, each to its end (`core.batch`).
+    is_batch: bool = False
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+    accumulators: dict[str, Accumulator[Any, Any]] = field(default_factory=dict)
+    #: restored state in columns, see `state.key_columns`
+    columns: ColumnStates = field(default_factory=ColumnStates)
+    #: None where a driver has no event loop
+    coroutines: Coroutines | None = None
+    #: None outside of iterations
+    superstep: SuperstepContext | None = None
+    #: what tells this run of the task from all others of the job; the attempt does where no task runs twice at a time
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        self.run = self.run or str(self.attempt)
+        self.metrics = MetricRegistry(self.clock.now_ms)
+        self.keyed.now_ms = self.clock.now_ms
+        self.keyed.migrations = self.migrations
+        self.columns.owner = self.operator_name
+
+    @property
+    def restored_checkpoint_id(self) -> int | None:
+        """The checkpoint or savepoint that the task began from; None for none."""
+        return self.operator_state.restored_checkpoint_id
+
+    def now_ms(self) -> int:
+        """Processing time in ms."""
+        return self.clock.now_ms()
+
+    def count(self, name: str, increment: int = 1) -> None:
+        """Add to a named counter of this operator."""
+        self.counters[name] = self.counters.get(name, 0) + increment

@@ -1,0 +1,25 @@
+"""The operator at the end of a superstep, see `core.supersteps`."""
+
+from __future__ import annotations
+
+from penstock.common.accumulators import LongCounter
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+from penstock.core.supersteps import RECORDS
+
+
+class TailOperator(StreamOperator):
+    """The end of a superstep: passes on what is kept for the next one, and counts it."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._records = LongCounter()
+
+    def open(self) -> None:
+        """Have the count taken along."""
+        self.context.accumulators[RECORDS + self._role] = self._records
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Count the records, and pass them on."""
+        self._records.add(len(batch))
+        self.output.collect(batch)
