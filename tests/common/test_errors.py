@@ -67,6 +67,8 @@ ALLOWED = {
     "a fault that the simulator plans, which the code under test must take for a real one": (
         ("drivers/simulation/calls.py::*", "ConnectionError"),
         ("drivers/simulation/copies.py::*", "OSError"),
+        ("drivers/simulation/stepwise/crashes.py::*", "OSError"),
+        ("drivers/simulation/stepwise/world.py::*", "OSError"),
         ("drivers/simulation/store.py::*", "OSError"),
     ),
 }
@@ -85,6 +87,7 @@ INTERNAL = {
     "FusedError",
     "HasEnded",
     "Incompatible",
+    "DriverKilled",
     "Killed",
     "MasterKilled",
     "PlannedError",
