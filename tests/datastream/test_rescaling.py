@@ -23,8 +23,8 @@ from penstock.common.job_status import JobStatus
 from penstock.common.output_tag import OutputTag
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.connector import Source
-from penstock.core.task.channels.in_flight import CHANNEL_MODE
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor

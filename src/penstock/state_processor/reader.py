@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.operators.sink import COMMITTABLES_STATE
 from penstock.core.operators.source import SPLITS_STATE
 from penstock.core.operators.window_states import WINDOW_SLOTS
-from penstock.core.task.channels.in_flight import CHANNEL_MODE
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.restore import check_restorable
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.records import Batch
-from penstock.core.task.channels.in_flight import CHANNEL_MODE, capture_channel
+from penstock.core.task.channels.in_flight import capture_channel
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,

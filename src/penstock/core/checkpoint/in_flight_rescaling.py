@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.common.errors import CheckpointError
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
-from penstock.core.task.channels.in_flight import CHANNEL_MODE, channel_of
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.savepoints import SavepointRequest
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
-from penstock.core.task.channels.in_flight import CHANNEL_MODE
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.checkpoint.in_flight_rescaling import is_rescaled, taken_over
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
-from penstock.core.task.channels.in_flight import CHANNEL_MODE, channel_of
 from penstock.state.broadcast_state import BROADCAST_MODE
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import SPLIT_MODE, UNION_MODE

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.protocol import ExecutionId
-from penstock.core.task.channels.in_flight import CHANNEL_MODE
 from penstock.state.backend import NativeCapture, NativeFiles
 from penstock.state.key_columns import COLUMNS_SCHEMA, ColumnsCapture
 from penstock.state.snapshot import KeyedCapture, OperatorCapture, merge_keyed, read_operator

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.operators.async_wait import RECORDS_STATE
-from penstock.core.task.channels.in_flight import CHANNEL_MODE
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
 from penstock.storage.metadata import CheckpointMetadata
 

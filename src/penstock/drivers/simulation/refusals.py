@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.task.channels.in_flight import CHANNEL_MODE, channel_of
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 if TYPE_CHECKING:

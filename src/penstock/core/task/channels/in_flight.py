@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.common.pickling import dumps
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of, name_of
 from penstock.core.columns.batch import make_batch
 from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.state.snapshot import OperatorCapture
-
-CHANNEL_MODE = "channel"
-_PREFIX = "_penstock_in_flight"
 
 
 def is_state(element: Element) -> bool:
@@ -31,13 +29,7 @@ def capture_channel(direction: str, edge: int, peer: int, elements: Iterable[Ele
         for e in elements
         if is_state(e)
     ]
-    return OperatorCapture(f"{_PREFIX}.{direction}.{edge}.{peer}", CHANNEL_MODE, items) if items else None
-
-
-def channel_of(name: str) -> tuple[str, int, int]:
-    """What the name of such a state says: (in or out, edge, the subtask at the other end)."""
-    _, direction, edge, peer = name.split(".")
-    return direction, int(edge), int(peer)
+    return OperatorCapture(name_of(direction, edge, peer), CHANNEL_MODE, items) if items else None
 
 
 def recover_channel(name: str, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]) -> None:
