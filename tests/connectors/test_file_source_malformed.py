@@ -17,7 +17,7 @@ from penstock.formats.csv import CsvFormat
 from penstock.formats.errors import MalformedRecordError
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
-from penstock.formats.text import TextLineFormat
+from penstock.formats.stream_format import TextLineFormat
 
 TYPES = {"a": int, "b": float, "c": str}
 CSV = b'a,b,c\n1,1.5,x\nx,1,y\n2,,z\n3,1\n4,1,"open\n5,1,"stray"s,\n6,1,ok\n\xff,1,1\n7,1,end\n'

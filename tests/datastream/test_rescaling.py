@@ -29,7 +29,7 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.formats.text import TextLineFormat
+from penstock.formats.stream_format import TextLineFormat
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from tests.simulation.fresh_seeds import commit_number
 
-from penstock.drivers.simulation.crash_command import run_pairs
+from penstock.drivers.simulation.command.crash_command import run_pairs
 from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
 from penstock.drivers.simulation.crash_runs import JOBS, CrashTable, random_pair
 from penstock.drivers.simulation.scenario import MODES

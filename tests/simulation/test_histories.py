@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.simulation.fresh_seeds import FRESH_SEEDS, fresh_seeds
 from tests.simulation.mutants import MUTANTS, planted
 
-from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.command.cli import main
 from penstock.drivers.simulation.person import KINDS
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.scenario import MODES
@@ -54,7 +54,7 @@ def test_same_seed_is_same_history() -> None:
 
 
 def test_history_does_not_depend_on_hash_order() -> None:
-    command = [sys.executable, "-m", "penstock.drivers.simulation.cli", "--seeds", "3..5", "--trace"]
+    command = [sys.executable, "-m", "penstock.drivers.simulation.command.cli", "--seeds", "3..5", "--trace"]
     traces = {
         subprocess.run(command, env={"PYTHONHASHSEED": str(h)}, capture_output=True, text=True, check=False).stdout
         for h in (1, 2)

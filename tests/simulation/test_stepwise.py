@@ -12,7 +12,7 @@ from tests.simulation.mutants_of_epochs import MUTANTS_OF_EPOCHS
 from tests.simulation.planting import Mutant
 
 from penstock.core.master import steps
-from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.command.cli import main
 from penstock.drivers.simulation.crash_runs import JOBS
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.crashes import POINTS, STEPS, StepwiseTable, cover_all_steps
@@ -95,7 +95,7 @@ def test_history_does_not_depend_on_hash_order() -> None:
     command = [
         sys.executable,
         "-m",
-        "penstock.drivers.simulation.cli",
+        "penstock.drivers.simulation.command.cli",
         "--tempo",
         "epochs",
         "--seeds",

@@ -34,6 +34,7 @@ from penstock.core.connector import Boundedness, Source, SourceReaderContext, Sp
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
 from penstock.core.records import Batch
+from penstock.drivers.client.submit import submit
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.simulation.answers import check_exact, check_superset
 from penstock.drivers.simulation.connectors import JITTER_MS, SimulatedSource, Split, record_at
@@ -41,7 +42,6 @@ from penstock.drivers.simulation.outside import Outside, outside, present
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario
 from penstock.drivers.simulation.topology import Stage, Topology
-from penstock.drivers.submit import submit
 from penstock.plan.transformation import Transformation, Upstream
 
 #: What takes 1 ms in the simulator takes about this long here.

@@ -26,8 +26,8 @@ from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.sweeper import ROWS_MAX
 from penstock.state.snapshot import read_keyed
-from penstock.state.ttl.config import StateTtlConfig
 from penstock.state.ttl.states import open_list_state, open_map_state, open_reducing_state, open_value_state
+from penstock.state.ttl_config import StateTtlConfig
 from penstock.testing import operator_harness
 from penstock.testing.virtual_clock import VirtualClock
 

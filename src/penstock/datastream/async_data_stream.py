@@ -13,8 +13,7 @@ from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.async_wait import AsyncWaitOperator
-from penstock.datastream.async_functions import AsyncRetryStrategy
-from penstock.datastream.async_retry_strategies import NoRetryStrategy
+from penstock.datastream.async_retry_strategies import AsyncRetryStrategy, NoRetryStrategy
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.declared_output import declared
 from penstock.plan.transformation import Transformation, Upstream

@@ -7,11 +7,11 @@ results count all the same, or its exception fails the job.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from penstock.common.errors import WrongValueError
-from penstock.datastream.async_functions import AsyncRetryPredicate, AsyncRetryStrategy
 
 __all__ = [
     "ExponentialBackoffDelayRetryStrategy",
@@ -22,6 +22,63 @@ __all__ = [
 
 _OfResult = Callable[[list[Any]], bool] | None
 _OfException = Callable[[Exception], bool] | None
+
+
+class AsyncRetryPredicate(ABC):
+    """When a call is made again: what its results, or its exception, must be like."""
+
+    @abstractmethod
+    def result_predicate(self) -> Callable[[list[Any]], bool] | None:
+        """Whether to repeat a call for its results; None: never."""
+
+    @abstractmethod
+    def exception_predicate(self) -> Callable[[Exception], bool] | None:
+        """Whether to repeat a call for its exception; None: never."""
+
+
+class AsyncRetryStrategy(ABC):
+    """How often a call is made again, and after how long. Attempts are counted from 1, the first call."""
+
+    @abstractmethod
+    def can_retry(self, current_attempts: int) -> bool:
+        """Whether another attempt may follow that many."""
+
+    @abstractmethod
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """How long to wait after that many attempts, in ms."""
+
+    @abstractmethod
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        """Which calls are repeated at all."""
+
+    @staticmethod
+    def no_restart() -> AsyncRetryStrategy:
+        """Never again."""
+        return NoRetryStrategy()
+
+    @staticmethod
+    def fixed_delay(
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: Callable[[list[Any]], bool] | None,
+        exception_predicate: Callable[[Exception], bool] | None,
+    ) -> AsyncRetryStrategy:
+        """Always after the same time; see `FixedDelayRetryStrategy`."""
+        return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
+
+    @staticmethod
+    def exponential_backoff(
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: Callable[[list[Any]], bool] | None,
+        exception_predicate: Callable[[Exception], bool] | None,
+    ) -> AsyncRetryStrategy:
+        """After longer and longer; see `ExponentialBackoffDelayRetryStrategy`."""
+        return ExponentialBackoffDelayRetryStrategy(
+            max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
+        )
 
 
 class RetryPredicate(AsyncRetryPredicate):

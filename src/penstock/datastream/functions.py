@@ -28,7 +28,8 @@ from penstock.core.operators.process import KeyedProcessContext, ProcessContext,
 from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
 from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
 from penstock.core.operators.window_contents import WindowProcessContext
-from penstock.datastream.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.datastream.async_functions import AsyncFunction
+from penstock.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from penstock.datastream.function import Function
 
 __all__ = [

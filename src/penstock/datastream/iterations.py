@@ -23,7 +23,7 @@ from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueE
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.stateless import method
 from penstock.datastream.data_stream import DataStream
-from penstock.drivers.iterations import Iteration, IterationSource, LoopRules
+from penstock.drivers.client.iterations import Iteration, IterationSource, LoopRules
 from penstock.plan.iterations import (
     PARTIAL_SOLUTION,
     SOLUTION_SET,

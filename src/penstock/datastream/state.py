@@ -20,7 +20,7 @@ from penstock.state.states import (
     State,
     ValueState,
 )
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",

@@ -48,10 +48,10 @@ from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.program_end import Unexecuted, watch
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.drivers.iterations import compile_iterations
+from penstock.drivers.client.iterations import compile_iterations
+from penstock.drivers.client.submit import submit
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob
-from penstock.drivers.submit import submit
 from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
 from penstock.plan.description import Plan
 from penstock.plan.iterations import check_outside_of_loops

@@ -1,4 +1,4 @@
-"""Formats made of lines: what a format implements, and what it may count on.
+"""Formats made of lines: what a format implements, and what it may count on; and text, where each line is a record.
 
 A reader cuts a file into *blocks*, runs of whole lines, and hands each to a `LineDecoder`. A decoder keeps nothing from
 one block to the next, and what it makes of a line depends on that line alone. That is why a position is simply the
@@ -122,9 +122,43 @@ class StreamFormat(ABC, Generic[T_co]):
         Raises:
             ConfigurationError: if the charset is unknown or writes line feeds in another way than ASCII.
         """
-        from penstock.formats.text import TextLineFormat
-
         return TextLineFormat(charset_name)
+
+
+class TextLineFormat(StreamFormat[str]):
+    """Each line is a record, a `str` without its end; empty lines are records too.
+
+    Args:
+        charset: how the text is encoded; one that extends ASCII.
+        on_error: see `StreamFormat`; a line is malformed when its bytes are not of that charset.
+        malformed_output: see `StreamFormat`.
+
+    Raises:
+        ConfigurationError: if the charset is unknown or writes line feeds in another way than ASCII.
+    """
+
+    def __init__(
+        self, charset: str = "utf-8", on_error: OnError = "fail", malformed_output: OutputTag | None = None
+    ) -> None:
+        super().__init__(on_error, malformed_output)
+        self.charset = check_charset(charset)
+
+    def create_decoder(self, header: bytes) -> LineDecoder[str]:
+        return _TextLineDecoder(self.charset)
+
+
+class _TextLineDecoder(LineDecoder[str]):
+    def __init__(self, charset: str) -> None:
+        self._charset = charset
+
+    def decode_lines(self, block: bytes) -> list[str]:
+        lines = unify_line_ends(block).decode(self._charset).split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines
+
+    def decode_line(self, line: bytes) -> str:
+        return line.decode(self._charset)
 
 
 def check_charset(charset: str) -> str:

@@ -41,8 +41,8 @@ from penstock.state.schema.migration import GONE, conversion
 from penstock.state.shapes import Shapes
 from penstock.state.snapshot import read_keyed
 from penstock.state.states import NO_KEY, AggregatingState, ListState, MapState, ReducingState, ValueState
-from penstock.state.ttl.cleanup import Cleaning
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_cleanup import Cleaning
+from penstock.state.ttl_config import StateTtlConfig
 
 Entries = dict[Any, dict[Any, Any]]
 Table = TypeVar("Table", bound="KeyedTable")

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.common.errors import WrongTypeError, WrongValueError
 from penstock.common.typeinfo import TypeInformation
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_config import StateTtlConfig
 
 
 class StateDescriptor:

@@ -9,8 +9,8 @@ from penstock.state.backend import Entries, KeyedStateBackend
 from penstock.state.descriptors import StateDescriptor
 from penstock.state.snapshot import KeyedCapture
 from penstock.state.table import StateTable
-from penstock.state.ttl.cleanup import Sweeper
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_cleanup import Sweeper
+from penstock.state.ttl_config import StateTtlConfig
 
 
 class HeapKeyedStateBackend(KeyedStateBackend):

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.state.errors import StateError
-
-if TYPE_CHECKING:
-    from penstock.state.backend import KeyedStateBackend, KeyedTable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -38,12 +35,30 @@ class _NoKey:
 NO_KEY: Any = _NoKey()
 
 
+class KeyHolder(Protocol):
+    """What says which key is current: a keyed state backend."""
+
+    @property
+    def current_key(self) -> Any: ...
+
+
+class EntryTable(Protocol):
+    """The table that holds a state's entries, as far as the state uses it; see `state.backend`."""
+
+    @property
+    def is_next_whole(self) -> bool: ...
+
+    def entries(self, namespace: Any) -> dict[Any, Any]: ...
+
+    def changed(self, namespace: Any) -> set[Any]: ...
+
+
 class State:
     """Base of all keyed states."""
 
     __slots__ = ("_backend", "_changed", "_entries", "_table")
 
-    def __init__(self, backend: KeyedStateBackend, table: KeyedTable) -> None:
+    def __init__(self, backend: KeyHolder, table: EntryTable) -> None:
         self._backend = backend
         self._table = table
         self._entries = table.entries(None)
@@ -227,7 +242,7 @@ class ReducingState(MergingState[T, T | None]):
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, backend: KeyedStateBackend, table: KeyedTable, reduce_function: Callable[[T, T], T]) -> None:
+    def __init__(self, backend: KeyHolder, table: EntryTable, reduce_function: Callable[[T, T], T]) -> None:
         super().__init__(backend, table)
         self._reduce = reduce_function
 
@@ -249,7 +264,7 @@ class AggregatingState(MergingState[T, V | None], Generic[T, V]):
 
     __slots__ = ("_function",)
 
-    def __init__(self, backend: KeyedStateBackend, table: KeyedTable, function: Any) -> None:
+    def __init__(self, backend: KeyHolder, table: EntryTable, function: Any) -> None:
         super().__init__(backend, table)
         self._function = function
 

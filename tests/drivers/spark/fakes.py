@@ -16,8 +16,8 @@ from penstock.core.protocol import (
     WorkerRequestFailed,
 )
 from penstock.core.task.settings import task_settings
-from penstock.drivers.spark.entry import WorkerServices
 from penstock.drivers.spark.job_thread import MasterServices
+from penstock.drivers.spark.worker_settings import WorkerServices
 
 
 class EchoExecutor:

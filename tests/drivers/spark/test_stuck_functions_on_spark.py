@@ -9,9 +9,9 @@ from tests.drivers.spark.programs import PATIENCE_S, CollectingListener, countin
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, UserFunctionError
+from penstock.drivers.client.submit import submit as submit_any
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
-from penstock.drivers.submit import submit as submit_any
 
 pytestmark = pytest.mark.spark
 

@@ -16,12 +16,11 @@ from penstock.core.protocol import (
 )
 from penstock.core.task.settings import task_settings
 from penstock.drivers.event_loop import EventLoopThread
-from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
-from penstock.drivers.spark.entry import HostedTask
 from penstock.drivers.spark.loop_watch import STILL_MS, LoopWatch
 from penstock.drivers.spark.receiver import PATIENCE_MS, FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker import WAIT_MS_MAX, WorkerLoop, host_towards
+from penstock.drivers.spark.worker_settings import ORPHANED, RELEASED, HostedTask
 from penstock.wire.errors import RecordSerializationError
 
 EXECUTION = ExecutionId(1, 0, 3)
@@ -140,7 +139,7 @@ def deploy(receiver: WorkerReceiver) -> None:
 def test_it_polls_while_there_is_work_and_waits_when_there_is_none() -> None:
     world = World(nothing, nothing, nothing, nothing)
     world.executor.work = 2
-    assert world.loop.run() == (entry.RELEASED, "")
+    assert world.loop.run() == (RELEASED, "")
     assert world.endpoint.waits == [0, 0, 0, WAIT_MS_MAX, WAIT_MS_MAX]
 
 
@@ -154,18 +153,18 @@ def test_it_waits_no_longer_than_until_the_next_deadline() -> None:
 def test_it_ends_when_the_master_is_silent() -> None:
     world = World(nothing)
     world.endpoint.master_silence_ms = 5_001
-    assert world.loop.run() == (entry.ORPHANED, "no word from the job master for 5001 ms")
+    assert world.loop.run() == (ORPHANED, "no word from the job master for 5001 ms")
 
 
 def test_it_ends_when_the_master_is_lost() -> None:
     world = World(lambda receiver: receiver.on_master_lost("the connection broke"))
-    assert world.loop.run() == (entry.ORPHANED, "the connection broke")
+    assert world.loop.run() == (ORPHANED, "the connection broke")
 
 
 def test_it_ends_when_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(nothing)
     monkeypatch.setattr("os.getppid", lambda: 1)
-    assert world.loop.run()[0] == entry.ORPHANED
+    assert world.loop.run()[0] == ORPHANED
 
 
 def test_a_lost_peer_fails_the_tasks_with_channels_to_it_after_a_moment() -> None:

@@ -15,9 +15,9 @@ from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor
 from tests.drivers.spark.programs import PATIENCE_S, wait_until
 
 from penstock.common.configuration import Configuration
-from penstock.drivers.spark.entry import Executor, WorkerServices
 from penstock.drivers.spark.handle import PROCESS_DIED, SparkHandle
 from penstock.drivers.spark.job_thread import JobThread
+from penstock.drivers.spark.worker_settings import Executor, WorkerServices
 
 pytestmark = pytest.mark.spark
 

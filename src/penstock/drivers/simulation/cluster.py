@@ -73,7 +73,7 @@ class SimulatedCluster:
         self.on_send: Callable[[ToWorker], None] = lambda message: None
         #: called with each worker that the job master lets go
         self.on_release: Callable[[Worker], None] = lambda worker: None
-        self.connections = Connections(self)
+        self.connections = Connections(engine, self.workers, self.data)
         self._generation = 0
         self._reports_metrics = reports_metrics
         self._on_master = on_master
@@ -137,10 +137,14 @@ class SimulatedCluster:
         worker = self.workers[worker_id] = Worker(worker_id, self, self._reports_metrics)
         worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self._made))
 
+    def is_alive(self, worker: Worker) -> bool:
+        """Whether a worker is there still."""
+        return self.workers.get(worker.worker_id) is worker
+
     def kill(self, worker: Worker, is_noticed: bool = True) -> None:
         """A worker's process ends, without a word. What it had sent may arrive, but for the last of it."""
         engine = self.engine
-        if self.workers.get(worker.worker_id) is not worker:
+        if not self.is_alive(worker):
             return
         engine.log.write(f"{worker.worker_id} dies")
         self._remove(worker)
@@ -168,7 +172,7 @@ class SimulatedCluster:
 
     def forget(self, worker: Worker) -> None:
         """A worker's process has ended in good order."""
-        if self.workers.get(worker.worker_id) is worker:
+        if self.is_alive(worker):
             self.engine.log.write(f"{worker.worker_id} ends")
             self._remove(worker)
             worker.end()

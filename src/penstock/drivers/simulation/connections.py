@@ -7,26 +7,45 @@ it has ended, the job master hears that it failed. The next attempt has a new co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
 from penstock.core.protocol import CancelTask, ChannelId, ExecutionId, Failure, TaskStateChanged, ToMaster
+from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.stream_task import StreamTask
-
-if TYPE_CHECKING:
-    from penstock.drivers.simulation.cluster import SimulatedCluster
-    from penstock.drivers.simulation.worker import Worker
+from penstock.drivers.simulation.engine import Engine
+from penstock.drivers.simulation.ready import Channel
 
 #: How long an end takes, at most, to notice that a connection has broken.
 NOTICE_MS_MAX = 300
 
 
-class Connections:
-    """Which attempts have used the connection of two workers, and up to which of them it is broken."""
+class Peer(Protocol):
+    """A worker, as its connections see it."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
+    def on_peer_lost(self, peer: str, attempt: int) -> None: ...
+
+
+class Connections:
+    """Which attempts have used the connection of two workers, and up to which of them it is broken.
+
+    Args:
+        engine: the history's.
+        workers: the workers of now, by id.
+        data: the channels of records and credit between them; the sender and the receiver are second and third.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        workers: Mapping[str, Peer],
+        data: Mapping[tuple[str, str, str, ChannelId], Channel],
+    ) -> None:
+        self._engine = engine
+        self._workers = workers
+        self._data = data
         self._used: dict[tuple[str, str], int] = {}
         self._broken: dict[tuple[str, str], int] = {}
 
@@ -39,22 +58,22 @@ class Connections:
 
     def drop(self) -> bool:
         """Break one of the connections in use, when there is any."""
-        cluster, engine = self._cluster, self._cluster.engine
+        engine, workers = self._engine, self._workers
         in_use = [
             (pair, attempt)
             for pair, attempt in self._used.items()
-            if attempt > self._broken.get(pair, -1) and all(w in cluster.workers for w in pair)
+            if attempt > self._broken.get(pair, -1) and all(w in workers for w in pair)
         ]
         if not in_use:
             return False
         pair, attempt = in_use[int(engine.chance.random() * len(in_use))]
         self._broken[pair] = attempt
         engine.log.write(f"the connection of {pair[0]} and {pair[1]} breaks")
-        for channel in cluster.data.values():
+        for channel in self._data.values():
             if _pair(channel.sender, channel.receiver) == pair:
                 channel.cut(engine.between(0, len(channel.items)))
         for one, other in (pair, pair[::-1]):
-            worker = cluster.workers[one]
+            worker = workers[one]
             engine.call_later(
                 engine.between(0, NOTICE_MS_MAX),
                 lambda worker=worker, peer=other: worker.on_peer_lost(peer, attempt),  # type: ignore[misc]
@@ -68,12 +87,12 @@ class PeerFailures:
     def __init__(self) -> None:
         self._failures: dict[ExecutionId, Failure] = {}
 
-    def fail_tasks(self, worker: Worker, peer: str, attempt: int) -> None:
+    def fail_tasks(self, executor: TaskExecutor, peer: str, attempt: int) -> None:
         """Cancel the tasks, of attempts up to this one, with channels to a peer."""
-        for task in worker.executor.tasks:
+        for task in executor.tasks:
             if task.execution.attempt <= attempt and peer in _peers_of(task):
                 self._failures.setdefault(task.execution, Failure(f"planned: the connection to {peer} was lost"))
-                worker.executor.on_message(CancelTask(task.execution))
+                executor.on_message(CancelTask(task.execution))
 
     def as_told(self, message: ToMaster) -> ToMaster:
         """What the job master is told instead of a message."""

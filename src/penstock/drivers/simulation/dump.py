@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.core.task.stream_task import StreamTask
-
-if TYPE_CHECKING:
-    from penstock.drivers.simulation.simulation import Simulation
+from penstock.drivers.simulation.watched import Watched
 
 
-def dump(simulation: Simulation) -> str:
+def dump(simulation: Watched) -> str:
     """Many lines."""
     master, checkpoints = simulation.master, simulation.master.checkpoints
     states = " ".join(f"{e.id}={e.state.value}" for e in master._graph.executions())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from penstock.common.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
@@ -15,10 +16,8 @@ from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import outputs_of_jobs
 from penstock.drivers.simulation.refusals import expected_refusals, reason_of
 from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
+from penstock.drivers.simulation.watched import Watched
 from penstock.drivers.simulation.worker import Worker
-
-if TYPE_CHECKING:
-    from penstock.drivers.simulation.simulation import Simulation
 
 FOUND_MAX = 10
 
@@ -26,7 +25,7 @@ FOUND_MAX = 10
 class Invariants:
     """Watches one simulation."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Watched) -> None:
         self._simulation = simulation
         self._found: list[str] = []
         self._coordinator: CheckpointCoordinator | None = None
@@ -177,8 +176,8 @@ class Invariants:
         simulation.jobs.resumed[f"refused: {reason}"] += 1
         return reason in expected
 
-    def at_job_end(self) -> None:
-        """A job has ended, and been cleaned up."""
+    def at_job_end(self, requests: Iterable[Request]) -> None:
+        """A job has ended, and been cleaned up; `requests` are all that it was asked."""
         simulation = self._simulation
         master = simulation.master
         if master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel:
@@ -186,7 +185,7 @@ class Invariants:
             for metadata in (m for m in master.checkpoints.completed if not m.ends_job):
                 directory = simulation.jobs.now.store.directory_of(metadata.checkpoint_id)
                 simulation.jobs.disk.retain(directory, metadata)
-        for request in simulation.person.requests:
+        for request in requests:
             if request.master is simulation.master and not request.answers:
                 self._found.append(f"waiter: {request.kind} was never answered")
         self._check_leaks()

@@ -6,17 +6,15 @@ Every request has a waiter. It is answered exactly once, unless its job master d
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from penstock.common.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.disk import SAVEPOINTS
-
-if TYPE_CHECKING:
-    from penstock.drivers.simulation.simulation import Simulation
+from penstock.drivers.simulation.watched import Watched
 
 #: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without
 #: any, after which its last checkpoint is there.
@@ -45,14 +43,15 @@ class Request:
 
 
 class Person:
-    """Makes the wishes of the scenario, in their order, at moments that chance picks."""
+    """Makes the wishes of the scenario, in their order, at moments that chance picks; tells `on_answer` of answers."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Watched, on_answer: Callable[[Request, str | None, str | None], None]) -> None:
         wishes = simulation.scenario.wishes
         self.wishes = deque(wishes.kinds)
         #: all requests to the job of now
         self.requests: list[Request] = []
         self._simulation = simulation
+        self._tell_answer = on_answer
         self._rates = wishes
 
     def look(self, was_protocol: bool) -> None:
@@ -112,7 +111,7 @@ class Person:
         simulation = self._simulation
         simulation.log.write(f"answer to {request.kind}: {path or error}")
         request.answers.append((path, error))
-        simulation.invariants.on_answer(request, path, error)
+        self._tell_answer(request, path, error)
 
     def continuation(self) -> Continuation | None:
         """The job has ended: where the person goes on, when there is to be another job."""

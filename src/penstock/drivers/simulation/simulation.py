@@ -95,7 +95,7 @@ class Simulation:
         )
         self.process = MasterProcess(self.engine, self.cluster, self._make_master)
         self.invariants = Invariants(self)
-        self.person = Person(self)
+        self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
         self.is_refused = False
         self._step = 0
@@ -180,7 +180,7 @@ class Simulation:
         self.is_refused = self.invariants.was_refused()
         if not self.is_refused:
             self.jobs.accept()
-        self.invariants.at_job_end()
+        self.invariants.at_job_end(self.person.requests)
 
     def _begin_next(self, continuation: Continuation) -> None:
         """The job that goes on from what the one before left."""

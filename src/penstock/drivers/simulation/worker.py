@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.core.protocol import ChannelId, Heartbeat, ToMaster
 from penstock.core.records import Buffer
 from penstock.core.task.executor import METRICS_INTERVAL_MS, TaskExecutor
-from penstock.drivers.simulation.connections import PeerFailures
+from penstock.drivers.simulation.backends import SimulatedBackends
+from penstock.drivers.simulation.connections import Connections, PeerFailures
 from penstock.drivers.simulation.copies import storage_of
-from penstock.drivers.simulation.engine import SLOW_SPEED, SimulatedBackground
+from penstock.drivers.simulation.engine import SLOW_SPEED, Engine, SimulatedBackground
 from penstock.drivers.simulation.faults import WorkerKilled
-from penstock.drivers.simulation.ready import Action
+from penstock.drivers.simulation.ready import Action, Channel
 from penstock.drivers.simulation.scenario import HEARTBEAT_INTERVAL_MS
+from penstock.drivers.simulation.store import MemoryStore
 from penstock.drivers.virtual_event_loop import VirtualCoroutines
 
-if TYPE_CHECKING:
-    from penstock.drivers.simulation.cluster import SimulatedCluster
+
+class Cluster(Protocol):
+    """The cluster around a worker, as the worker sees it."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def store(self) -> MemoryStore: ...
+
+    @property
+    def connections(self) -> Connections: ...
+
+    @property
+    def make_backends(self) -> Callable[[], SimulatedBackends]: ...
+
+    def is_alive(self, worker: Worker) -> bool: ...
+
+    def kill(self, worker: Worker) -> None: ...
+
+    def forget(self, worker: Worker) -> None: ...
+
+    def to_master(self, worker_id: str, message: ToMaster) -> None: ...
+
+    def data_channel(self, kind: str, sender: str, receiver: str, channel_id: ChannelId) -> Channel: ...
 
 
 class Worker(Action):
@@ -36,7 +61,7 @@ class Worker(Action):
         "worker_id",
     )
 
-    def __init__(self, worker_id: str, cluster: SimulatedCluster, reports_metrics: bool) -> None:
+    def __init__(self, worker_id: str, cluster: Cluster, reports_metrics: bool) -> None:
         faults = cluster.engine.faults
         super().__init__(SLOW_SPEED if faults.is_slow("slow-executor", faults.rates.slow_executor) else 1.0)
         self.worker_id = worker_id
@@ -101,8 +126,8 @@ class Worker(Action):
 
     def on_peer_lost(self, peer: str, attempt: int) -> None:
         """The connection to a peer has broken, as far as attempts up to this one go."""
-        if self.cluster.workers.get(self.worker_id) is self:
-            self.turn(lambda: self._failures.fail_tasks(self, peer, attempt))
+        if self.cluster.is_alive(self):
+            self.turn(lambda: self._failures.fail_tasks(self.executor, peer, attempt))
 
     def end(self) -> None:
         """Its process is gone; some of its background work may have happened all the same."""

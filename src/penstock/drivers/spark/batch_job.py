@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import JobExecutionError, PenstockError
 from penstock.core.connector import Source
-from penstock.core.graph.job_graph import BACK_FILL, JobGraph, JobVertex
+from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.job.failures import batch_error
 from penstock.core.master.steps import Last
 from penstock.core.operators.sink import SinkOperator
@@ -21,9 +21,8 @@ from penstock.drivers.spark.batch_frames import frames_of, last_rows
 from penstock.drivers.spark.batch_stage import failure_in
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, python_problem, short_reason
-from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.drivers.spark.session import hand_back
 from penstock.drivers.stepwise.batch_job import BatchJob
-from penstock.drivers.stepwise.job import StepwiseJob
 
 #: Batch tasks wait for nobody, so a job needs no slots of its own.
 SLOTS = 1
@@ -100,32 +99,3 @@ def has_sink(vertex: JobVertex) -> bool:
     """Whether a vertex's tasks leave anything for the client."""
     program: VertexProgram = pickle.loads(vertex.program)
     return any(isinstance(chained.factory(), SinkOperator) for chained in program.operators)
-
-
-def submit_batch(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> StepwiseJob:
-    """Begin to run a job, in the mode of its graph, on the active Spark session, or on one that Penstock starts.
-
-    Raises:
-        PenstockError: if Spark cannot be started.
-    """
-    spark = obtain_spark(configuration.to_dict(), SLOTS)
-    try:
-        make = _kind_of_job(job_graph)
-        job: StepwiseJob = make(job_graph, configuration, listener, spark)
-    except BaseException:
-        hand_back(spark, SLOTS)
-        raise
-    job.start()
-    return job
-
-
-def _kind_of_job(
-    job_graph: JobGraph,
-) -> Callable[[JobGraph, Configuration, JobListener, SparkHandle], StepwiseJob]:
-    if job_graph.mode == "BATCH":
-        return SparkBatchJob
-    from penstock.drivers.spark.epoch_job import SparkEpochJob
-    from penstock.drivers.spark.streaming_frames_job import SparkStreamingFramesJob, streaming_frames
-
-    follows_query = job_graph.mode != BACK_FILL and streaming_frames(job_graph)
-    return SparkStreamingFramesJob if follows_query else SparkEpochJob

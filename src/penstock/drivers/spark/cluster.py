@@ -18,9 +18,9 @@ from typing import Final, Protocol
 
 from penstock.core.ports import Clock
 from penstock.core.protocol import ShutDownWorker, ToMaster, ToWorker, WorkerLost, WorkerRequestFailed
-from penstock.drivers.spark import entry
-from penstock.drivers.spark.entry import WorkerSettings, make_entry
+from penstock.drivers.spark.entry import make_entry
 from penstock.drivers.spark.handle import PROCESS_DIED, Entry, short_reason
+from penstock.drivers.spark.worker_settings import FAILED, WorkerSettings
 
 _log = logging.getLogger("penstock.spark")
 
@@ -173,13 +173,13 @@ class SparkCluster:
         thread.start()
 
     def _wait_for(self, worker_id: str) -> None:
-        outcome, detail = entry.FAILED, ""
+        outcome, detail = FAILED, ""
         try:
             self._spark.ship_package()
             settings = self._make_settings(worker_id)
             description = f"Penstock job {self._job_name}: {worker_id}"
             rows = self._spark.run_task(make_entry(settings), self._tag(worker_id), description)
-            outcome, detail = rows[0] if rows else (entry.FAILED, "")
+            outcome, detail = rows[0] if rows else (FAILED, "")
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
             detail = short_reason(error)
         self._ended.append((worker_id, outcome, detail))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.core.task.executor import TaskExecutor
 from penstock.drivers.backends import BackendSettings
-from penstock.drivers.spark.entry import WorkerServices
+from penstock.drivers.spark.worker_settings import WorkerServices
 from penstock.drivers.worker_storage import StorageSettings
 
 

@@ -24,10 +24,10 @@ from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.cluster import SparkCluster
-from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.master_endpoint import MasterEndpoint
+from penstock.drivers.spark.worker_settings import Executor, WorkerServices, WorkerSettings
 
 _log = logging.getLogger("penstock.spark")
 

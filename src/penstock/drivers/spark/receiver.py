@@ -28,7 +28,7 @@ from penstock.core.protocol import (
     ToWorker,
 )
 from penstock.core.records import Buffer
-from penstock.drivers.spark.entry import Executor
+from penstock.drivers.spark.worker_settings import Executor
 
 #: How long a broken connection is borne, so that the loss of the worker behind it can be told first.
 PATIENCE_MS: Final = 1_000

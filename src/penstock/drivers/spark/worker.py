@@ -24,14 +24,21 @@ from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import EventLoopThread
-from penstock.drivers.spark import entry
 from penstock.drivers.spark.background import ThreadBackground
-from penstock.drivers.spark.entry import Executor, WorkerServices, WorkerSettings
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
 from penstock.drivers.spark.loop_watch import LoopWatch
 from penstock.drivers.spark.receiver import FailingGateway, WorkerReceiver
 from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.drivers.spark.worker_settings import (
+    FAILED,
+    ORPHANED,
+    RELEASED,
+    RETRIED,
+    Executor,
+    WorkerServices,
+    WorkerSettings,
+)
 from penstock.wire.errors import RecordSerializationError
 
 _log = logging.getLogger("penstock.spark")
@@ -51,17 +58,17 @@ def run_worker(payload: bytes) -> tuple[str, str]:
         settings: WorkerSettings = pickle.loads(payload)
     except Exception as error:  # noqa: BLE001 - made by this program's cloudpickle, and read by the worker's
         own = f"{sys.executable} ({sys.version.split()[0]})"
-        return entry.FAILED, f"{own} cannot load its settings: {type(error).__name__}: {error}; {PYTHON_REMEDY}"
+        return FAILED, f"{own} cannot load its settings: {type(error).__name__}: {error}; {PYTHON_REMEDY}"
     if _is_retried():
         # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
-        return entry.RETRIED, "its Python process or its Spark executor died"
+        return RETRIED, "its Python process or its Spark executor died"
     try:
         with as_main(settings.script), rare_collections():
             return _run(settings)
     except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost
         _log.debug("worker %s failed", settings.worker_id, exc_info=True)
         place = traceback.extract_tb(error.__traceback__)[-1]
-        return entry.FAILED, f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
+        return FAILED, f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
 
 
 def _is_retried() -> bool:
@@ -167,17 +174,17 @@ class WorkerLoop:
             delivered = background.deliver()
             delivered = coroutines.deliver() or delivered
             if executor.shut_down:
-                return entry.RELEASED, ""
+                return RELEASED, ""
             worked = executor.step()
             if reason := self._receiver.master_lost:
-                return entry.ORPHANED, reason
+                return ORPHANED, reason
             now_ms = self._clock.now_ms()
             self._watch.turned(now_ms)
             if now_ms >= self._check_ms:
                 self._check_ms = now_ms + CHECK_INTERVAL_MS
                 self._receiver.on_time()
                 if reason := self._orphaned():
-                    return entry.ORPHANED, reason
+                    return ORPHANED, reason
             wait_ms = 0 if worked or delivered else self._wait_ms(now_ms)
 
     def _receive(self, wait_ms: int) -> None:

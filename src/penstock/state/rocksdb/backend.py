@@ -33,7 +33,7 @@ from penstock.state.rocksdb.table import RocksTable
 from penstock.state.schema.evolution import Converter
 from penstock.state.snapshot import iterate_keyed
 from penstock.state.states import ListState, MapState
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_config import StateTtlConfig
 
 _LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}
 

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.rows import after, namespace_head
 from penstock.state.rocksdb.store import Batch
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_config import StateTtlConfig
 
 _LOOKS_A_WRITE: Final = 2
 #: Rows that are looked at in one settling point, some milliseconds; or this share of what is owed, if that is more, so

@@ -8,12 +8,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.state.schema.nodes import Node, classes_in, node_of, text_of
 
-if TYPE_CHECKING:
-    from penstock.state.descriptors import StateDescriptor
+
+class Expiry(Protocol):
+    """When entries expire."""
+
+    @property
+    def ttl_ms(self) -> int: ...
+
+
+class Declaration(Protocol):
+    """A state as a program declares it: a descriptor. That of map state has a `key_type_info` too."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def type_info(self) -> TypeInformation | None: ...
+
+    @property
+    def ttl_config(self) -> Expiry | None: ...
 
 
 @dataclass(frozen=True)
@@ -46,12 +64,12 @@ def schema_from_json(text: str) -> StateSchema:
     return StateSchema(parts["kind"], parts.get("key"), parts.get("value"), parts.get("ttl"))
 
 
-def schema_of(descriptor: StateDescriptor) -> StateSchema:
-    """The schema that a descriptor declares."""
-    ttl = descriptor.ttl_config
+def schema_of(declaration: Declaration) -> StateSchema:
+    """The schema of a declared state."""
+    ttl = declaration.ttl_config
     return StateSchema(
-        descriptor.kind,
-        node_of(getattr(descriptor, "key_type_info", None)),
-        node_of(descriptor.type_info),
+        declaration.kind,
+        node_of(getattr(declaration, "key_type_info", None)),
+        node_of(declaration.type_info),
         None if ttl is None else ttl.ttl_ms,
     )

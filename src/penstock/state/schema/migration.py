@@ -9,29 +9,26 @@ State that gets a time to live counts from the restore; state that loses it keep
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from penstock.state.schema.declared import StateSchema, schema_of
+from penstock.state.schema.declared import Declaration, StateSchema, schema_of
 from penstock.state.schema.evolution import Converter, Incompatible, Moved, evolve
 from penstock.state.schema.nodes import text_of
-
-if TYPE_CHECKING:
-    from penstock.state.descriptors import StateDescriptor
 
 #: What a conversion gives for an entry that is to go.
 GONE: Final[Any] = object()
 
 
-def conversion(old: StateSchema, descriptor: StateDescriptor, moved: Moved, now_ms: Callable[[], int]) -> Converter:
+def conversion(old: StateSchema, declaration: Declaration, moved: Moved, now_ms: Callable[[], int]) -> Converter:
     """What makes an entry of the restored state one of the declared state; None when entries stay as they are.
 
     Raises `Incompatible` when there is no way; what is returned may raise it too.
     """
-    new = schema_of(descriptor)
+    new = schema_of(declaration)
     if old.kind != new.kind:
         raise Incompatible(f"{old.kind} state cannot become {new.kind} state")
-    key = _key(old, descriptor, moved)
-    element = _timed(evolve(old.value, descriptor.type_info, moved), old.ttl_ms, new.ttl_ms, now_ms)
+    key = _key(old, declaration, moved)
+    element = _timed(evolve(old.value, declaration.type_info, moved), old.ttl_ms, new.ttl_ms, now_ms)
     if element is None and key is None:
         return None
     if new.kind == "list":
@@ -41,10 +38,10 @@ def conversion(old: StateSchema, descriptor: StateDescriptor, moved: Moved, now_
     return element
 
 
-def _key(old: StateSchema, descriptor: StateDescriptor, moved: Moved) -> Converter:
-    new = schema_of(descriptor)
+def _key(old: StateSchema, declaration: Declaration, moved: Moved) -> Converter:
+    new = schema_of(declaration)
     if old.key == new.key or old.key is None or new.key is None:
-        return evolve(old.key, getattr(descriptor, "key_type_info", None), moved)
+        return evolve(old.key, getattr(declaration, "key_type_info", None), moved)
     raise Incompatible(f"the keys of a map may not change: {text_of(old.key)}, {text_of(new.key)}")
 
 

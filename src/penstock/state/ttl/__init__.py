@@ -1,1 +1,1 @@
-"""State whose entries expire, by processing time (D1): `config` says when, `states` does it, `cleanup` tidies up."""
+"""State whose entries expire, by processing time (D1): `expiry` has the rules, `states` keeps them."""

@@ -19,12 +19,10 @@ from penstock.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
-    StateDescriptor,
     ValueStateDescriptor,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
-from penstock.state.ttl.cleanup import Cleaning
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl.expiry import Expiry, expiry_of
 
 if TYPE_CHECKING:
     from penstock.state.backend import KeyedStateBackend
@@ -32,25 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class Expiry:
-    """The rules of one state, and its clean-up. `sweeper` is None where there is none."""
-
-    __slots__ = ("_now_ms", "_sweeper", "reading_counts", "shows_expired", "ttl_ms")
-
-    def __init__(self, config: StateTtlConfig, now_ms: Callable[[], int], sweeper: Cleaning | None) -> None:
-        self.ttl_ms = config.ttl_ms
-        self.reading_counts = config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
-        self.shows_expired = config.get_state_visibility() is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
-        self._now_ms = now_ms
-        self._sweeper = sweeper
-
-    def access(self) -> int:
-        """The state is being used: clean a little up, and return the time (ms)."""
-        if self._sweeper is not None:
-            self._sweeper.on_access()
-        return self._now_ms()
 
 
 class TtlValueState(ValueState[T]):
@@ -254,30 +233,22 @@ def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
     return cast("tuple[Any]", pair[:1])
 
 
-def _expiry_of(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
-    """The rules of a state that was declared. It has one sweeper, however often it is asked for."""
-    name = descriptor.name
-    if name not in keyed.sweepers and (sweeper := keyed.sweeper_for(descriptor, config)) is not None:
-        keyed.sweepers[name] = sweeper
-    return Expiry(config, keyed.now_ms, keyed.sweepers.get(name))
-
-
 def open_value_state(keyed: KeyedStateBackend, descriptor: ValueStateDescriptor) -> ValueState[Any]:
     """The value state that a descriptor declares, with or without expiry; so for the others below."""
     config, inner = descriptor.ttl_config, keyed.value_state(descriptor)
-    return inner if config is None else TtlValueState(inner, _expiry_of(keyed, descriptor, config))
+    return inner if config is None else TtlValueState(inner, expiry_of(keyed, descriptor, config))
 
 
 def open_list_state(keyed: KeyedStateBackend, descriptor: ListStateDescriptor) -> ListState[Any]:
     """See `open_value_state`."""
     config, inner = descriptor.ttl_config, keyed.list_state(descriptor)
-    return inner if config is None else TtlListState(inner, _expiry_of(keyed, descriptor, config))
+    return inner if config is None else TtlListState(inner, expiry_of(keyed, descriptor, config))
 
 
 def open_map_state(keyed: KeyedStateBackend, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
     """See `open_value_state`."""
     config, inner = descriptor.ttl_config, keyed.map_state(descriptor)
-    return inner if config is None else TtlMapState(inner, _expiry_of(keyed, descriptor, config))
+    return inner if config is None else TtlMapState(inner, expiry_of(keyed, descriptor, config))
 
 
 def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
@@ -286,7 +257,7 @@ def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescr
     if config is None:
         return keyed.reducing_state(descriptor)
     inner = keyed.value_state(descriptor)
-    return TtlReducingState(inner, _expiry_of(keyed, descriptor, config), descriptor.reduce_function)
+    return TtlReducingState(inner, expiry_of(keyed, descriptor, config), descriptor.reduce_function)
 
 
 def open_aggregating_state(
@@ -297,4 +268,4 @@ def open_aggregating_state(
     if config is None:
         return keyed.aggregating_state(descriptor)
     inner = keyed.value_state(descriptor)
-    return TtlAggregatingState(inner, _expiry_of(keyed, descriptor, config), descriptor.agg_function)
+    return TtlAggregatingState(inner, expiry_of(keyed, descriptor, config), descriptor.agg_function)

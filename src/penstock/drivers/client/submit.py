@@ -26,9 +26,9 @@ def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListe
             from penstock.drivers.local.batch_job import submit_local_batch
 
             return submit_local_batch(job_graph, configuration, listener)
-        from penstock.drivers.spark.batch_job import submit_batch
+        from penstock.drivers.spark.stepwise_jobs import submit_stepwise
 
-        return submit_batch(job_graph, configuration, listener)
+        return submit_stepwise(job_graph, configuration, listener)
     for vertex in job_graph.vertices:
         for source in vertex.sources.values():
             source.prepare(_goes_on)

@@ -32,7 +32,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.drivers.superstep_loop import LoopEnd, LoopJobs, SuperstepLoop
+from penstock.drivers.client.superstep_loop import LoopEnd, LoopJobs, SuperstepLoop
 from penstock.plan.iterations import LoopPlan
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation

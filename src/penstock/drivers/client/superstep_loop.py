@@ -24,7 +24,7 @@ from penstock.connectors.cached import CachedSource, directory_of_job, is_whole
 from penstock.connectors.file.filesystem import remove_directory
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.supersteps import AGGREGATE, RECORDS, Superstep
-from penstock.drivers.submit import submit
+from penstock.drivers.client.submit import submit
 from penstock.plan.iterations import directory_of_role, operator_id_of_role
 
 _log = logging.getLogger("penstock.iterations")

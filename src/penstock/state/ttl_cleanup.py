@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from penstock.state.ttl.config import StateTtlConfig
+from penstock.state.ttl_config import StateTtlConfig
 
 _END: Final[Any] = object()
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import click
 
-from penstock.drivers.simulation.crash_command import run_crash_points, run_step_points
+from penstock.drivers.simulation.command.crash_command import run_crash_points, run_step_points
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed

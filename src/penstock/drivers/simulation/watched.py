@@ -1,0 +1,48 @@
+"""A simulation as those see it that watch it or take part in it: the invariants, the person, the dump."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from penstock.core.job.job_master import JobMaster
+from penstock.drivers.simulation.cluster import SimulatedCluster
+from penstock.drivers.simulation.engine import Engine, EventLog
+from penstock.drivers.simulation.jobs import Jobs
+from penstock.drivers.simulation.master import MasterProcess
+from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.scenario import Scenario
+
+
+class Watched(Protocol):
+    """See the module's text."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def log(self) -> EventLog: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def events(self) -> Counter[str]: ...
+
+    @property
+    def jobs(self) -> Jobs: ...
+
+    @property
+    def cluster(self) -> SimulatedCluster: ...
+
+    @property
+    def outside(self) -> Outside: ...
+
+    @property
+    def process(self) -> MasterProcess: ...
+
+    @property
+    def master(self) -> JobMaster: ...
+
+    @property
+    def is_refused(self) -> bool: ...

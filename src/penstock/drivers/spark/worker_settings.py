@@ -1,0 +1,75 @@
+"""What a worker is told and what it is made of: its settings, its services and its executor; and how it may end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock.core.ports import Background, Clock, Coroutines, MasterGateway, Network
+    from penstock.core.protocol import ChannelId, ExecutionId, ToWorker
+    from penstock.core.records import Buffer
+    from penstock.drivers.spark.keys import WorkerKeys
+
+#: How a worker ended, as its Spark task returns it.
+RELEASED = "released"
+ORPHANED = "orphaned"
+FAILED = "failed"
+RETRIED = "retried"
+
+
+class HostedTask(Protocol):
+    """A task of an executor."""
+
+    @property
+    def execution(self) -> ExecutionId: ...
+
+
+class Executor(Protocol):
+    """What a worker runs: `core.task.executor.TaskExecutor`, as its loop sees it."""
+
+    shut_down: bool
+
+    @property
+    def tasks(self) -> Sequence[HostedTask]: ...
+
+    def on_message(self, message: ToWorker) -> None: ...
+
+    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None: ...
+
+    def on_credit(self, channel: ChannelId, credit: int) -> None: ...
+
+    def step(self) -> bool: ...
+
+    def next_deadline(self) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class WorkerServices:
+    """The world, as a worker's executor gets it."""
+
+    worker_id: str
+    clock: Clock
+    network: Network
+    master: MasterGateway
+    background: Background
+    coroutines: Coroutines
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """All that a worker needs to know to begin."""
+
+    worker_id: str
+    keys: WorkerKeys
+    master_address: str
+    is_local: bool
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+    frame_bytes_max: int
+    record_bytes_max: int
+    make_executor: Callable[[WorkerServices], Executor]
+    script: bytes = b""
