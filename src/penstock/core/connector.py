@@ -1,16 +1,16 @@
 """The protocols of sources and sinks: what a connector implements, and what it is handed.
 
 A *source* has two halves (Flink's FLIP-27). The `SplitEnumerator` runs beside the job master, finds the splits and
-hands them to readers that ask. The `SourceReader` runs in a task and reads its splits; its snapshot is its splits with
-their positions, so that a restored reader goes on exactly where the snapshot stood.
+hands them to readers that ask. The `SourceReader` runs in a task and reads its splits. Its snapshot is its splits with
+their positions, so a restored reader continues exactly where the snapshot stood.
 
-A *sink* has two halves (FLIP-143). The `SinkWriter` runs in a task and writes what nobody may see yet; when a barrier
-passes, `prepare_commit` hands out *committables*. The `Committer` makes them visible once the checkpoint has
-completed. It may be asked to commit the same committable again after a recovery, so committing is idempotent.
+A *sink* has two halves (FLIP-143). The `SinkWriter` runs in a task and writes output that readers must not see yet.
+When a barrier passes, `prepare_commit` hands out *committables*. The `Committer` makes them visible once the checkpoint
+has completed. It may be asked to commit the same committable again after a recovery, so committing is idempotent.
 
-One task may run several times: again after a failure, and on Spark also twice at a time (speculation, an executor that
-was given up and lives on). `SinkWriterContext.run` tells these runs apart, and what a writer makes bears names of its
-run alone. Only the committables of the run that counts are ever committed.
+One task may run several times: again after a failure, and on Spark also twice at a time (speculation, or an executor
+that was given up and lives on). `SinkWriterContext.run` tells these runs apart, and a writer gives everything it makes
+a name that only its run uses. Only the committables of the run that counts are ever committed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SplitT_contra = TypeVar("SplitT_contra", contravariant=True)
 CommT = TypeVar("CommT")
 
 
-#: How long (ms) readers that do not know better wait for records: at first, and after so many polls in vain.
+#: How long (ms) a reader that knows no better waits for records: at first, and after this many polls in vain.
 RETRY_MS: Final = 10
 SILENT_RETRY_MS: Final = 50
 POLLS_IN_VAIN_MAX: Final = 100
 
 
 class RecordError(PenstockError, RuntimeError):
-    """A function of the user's raised within a source or a sink: raise this from what it raised.
+    """A user's function raised within a source or a sink: raise this from what it raised.
 
-    The error that the user sees then tells the record, and what was called.
+    The error that the user sees then names the record and what was called.
     """
 
     def __init__(self, record: Any, what: str) -> None:
@@ -50,7 +50,7 @@ class RecordError(PenstockError, RuntimeError):
 
 
 def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData, what: str) -> list[Any]:
-    """What a function of the user's gives for each value.
+    """What a user's function returns for each value.
 
     Raises:
         RecordError: if it raises, with the value; `what` says what was called.
@@ -105,11 +105,11 @@ class SourceReaderContext(Protocol):
         ...
 
     def open_split(self, split_id: str) -> None:
-        """A split is read from now on, at the same time as others: it has a watermark of its own (C2)."""
+        """The reader reads a split from now on, at the same time as others: it has a watermark of its own (C2)."""
         ...
 
     def close_split(self, split_id: str) -> None:
-        """A split opened before has been read to its end, and holds no watermark back any more."""
+        """The reader has read an open split to its end: the split no longer holds any watermark back."""
         ...
 
 
@@ -148,12 +148,12 @@ class SourceReader(ABC, Generic[T, SplitT]):
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
-        """The splits not fully read, with positions just behind the last record that `poll_next` handed out."""
+        """The splits not fully read, with positions just after the last record that `poll_next` handed out."""
 
     def retry_after_ms(self) -> int:
         """How long (ms) to wait after NOTHING_AVAILABLE before polling again, when nothing else happens.
 
-        A reader that knows when it will have a record says so here. By default it is asked again after 10 ms, and
+        A reader that knows when it will have a record says so here. By default the task polls again after 10 ms, and
         after 50 ms once 100 polls in a row were in vain, so that silence costs little.
         """
         return RETRY_MS if self.polls_in_vain < POLLS_IN_VAIN_MAX else SILENT_RETRY_MS
@@ -290,7 +290,7 @@ class SinkWriterContext(Protocol):
 
 
 class SinkWriter(ABC, Generic[T, CommT]):
-    """Writes records of one subtask so that nobody sees them before they are committed."""
+    """Writes records of one subtask so that no reader sees them before they are committed."""
 
     @abstractmethod
     def write_batch(self, values: list[T], timestamps: list[int] | None) -> None:
@@ -332,7 +332,7 @@ class Committer(ABC, Generic[CommT]):
     def recommit(self, committables: Sequence[CommT]) -> None:
         """Commit what may have been committed long ago: what restored state holds, or what a commit that failed had.
 
-        Somebody may have taken away since what the first commit had made visible. By default as `commit`.
+        What the first commit made visible may have been removed since. By default as `commit`.
         """
         self.commit(committables)
 
@@ -371,7 +371,7 @@ class CommitLog(ABC):
 
     @abstractmethod
     def close_commit(self) -> None:
-        """Everything is committed: from now on nobody takes it back.
+        """Everything is committed: from now on no run takes it back.
 
         Raises:
             PenstockError: if another run has taken it back meanwhile.

@@ -1,13 +1,13 @@
 """Which errors another attempt may not meet again, and which it will.
 
-Three kinds are told apart, by the error and by what caused it:
+This module tells three kinds apart, by the error and by what caused it:
 
-- *Final* ones come again whatever happens: a program that cannot be loaded, a record that is too large.
-- Those *final at first* do so as long as the job has never worked: a directory that may not be written, a module that
-  is not there. A job that has worked before may do so again, once somebody has mended what changed.
-- Those from *outside* heal by themselves, sooner or later: a server that refuses connections, a full disk.
+- *Final* errors recur whatever happens: a program that cannot be loaded, a record that is too large.
+- Errors that are *final at first* recur as long as the job has never worked: a directory that may not be written, a
+  module that is not there. A job that has worked before may work again once the user has repaired what changed.
+- Errors from *outside* heal by themselves, sooner or later: a server that refuses connections, a full disk.
 
-All others may do either: see `core.job.identical_failures`.
+All other errors may do either: see `core.job.failover`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Network(Protocol):
         ...
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
-        """Allow the producer of a channel to send so many more buffers."""
+        """Allow the producer of a channel to send `credit` more buffers."""
         ...
 
 
@@ -123,8 +123,9 @@ class CheckpointStore(Protocol):
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
         """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory.
 
-        With a `savepoint_path` the directory is that one, and made whole: what the savepoint shares with checkpoints is
-        copied. One that `ends_job` is then also put among the job's checkpoints, for a recovery to find.
+        With a `savepoint_path` the directory is that one. It is made self-contained: what the savepoint shares with
+        checkpoints is copied. A savepoint that `ends_job` is also listed among the job's checkpoints, so that a
+        recovery finds it.
         """
         ...
 
@@ -174,7 +175,7 @@ class CheckpointStore(Protocol):
 
 
 class JobListener(Protocol):
-    """What the job master tells whoever watches the job."""
+    """What the job master tells those who watch the job."""
 
     def on_job_status(self, status: str, reason: str | None) -> None: ...
 

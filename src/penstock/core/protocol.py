@@ -93,7 +93,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
 
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
     may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
-    to be partitioned anew ahead of everything else. `awaits_start`: once open, the task waits for `StartTask`.
+    to be partitioned again ahead of everything else. `awaits_start`: once open, the task waits for `StartTask`.
     """
 
     execution: ExecutionId
@@ -115,7 +115,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class StartTask(msgspec.Struct, frozen=True, tag=True):
-    """Every task of the job is open: begin to process. For one whose deployment says that it waits for this."""
+    """Every task of the job is open: begin to process. Sent to a task whose deployment says that it waits for this."""
 
     execution: ExecutionId
 
@@ -127,7 +127,7 @@ class CancelTask(msgspec.Struct, frozen=True, tag=True):
 
 
 class StopMode(enum.Enum):
-    """How a job is stopped with a savepoint (F3): to go on from it, or for good, with all that is held back let out."""
+    """How a job stops with a savepoint (F3): to resume from it, or for good, after emitting all that is held back."""
 
     SUSPEND = "SUSPEND"
     DRAIN = "DRAIN"
@@ -136,7 +136,7 @@ class StopMode(enum.Enum):
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Inject the barrier of this checkpoint at a task without running upstream tasks.
 
-    That of a savepoint names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
+    For a savepoint it names the directory to write to. With a `stop`, sources come to their end ahead of the barrier.
     """
 
     execution: ExecutionId
@@ -197,7 +197,7 @@ class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """A worker's process lives. `whereabouts`: the function of the user's that has not returned for a while, if any."""
+    """A worker's process lives. `whereabouts`: the user's function that has not returned for a while, if any."""
 
     worker_id: str
     whereabouts: str = ""
@@ -211,7 +211,7 @@ class WorkerLost(msgspec.Struct, frozen=True, tag=True):
 
 
 class WorkerRequestFailed(msgspec.Struct, frozen=True, tag=True):
-    """Said by the driver: a worker that was asked for could not be had."""
+    """Said by the driver: it could not get a worker that was asked for."""
 
     reason: str
 
@@ -265,7 +265,7 @@ class RequestSplit(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReportWatermark(msgspec.Struct, frozen=True, tag=True):
-    """How far (ms of event time) a subtask of an aligned source is; the end of time when nobody should wait for it."""
+    """How far (ms of event time) a subtask of an aligned source is; the end of time when none should wait for it."""
 
     execution: ExecutionId
     operator_id: str

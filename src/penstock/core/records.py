@@ -1,8 +1,8 @@
 """What flows between operators: batches of records, and the control elements that travel in band with them.
 
 The unit of work is a `Batch`, the unit of meaning is a record: a batch is a list of values with a parallel list of
-event-time timestamps. Once emitted, a batch and its lists are never changed by anyone, so that one batch can be
-handed to many consumers by reference.
+event-time timestamps. Nothing changes a batch or its lists once it is emitted, so many consumers can share one batch by
+reference.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MAX_WATERMARK: Final = MAX_TIMESTAMP
 class Batch:
     """Records of one stream: `values`, and `timestamps` in ms (or None when no record carries one).
 
-    Both lists are of the same length and are read-only from the moment that the batch was emitted. One with columns
-    instead of lists: `core.columns.batch`.
+    Both lists are of the same length and are read-only once the batch is emitted. For a batch with columns instead of
+    lists see `core.columns.batch`.
     """
 
     __slots__ = ("timestamps", "values")
@@ -41,7 +41,7 @@ class Batch:
         return f"Batch({self.values!r}, {self.timestamps!r})"
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The records from `start` up to and without `stop`, as a new batch."""
+        """The records from `start` up to `stop`, which is excluded, as a new batch."""
         timestamps = self.timestamps
         return Batch(self.values[start:stop], None if timestamps is None else timestamps[start:stop])
 
@@ -55,7 +55,7 @@ class Batch:
 
 
 class Watermark(msgspec.Struct, frozen=True, tag="watermark", array_like=True):
-    """No record with a timestamp (ms) at or below this one will follow on this channel, but late ones (C2)."""
+    """No record with a timestamp (ms) at or below this one will follow on this channel, except late ones (C2)."""
 
     timestamp: int
 
@@ -69,10 +69,10 @@ class WatermarkStatus(msgspec.Struct, frozen=True, tag="status", array_like=True
 class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=True):
     """Separates the records of one checkpoint from those of the next (G1).
 
-    An unaligned one overtakes records. An aligned one with a time-out is turned into such a one by the first task that
-    has been aligning on it when so many ms have passed since `timestamp_ms`, the moment of the trigger.
-    `completed_id` is the last checkpoint completed by then: incremental state builds on that one, whose files are
-    kept meanwhile. That of a savepoint names the directory to write to; one that `ends_job` comes behind EndOfData.
+    An unaligned barrier overtakes records. An aligned barrier with a time-out becomes unaligned at the first task that
+    is still aligning on it `alignment_timeout_ms` after `timestamp_ms`, the moment of the trigger. `completed_id` is
+    the last checkpoint completed by then: incremental state builds on it, and its files are kept meanwhile. The barrier
+    of a savepoint names the directory to write to. A barrier that `ends_job` comes after EndOfData.
     """
 
     checkpoint_id: int
@@ -89,7 +89,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True, tag="cancel-checkpoint", array_like=True):
-    """The checkpoint will not complete: whoever is aligning on it stops doing so (G3)."""
+    """The checkpoint will not complete: a task that is aligning on it stops doing so (G3)."""
 
     checkpoint_id: int
 

@@ -1,7 +1,7 @@
 """What the tasks of a superstep know of the iteration that they are part of.
 
 The tail of a superstep counts records, and functions add to aggregators. Both leave the tasks as accumulators do: as
-rows of the task's output, which count when the whole job has come through, once for each task (`core.batch.task`).
+rows of the task's output. These rows count once for each task, when the whole job has succeeded (`core.batch.task`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PartialAggregate(Accumulator[Any, Any]):
         return self.aggregator.get_aggregate()
 
     def reset_local(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.aggregator.reset()
 
     def merge(self, other: PartialAggregate) -> None:

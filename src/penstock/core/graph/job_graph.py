@@ -12,7 +12,7 @@ from penstock.core.graph import pointwise
 from penstock.core.supersteps import Superstep
 from penstock.storage.metadata import OperatorState, OperatorSubtaskState, StateFile
 
-#: The mode of a batch that leaves its state behind.
+#: The mode of a batch that leaves its state as a savepoint.
 BACK_FILL: Final = "BACK_FILL"
 
 
@@ -30,7 +30,7 @@ class OperatorInfo:
     function: str = ""
     #: the declared type of its keys in Flink's notation, "" when none was
     key_type: str = ""
-    #: whether its id was made of its place in the program, for want of a uid
+    #: whether its id was made from its place in the program, because it has no uid
     has_placed_id: bool = False
     #: whether it is a sink that commits: what it writes is seen only then, and cannot be taken back any more
     commits: bool = False
@@ -63,7 +63,7 @@ class JobVertex:
     slot_sharing_group: str = "default"
     #: operator id of a source -> the group that it keeps close to
     alignments: Mapping[str, WatermarkAlignment] = field(default_factory=dict)
-    #: (operator's name, tag) of each side output of an operator, other than a source, that somebody reads
+    #: (operator's name, tag) of each side output that is read, of an operator other than a source
     side_outputs: tuple[tuple[str, str], ...] = ()
 
     def state_of(

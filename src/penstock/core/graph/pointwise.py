@@ -1,14 +1,14 @@
 """Which subtasks a pointwise edge connects: neighbours only (B3). Pure.
 
 Between equal parallelisms subtask i feeds subtask i. Otherwise the side with fewer subtasks cuts the other one into
-groups of neighbours, whose sizes differ by one at most: each subtask of the smaller side talks to its group alone.
+groups of neighbours, whose sizes differ by at most one. Each subtask of the smaller side talks to its group alone.
 """
 
 from __future__ import annotations
 
 
 def producers_of(consumer: int, producers: int, consumers: int) -> range:
-    """The producing subtasks that a consuming one reads, when there are so many of each."""
+    """The producing subtasks that a consuming one reads, given the number of each."""
     first = consumer * producers // consumers
     return range(first, max(first + 1, (consumer + 1) * producers // consumers))
 

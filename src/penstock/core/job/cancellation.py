@@ -30,7 +30,7 @@ class TaskCancellation:
         self._deadline_ms = now_ms + self.timeout_ms if self.timeout_ms else None
 
     def hurry(self, now_ms: int) -> None:
-        """Somebody has asked again: an orderly end has its chance, and no more."""
+        """The user has asked again: an orderly end gets its chance, and no more."""
         if self._word_ms is not None:
             deadline_ms = max(now_ms, self._begun_ms + PATIENCE_MS)
             self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)

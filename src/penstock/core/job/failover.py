@@ -1,11 +1,11 @@
 """What follows a failure: another attempt, after a while, or the end of the job (G8). Pure: failures in, decisions out.
 
-A restart strategy counts failures, whatever they are. Two rules come before it, for a job that fails in the same way
-for ever helps nobody:
+A restart strategy counts failures, whatever they are. Two rules come before it, because a job that fails in the same
+way for ever is of no use:
 
-- What every attempt would meet again ends the job at once (`core.healing` tells which errors do).
-- Failures that are alike are counted while the job gets nowhere. A completed checkpoint, or an attempt that ran well
-  for long, begins all counts again. What lies outside of the job and may heal by itself is not counted.
+- An error that every attempt would meet again ends the job at once (`core.healing` says which errors those are).
+- Failures that are alike are counted while the job makes no progress. A completed checkpoint, or an attempt that ran
+  well for long, resets all counts. A failure that lies outside the job and may heal by itself is not counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class IdenticalFailures:
     """Counts failures that are alike.
 
     Args:
-        failures_max: with so many the job fails; 0 for never.
+        failures_max: the number of like failures at which the job fails; 0 for never.
         reset_ms: how long an attempt must run for it to count as progress.
     """
 

@@ -1,9 +1,9 @@
 """The job master: runs one job from start to end, through failures. Events in, commands out.
 
-Theory. The job's life is the table in `states`; every event is handled in one turn, and what it leads to goes out
-through ports. After a failure all tasks are cancelled, and only when each of them has ended (or its worker has) does
-the next attempt begin, so two attempts never run at once; whatever a former attempt still says carries its attempt
-number and is not heard. The next attempt starts from the last completed checkpoint, or from the beginning (G8).
+Theory. The job's life is the table in `states`. The master handles each event in one turn, and what the event leads to
+goes out through ports. After a failure it cancels all tasks. The next attempt begins only when each of them has ended
+(or its worker has), so two attempts never run at once. A message of a former attempt carries its attempt number, and
+the master ignores it. The next attempt starts from the last completed checkpoint, or from the beginning (G8).
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class JobMaster:
         self._after_tasks_ended()
 
     def sweep(self) -> None:
-        """Delete what nobody needs of the job's checkpoints; for the driver to call when all workers are gone."""
+        """Delete what is no longer needed of the job's checkpoints; the driver calls it when all workers are gone."""
         try:
             self.checkpoints.sweep()
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files

@@ -76,7 +76,7 @@ class JobRecovery:
         self._begins_anew = False
         #: what jobs of this name have left besides, newest first
         self._older: list[CheckpointMetadata] = []
-        #: whether going back past a damaged checkpoint would commit something again, and nobody has allowed that
+        #: whether going back past a damaged checkpoint would commit something again, which the options do not allow
         self._must_not_fall_back = master.job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
     def recover(self) -> None:

@@ -125,8 +125,8 @@ def state_of_subtask(
 
     Keyed state: every handle whose key groups meet the subtask's. Lists: at the same parallelism, each subtask its own.
     At another one the items of split lists are dealt out one by one, and committables by the subtask that wrote them.
-    Union lists: all handles. Broadcast maps: that of one subtask. Records in flight go to the same subtask, but for
-    those on rescaled edges, which are partitioned anew. Subtasks that had finished left their last state, and it is
+    Union lists: all handles. Broadcast maps: that of one subtask. Records in flight go to the same subtask, except
+    those on rescaled edges, which are partitioned again. Subtasks that had finished left their last state, which is
     dealt out like any other (G10).
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
@@ -165,10 +165,11 @@ def _share(handle: OperatorStateHandle, first: int, step: int) -> OperatorStateH
 
 
 def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
-    """The old subtask whose broadcast state a new one takes: its own, else that of one that goes on, else of any.
+    """The old subtask whose broadcast state a new one takes: its own, else one that had not finished, else any.
 
-    They are the same, but that records may have been under way to some subtasks (each then needs its own), and that a
-    finished subtask may have finished before the last records were broadcast, and may hold nothing at all.
+    The states are equal, with two exceptions. Records may have been under way to some subtasks; each of those then
+    needs its own state. A finished subtask may have finished before the last records were broadcast, and may hold
+    nothing at all.
     """
     counts = {
         i: sum(handle.items for handle in state.operator[name])

@@ -1,4 +1,4 @@
-"""Side outputs that are read and never written to, most likely for a misspelt tag: told when a job has finished.
+"""Side outputs that are read but never written, most likely because of a misspelt tag: told when a job has finished.
 
 A task counts the records of each side output that is read, in a counter that it does not have before the first one.
 Side outputs for late records have one from the start: they are empty as a rule.

@@ -1,6 +1,7 @@
 """The workers of a job: asked for, registered, watched by their heartbeats, lost. One worker has one slot (E3).
 
-The pool knows who is there and who is still to come; what the loss of a worker means for the job is the job master's.
+The pool knows which workers are there and which are still to come. The job master decides what the loss of a worker
+means for the job.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SlotPool:
         cluster: where workers are asked for and released.
         required: slots that the job takes.
         request_timeout_ms: how long the job waits for its slots.
-        heartbeat_timeout_ms: how long a worker may be silent; None when nobody watches.
+        heartbeat_timeout_ms: how long a worker may be silent; None when heartbeats are not watched.
     """
 
     clock: Clock
@@ -87,7 +88,7 @@ class SlotPool:
             self.cluster.request_workers(missing)
 
     def stop_waiting(self) -> None:
-        """The slots are there, or nobody needs them any more."""
+        """The slots are there, or the job needs them no longer."""
         self._deadline_ms = None
 
     def register(self, registration: RegisterWorker) -> None:

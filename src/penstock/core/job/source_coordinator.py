@@ -1,8 +1,9 @@
 """The job master's half of a source: hosts its split enumerator and carries splits to the readers.
 
-Why a snapshot of the enumerator fits those of the readers: the enumerator is captured in the same turn in which the
-barriers are asked for, and a worker takes messages in order. So a split assigned before the capture reaches its reader
-ahead of the barrier and is in the reader's snapshot; one assigned after it is still in the enumerator's (G1, G8).
+Why a snapshot of the enumerator fits those of the readers (G1, G8): the job master captures the enumerator in the same
+turn in which it asks for the barriers, and a worker takes messages in order. So a split assigned before the capture
+reaches its reader ahead of the barrier and is in the reader's snapshot. One assigned after it is still in the
+enumerator's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class SourceCoordinator:
-    """One source's enumerator; made anew, from a snapshot or from nothing, at every (re)start of the job."""
+    """One source's enumerator; made again, from a snapshot or from nothing, at every (re)start of the job."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class SourceCoordinator:
         self._generation = 0
 
     def reset(self, restored: bytes | None) -> None:
-        """Begin anew, from a snapshot when there is one."""
+        """Begin again, from a snapshot when there is one."""
         self.close()
         self._generation += 1
         state = None
@@ -90,7 +91,7 @@ class SourceCoordinator:
     def call_async(
         self, work: Callable[[], T], handler: Callable[[T | None, BaseException | None], None], delay_ms: int = 0
     ) -> None:
-        """Run `work` in the background, then `handler` in the job master's turn, unless the source began anew."""
+        """Run `work` in the background, then `handler` in the job master's turn, unless the source began again."""
         generation = self._generation
 
         def done(result: T | None, error: BaseException | None) -> None:

@@ -1,9 +1,9 @@
 """The job master's half of watermark alignment: how far each source may read, from what all of its group report (C2).
 
 A subtask reports its watermark at its own pace and is answered at once, so the master needs no clock for this. A
-subtask may be ahead of the slowest of its group by the drift that its own strategy allows. One that has not reported
-counts as one at the very beginning, so nobody runs off while others start; one that is idle or at its end reports the
-end of time.
+subtask may be ahead of the slowest of its group by the drift that its own strategy allows. A subtask that has not
+reported counts as being at the very beginning, so none runs off while others start. One that is idle or at its end
+reports the end of time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 
 
 class AlignmentGroups:
-    """All groups of a job; begins anew with every attempt."""
+    """All groups of a job; begins again with every attempt."""
 
     def __init__(self, vertices: Iterable[JobVertex]) -> None:
         self._parallelism: dict[str, int] = {}
@@ -29,7 +29,7 @@ class AlignmentGroups:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was reported: all subtasks start anew."""
+        """Forget what was reported: all subtasks start again."""
         self._reported = {alignment.group: {} for alignment in self._alignments.values()}
         for operator_id, alignment in self._alignments.items():
             for subtask in range(self._parallelism[operator_id]):
