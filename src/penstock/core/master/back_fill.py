@@ -1,8 +1,7 @@
-"""The master of a batch that leaves its state behind: one epoch over all there is, whose checkpoint is a savepoint.
+"""The master of a batch that keeps its state: one epoch over all input, whose checkpoint is a savepoint.
 
-All that the job writes becomes visible after the savepoint: a job that dies before it has left nothing but files that
-nobody reads. What a job that dies just after it has not committed is committed by the job that begins from the
-savepoint.
+All that the job writes becomes visible after the savepoint. A job that dies before it leaves only files that are never
+read. If a job dies just after it, the job that begins from the savepoint commits what is not yet committed.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class BackFillMaster(EpochMaster):
         return epoch
 
     def _empty(self, kept: CheckpointMetadata | None) -> Steps[None]:
-        """Delete what passes that failed, or runs of tasks that did not count, have written; it is in nobody's way."""
+        """Delete what failed passes, or runs of tasks that did not count, have written; what stays does no harm."""
         try:
             yield EmptySavepoint(self._path, kept)
         except Cancelled:

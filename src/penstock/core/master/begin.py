@@ -19,7 +19,7 @@ class HasEnded(Exception):
 
 
 def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:
-    """Whether going back past a damaged checkpoint would commit something again, and nobody has allowed that."""
+    """Whether going back past a damaged checkpoint would commit again, and the options do not allow that."""
     return job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
 

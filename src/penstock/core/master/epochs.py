@@ -1,13 +1,13 @@
 """The master of a job in micro-batch execution: epochs one after another, each with a checkpoint (I1).
 
-Without an interval epochs follow each other until one finds nothing to read: then the job stops, and its last
-checkpoint is where the next run goes on (`execution.state-recovery.path`). With an interval an epoch begins every so
-often, until the job is stopped. When all sources have ended for good, a last epoch drains the job, as at the end of a
+Without an interval, epochs follow each other until one finds nothing to read. Then the job stops, and the next run
+continues from its last checkpoint (`execution.state-recovery.path`). With an interval, an epoch begins at each
+interval until the job is stopped. When all sources have ended for good, a last epoch drains the job, as at the end of a
 stream.
 
-An epoch exists once its checkpoint does. Then its output is delivered, and only after that is an older checkpoint
-deleted. So there is always one checkpoint from which everything that was not delivered can be: what fails before the
-checkpoint is run again, what fails after it is only delivered again.
+An epoch exists once its checkpoint does. Then the master delivers its output, and only after that deletes an older
+checkpoint. So one checkpoint always exists from which everything not yet delivered can be delivered. An epoch that
+fails before its checkpoint runs again; one that fails after it is only delivered again.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class EpochMaster(StepwiseMaster):
     def _mark(
         self, status: str, savepoint: str | None = None, drained: bool = False, discards: bool = False
     ) -> JobMark:
-        """What has become of the job, for whoever starts it again."""
+        """What has become of the job, for a program that starts it again."""
         now_ms = self.clock.now_ms()
         return JobMark(self.job_id, self.job_graph.name, status, now_ms, savepoint, drained, discards)
 
@@ -269,7 +269,7 @@ class EpochMaster(StepwiseMaster):
         left: Left = yield RunEpoch(works)
         _check_answers(works, left.answers)
         kept: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
-        # A drained job that only delivers stays drained: were this the last step of its driver, nobody may read on.
+        # A drained job that only delivers stays drained: were this its driver's last step, no run may read on.
         metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends or self._is_drained)
         return Epoch(metadata, left.answers, tuple(left.last))
 
@@ -410,7 +410,7 @@ class EpochMaster(StepwiseMaster):
     def _delete_savepoint(self, path: str) -> Steps[None]:
         try:
             yield DeleteSavepoint(path)
-        except Exception as error:  # noqa: BLE001 - it is in nobody's way
+        except Exception as error:  # noqa: BLE001 - what is left over does no harm
             yield Log(f"what is left over at {path} could not be deleted: {_words(error)}")
 
 

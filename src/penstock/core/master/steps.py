@@ -1,8 +1,8 @@
 """What a stepwise master asks of its driver, as values.
 
 A master is a generator. It yields a step; the driver carries it out, and sends the result back or throws what was
-raised. So a master does no IO, holds no thread and is never re-entered, and whoever drives it may end it between any
-two steps, as the simulator does. Each class says what its result is.
+raised. So a master does no IO, holds no thread and is never re-entered. Its driver may end it between any two steps, as
+the simulator does. Each class says what its result is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody wants a checkpoint (`directory` None) or a savepoint. `number` tells requests apart."""
+    """A request for a checkpoint (`directory` None) or a savepoint. `number` tells requests apart."""
 
     number: int
     directory: str | None
@@ -78,7 +78,7 @@ class Log(Step):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Step):
-    """Let a time (ms) pass; with `until_request`, or until somebody asks for something. Raises `Cancelled`."""
+    """Let a time (ms) pass; with `until_request`, a request ends the wait early. Raises `Cancelled`."""
 
     for_ms: int
     until_request: bool = False
@@ -86,7 +86,7 @@ class Wait(Step):
 
 @dataclass(frozen=True, slots=True)
 class NextRequest(Step):
-    """The request that has waited the longest; None when nobody waits."""
+    """The request that has waited the longest; None when no request waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class DeleteGarbage(Step):
 
 @dataclass(frozen=True, slots=True)
 class DeleteSavepoint(Step):
-    """`CheckpointStore.delete_savepoint`: delete what was written for a savepoint that nobody was told of."""
+    """`CheckpointStore.delete_savepoint`: delete what was written for a savepoint that was never announced."""
 
     path: str
 
@@ -166,7 +166,7 @@ class ClaimSavepoint(Step):
 
 @dataclass(frozen=True, slots=True)
 class CheckClaim(Step):
-    """Raise `CheckpointError` if somebody else has put a savepoint there meanwhile."""
+    """Raise `CheckpointError` if another job has put a savepoint there meanwhile."""
 
     path: str
 
