@@ -1,9 +1,9 @@
 """Event time from one run of a job to the next: what checkpoints hold of it, and what a job takes from there.
 
-A checkpoint has for each operator and subtask how far event time had come at its input and at its output. An operator
-within a chain tells its output alone, so that its input is taken to be there too. With another parallelism the lowest
-of all subtasks counts. An operator behind a source that the checkpoint does not know begins at the beginning of time:
-of that source nothing has come yet.
+A checkpoint holds for each operator and subtask how far event time had come at its input and at its output. An operator
+within a chain reports its output alone, so its input is taken to be there too. With another parallelism the lowest of
+all subtasks counts. An operator after a source that the checkpoint does not know begins at the beginning of time,
+because nothing has come from that source yet.
 """
 
 from __future__ import annotations

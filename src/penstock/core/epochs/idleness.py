@@ -8,10 +8,10 @@ from penstock.core.epochs.work import EpochAnswer
 
 
 class InputWatermarks:
-    """What the producers have come to: over each edge the lowest of those that are not idle, of all when all are.
+    """How far the producers have come: for each edge the lowest of those that are not idle, or of all when all are.
 
     Attributes:
-        watermark: the lowest of all edges; None when nobody has told.
+        watermark: the lowest of all edges; None when no producer has reported.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class InputWatermarks:
         self._idle: dict[int, int] = {}
 
     def add(self, edge: int, watermark: int, is_idle: bool) -> None:
-        """A producer tells."""
+        """A producer reports."""
         known = self._idle if is_idle else self._active
         known[edge] = min(watermark, known.get(edge, watermark))
         self.watermark = min({**self._idle, **self._active}.values())
@@ -32,8 +32,9 @@ class InputWatermarks:
 
 
 def watermarks_behind(answers: Mapping[tuple[int, int], EpochAnswer]) -> dict[tuple[int, int], dict[int, int]]:
-    """The watermarks of all tasks behind an epoch, by vertex and subtask; none of idle ones is behind all that were
-    active in its vertex.
+    """The watermarks of all tasks after an epoch, by vertex and subtask.
+
+    That of an idle task is no lower than the lowest of the tasks that were active in its vertex.
     """
     reached: dict[int, dict[int, int]] = {}
     for (vertex, _), answer in answers.items():

@@ -105,8 +105,8 @@ class EpochTask:
     def run(self, inputs: Iterable[Rows], values: Iterable[Batch] | None = None) -> Iterator[Rows]:
         """Process the epoch's rows, which come in any order; yields the output by and by, the answer last.
 
-        In a run that sorts they are sorted, but where a vertex's only producer has the same subtasks.
-        `values`: batches that somebody else has read for the source at the head of the chain.
+        In a run that sorts the rows are sorted, except where a vertex's only producer has the same subtasks.
+        `values`: batches that the driver has read for the source at the head of the chain.
         """
         chain = self._chain
         try:
@@ -252,7 +252,7 @@ class EpochTask:
         return True
 
     def _process(self, head: StreamOperator, rows: Rows) -> Iterator[None]:
-        """Rows with keys come behind all others."""
+        """Rows with keys come after all others."""
         inputs, process = self._vertex.inputs, self._input
         first = bisect_left(rows.places, 0) if self._vertex.is_keyed else len(rows)
         for edge, place, timestamp, payload in zip(

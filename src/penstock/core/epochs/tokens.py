@@ -1,8 +1,8 @@
 """What tells one run of a task from another: the next one may not have sent what this one did.
 
-In an epoch a token is chance, so that any second run is another one. In a run that sorts, which may be long, it is a
-digest of all that the task has sent: a task that Spark runs again from sorted rows deals out alike, as long as its
-functions are deterministic, and then it has the same token, and what others have used of the first run stands.
+In an epoch a token is random, so that any second run is another one. In a run that sorts, which may be long, it is a
+digest of all that the task has sent. A task that Spark runs again from sorted rows sends the same, as long as its
+functions are deterministic. Then it has the same token, and what others have used of the first run stays valid.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Dealt(NamedTuple):
 class EpochVertex:
     """A vertex as its tasks need it in every epoch; travels to them.
 
-    `inputs`: the input index of each edge; `consumers`: who reads each edge. In a run that `sorts`, which is the
-    only one of its job and reads all there is, `is_keyed` vertices get a row for each record, in order of key and time.
+    `inputs`: the input index of each edge; `consumers`: who reads each edge. A run that `sorts` is the only one of its
+    job and reads all there is. In it, `is_keyed` vertices get a row for each record, in order of key and time.
     """
 
     index: int
