@@ -27,7 +27,7 @@ class OpenCalls:
             yield
 
     def bring_back(self) -> Iterator[None]:
-        """Until no call is out, head first, for what comes back may go out again; yields whenever it has waited."""
+        """Wait until no call is out, head first, because results may cause new calls; yields after each wait."""
         while not all(operator.drain() for operator in self._chain.waiting):
             self._go_on()
             yield

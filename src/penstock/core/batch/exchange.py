@@ -75,7 +75,7 @@ class Places(KeyMemory):
         self._max_parallelism = max_parallelism
 
     def work_out(self, key: Any) -> int:
-        """Its subtask, and a hash of it behind that."""
+        """The key's subtask, followed by a hash of the key."""
         digest = xxhash.xxh3_64_intdigest(key_bytes(key))
         target = subtask_of_key_group(digest % self._max_parallelism, self._max_parallelism, self._consumers)
         return target << HASH_BITS | digest & HASH_MASK
@@ -84,7 +84,7 @@ class Places(KeyMemory):
 class KeyedExchange(Exchange):
     """A row for each record, at the place of its key.
 
-    Without `has_payloads` somebody else takes the records where the rows go; they come in the same order.
+    Without `has_payloads` the driver carries the records to where the rows go; they come in the same order.
     """
 
     def __init__(

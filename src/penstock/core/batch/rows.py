@@ -1,12 +1,12 @@
 """Rows between the tasks of a batch job, by column.
 
 A row is either one record for a keyed operator, or a batch of records for any other. A consumer gets the rows whose
-`target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is the subtask with a
-hash of the record's key behind it, the same for equal keys and never negative. What has no key has the place -1, and
-what is broadcast -2, so that it comes ahead of all records; watermarks, of which epochs know, have -4. A row without
-key and payload stands for nothing, and is passed over; one with a key and without payload is a record that comes in
-`records`. At the place -3 are accumulators of the operators above, where rows of these do not reach the client: the
-consumer passes them on.
+`target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is the subtask
+followed by a hash of the record's key, the same for equal keys and never negative. A row without key has the place -1.
+A broadcast row has -2, so that it comes ahead of all records. Watermarks, which only epochs have, are at -4. A row
+without key and payload stands for nothing, and the consumer skips it. A row with a key and without payload is a record
+that comes in `records`. At the place -3 are accumulators of the operators above whose own rows do not reach the client:
+the consumer passes them on.
 """
 
 from __future__ import annotations

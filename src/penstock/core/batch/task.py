@@ -128,7 +128,7 @@ class BatchTask:
         yield from self._whole_life(self._read(splits))
 
     def run_values(self, batches: Iterable[Batch]) -> Iterator[Rows]:
-        """Let the chain behind a source process batches that somebody else has read."""
+        """Let the chain after a source process batches that the driver has read."""
         yield from self._whole_life(self._emit(batches))
 
     @property
@@ -329,4 +329,4 @@ class _Silent:
             self._output.emit_watermark(timestamp)
 
     def emit_status(self, idle: bool) -> None:
-        """Nobody waits for a watermark, so nobody need know who is idle."""
+        """No task waits for a watermark, so none needs to know which are idle."""
