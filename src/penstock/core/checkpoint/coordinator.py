@@ -1,11 +1,11 @@
 """The checkpoint coordinator: triggers checkpoints, collects acknowledgements, completes and notifies (G6).
 
-Theory. A checkpoint exists from the moment when its metadata is visible in the store, and not before. Tasks are told
-of it only after that, so whatever they then commit is covered by a checkpoint that a recovery will find. Ids only grow.
-A checkpoint that completes subsumes all older ones still in the making. Savepoints come one at a time and alone, see
-`savepoints`.
+Theory. A checkpoint exists from the moment when its metadata is visible in the store, and not before. The coordinator
+tells tasks of it only after that, so a checkpoint that a recovery will find covers whatever they then commit. Ids only
+grow. A checkpoint that completes subsumes all older ones still in the making. Savepoints come one at a time and alone,
+see `savepoints`.
 
-The coordinator is driven by the job master: it never runs by itself, and takes time from `on_time`.
+The job master drives the coordinator, which never runs by itself and takes time from `on_time`.
 """
 
 from __future__ import annotations
@@ -248,12 +248,12 @@ class CheckpointCoordinator:
             self.last = self.completed[-1]
 
     def begin_from(self, initial: CheckpointMetadata) -> None:
-        """Begin from somebody else's checkpoint or savepoint; ids go on above its own."""
+        """Begin from another job's checkpoint or savepoint; ids go on above its own."""
         self.initial = initial
         self._last_id = max(self._last_id, initial.checkpoint_id)
 
     def mark_of_end(self, job_name: str, status: str) -> JobMark | None:
-        """How the job ends, for whoever starts it again; None where nobody expects checkpoints of it."""
+        """How the job ends, for a program that starts it again; None where no checkpoints of it are expected."""
         if self.settings.interval_ms is None and self.last is None:
             return None
         last, now = self.last, self._clock.now_ms()
@@ -289,7 +289,7 @@ class CheckpointCoordinator:
     def drop_latest(self) -> None:
         """The latest checkpoint turned out to be damaged: recover from the one before (G11).
 
-        Its files stay until the job runs again: if it does not, somebody may mend them.
+        Its files stay until the job runs again: if it does not, the user may repair them.
         """
         self._dropped.append(self.completed.pop())
 
@@ -306,7 +306,7 @@ class CheckpointCoordinator:
         self._collect_garbage()
 
     def sweep(self) -> None:
-        """Delete what nobody needs, when the job is over and all its workers are gone. Does IO."""
+        """Delete what is no longer needed, when the job is over and all its workers are gone. Does IO."""
         for path in self.given_up:
             self._store.discard_savepoint(path)
         self._say_how_it_ended()
@@ -488,7 +488,7 @@ class CheckpointCoordinator:
                 self._send(execution, message(execution))
 
     def _collect_garbage(self) -> None:
-        """Delete what nobody needs, once and in the background; what is asked for meanwhile is done after that."""
+        """Delete what is no longer needed, in the background; calls made meanwhile cause one more run after that."""
         if self._keeps_all:
             return
         if self._collecting:

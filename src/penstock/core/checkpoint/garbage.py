@@ -1,4 +1,4 @@
-"""Which files of a job's checkpoint directory nobody needs any more (G6, G11). Pure: a listing in, paths out."""
+"""Which files of a job's checkpoint directory are no longer needed (G6, G11). Pure: a listing in, paths out."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Records in flight of an unaligned checkpoint, restored at another parallelism (D4, G5). Pure.
 
 At the same parallelism what was in flight goes back into its own channels. When an end of an edge has another number of
-subtasks, those channels are gone: then a producer takes over the channels of old producers (old subtask p goes to
-subtask p modulo the new parallelism) and partitions their records anew, ahead of everything else it emits. For each old
-channel that is first what had arrived and then what was still to be sent, so records of one producer and one key keep
-order. Watermarks in flight are left out: those that follow are not below them.
+subtasks, those channels are gone. Then a producer takes over the channels of old producers (old subtask p goes to
+subtask p modulo the new parallelism) and partitions their records again, ahead of everything else it emits. For each
+old channel that is first what had arrived and then what was still to be sent, so records of one producer and one key
+keep order. Watermarks in flight are left out: those that follow are not below them.
 
-A broadcast edge cannot be dealt with like that, as each consumer was behind by other records. What a barrier overtook
-in an output is stored with the operator ahead of it; so that operator must be there, though the edge may be without it.
+A broadcast edge cannot be handled like that, because each consumer lacked different records. What a barrier overtook in
+an output is stored with the operator ahead of it. So that operator must be there, though the edge may be gone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _is_rescaled(vertex: JobVertex, states: Mapping[str, OperatorState]) -> bool
 def taken_over(
     edge: JobEdge, subtask: int, job_graph: JobGraph, states: Mapping[str, OperatorState]
 ) -> tuple[StateFile, ...]:
-    """The records in flight on an edge that a producing subtask partitions anew, in this order."""
+    """The records in flight on an edge that a producing subtask partitions again, in this order."""
     producer, consumer = job_graph.vertices[edge.source], job_graph.vertices[edge.target]
     found: list[tuple[int, int, int, StateFile]] = []
     for vertex, wanted in ((consumer, "in"), (producer, "out")):

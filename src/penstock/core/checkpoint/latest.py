@@ -1,8 +1,8 @@
-"""Where a job goes on that is to go on from the newest checkpoint of its name. Pure: what there is in, a choice out.
+"""Where a job begins that continues from the newest checkpoint of its name. Pure: what there is in, a choice out.
 
-Counted are checkpoints and the savepoint that the last job was stopped with; the newest by time is taken. A job that
-has ended and said so has left nothing else, and one that came to its end has nothing more to do. What is older than the
-beginning of a job that did not go on from it does not count.
+Checkpoints count, and so does the savepoint that the last job was stopped with; the newest by time is taken. A job that
+has ended and said so has left nothing else, and one that came to its end has nothing more to do. A checkpoint does not
+count if it is older than the beginning of a job that did not continue from it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def refusal_of_latest(choice: Choice) -> str:
 
 
 def finished_before(end: JobMark) -> str:
-    """What to say to whoever starts a job again that has nothing more to do."""
+    """What to tell a user who starts a job again that has nothing more to do."""
     return (
         f"job {end.job_id} of this name has come to its end, so there is nothing left to do; without "
         f"{RECOVERY_FROM_LATEST.key()} it begins from the beginning"

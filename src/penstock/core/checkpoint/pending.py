@@ -60,7 +60,7 @@ class PendingCheckpoint:
     def finish(self, execution: ExecutionId) -> bool:
         """A task has finished without a part of its own: True when it was the last one missing.
 
-        Its state is what the checkpoint has that it waited for; behind its last records its channels have ended, which
+        Its state is what the checkpoint that it waited for holds. Its channels have ended after its last records, which
         counts as the barrier.
         """
         if execution not in self.missing:

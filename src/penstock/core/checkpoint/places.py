@@ -1,15 +1,15 @@
 """Whether operators without uid may take the state that lies at their places in the program (H3, H4). Pure.
 
-An id that was made of an operator's place says where the operator stands, not which one it is: one that is put in
-front of another takes over its place, and its state with it. So what the checkpoint tells of the operator that wrote
-the state is compared with what the program says now. Refused is:
+An id made from an operator's place says where the operator stands, not which one it is. An operator put in front of
+another takes over its place, and its state with it. So this module compares what the checkpoint says of the operator
+that wrote the state with what the program says now. It refuses:
 
 - another kind of operator, another name given by the program, or another declared type of keys;
 - what cannot be told: operators of the same kind were added, removed or moved, and neither a name nor the class of the
   function says which is which.
 
-A function may change, and a name may be given, where nothing was added and nothing moved. Operators with a uid are not
-looked at, nor is what a checkpoint of an earlier release does not tell.
+A function may change, and a name may be given, where nothing was added and nothing moved. The module does not check
+operators with a uid, nor what a checkpoint of an earlier release does not say.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
 def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
     """Look into the store; does IO. Checkpoints whose metadata is damaged are passed over and reported.
 
-    So is a mark: where checkpoints are left, the last one is as good, for one of a job that has ended ends it again.
+    So is a damaged mark: where checkpoints are left, the last one serves as well, because that of a job that has ended
+    ends it again.
     """
     epoch = store.claim_epoch()
     end, unreadable = None, []

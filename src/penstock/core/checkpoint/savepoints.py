@@ -1,8 +1,8 @@
-"""Savepoints: checkpoints that somebody asked for, in a directory of their own (H1, H2).
+"""Savepoints: checkpoints that the user asked for, in a directory of their own (H1, H2).
 
-A savepoint is taken while no checkpoint is in the making, and none begins meanwhile, so neither disturbs the other. One
-that leaves the job running is no point of recovery and commits nothing. One that ends the job is its last point of
-recovery: what it holds is committed, and after a failure in between nothing else is left to do.
+A savepoint is taken while no checkpoint is in the making, and none begins meanwhile, so neither disturbs the other. A
+savepoint that leaves the job running is no point of recovery and commits nothing. One that ends the job is its last
+point of recovery: what it holds is committed, and after a failure in between nothing else is left to do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.core.protocol import StopMode
 
 @dataclass
 class SavepointRequest:
-    """Somebody waits for a savepoint below `directory`; `done(path, error)` is called once, with one of them."""
+    """A request for a savepoint below `directory`; `done(path, error)` is called once, with one of them."""
 
     directory: str
     stop: StopMode | None
