@@ -1,7 +1,7 @@
 """A worker without its process: hosts the tasks of one slot and connects their channels (E2).
 
 Buffers between tasks of the same executor are handed over by reference; all others go to the network port. Credits and
-buffers are addressed by channel id, which carries the attempt, so that what a former attempt left behind is dropped.
+buffers are addressed by channel id, which carries the attempt, so that what a former attempt still sent is dropped.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class TaskExecutor:
         if attempt > self._attempt:
             self._attempt = attempt
             self._peers.clear()
-            self._network.connect({})  # connections begin anew: the former attempt may have broken them
+            self._network.connect({})  # connections begin again: the former attempt may have broken them
         self._peers.update({w: a for w, a in deployment.peers.items() if w != self.worker_id})
         self._network.connect(self._peers)
         task = StreamTask(

@@ -19,8 +19,8 @@ _PACKAGE = __file__.rpartition("core")[0]
 def failure_of(error: BaseException, task_name: str | None) -> Failure:
     """Describe an exception; for user code without the frames of the runtime.
 
-    What was raised within an operator, but not by Penstock, is user code: of a source, a sink, a trigger. So is a
-    `CallError`, which answers a call of that code. `task_name` is told where no operator was at work.
+    An error raised within an operator, but not by Penstock, is user code's: of a source, a sink, a trigger. So is a
+    `CallError`, which answers a call of that code. `task_name` is named where no operator was at work.
     """
     return with_prospects(_described(error, task_name), error)
 

@@ -31,7 +31,7 @@ class ChainOutput:
         self._count: Callable[[str, int], None] = _count_nowhere
 
     def count_with(self, context: OperatorContext) -> None:
-        """Count what goes to side outputs that somebody reads, in a counter for each."""
+        """Count what goes to side outputs that are read, in a counter for each."""
         self._count = context.count
 
     def add_operator(self, operator: StreamOperator, side_tag: str | None) -> None:
@@ -57,7 +57,7 @@ class ChainOutput:
             consume(batch)
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
-        """Emit records to a side output; nothing happens when nobody reads it."""
+        """Emit records to a side output; nothing happens when it is not read."""
         consumers = self._sides.get(tag_id)
         if consumers is not None:
             self._count(side_output_counter(tag_id), len(batch))

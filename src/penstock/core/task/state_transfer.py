@@ -2,7 +2,7 @@
 
 Keyed state is written as histories: the files of the last completed checkpoint, and one more with what has changed
 since. A history whose changes have outgrown its first file is merged into a single new file. All of that happens in
-the background; what a checkpoint refers to is never changed (G7).
+the background. A file that a checkpoint refers to never changes (G7).
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ def restore_operator(
 ) -> None:
     """Load an operator's part of a checkpoint into its backends; only the subtask's own key groups (D4).
 
-    What just these key groups have stored goes on: the next checkpoint only adds to it. Otherwise (the parallelism was
-    another one, classes have changed, or without `histories`: the files belong to somebody else) the next checkpoint
-    writes everything.
+    A history of exactly these key groups continues: the next checkpoint only adds to it. The next checkpoint writes
+    everything if the parallelism was another one, if classes have changed, or without `histories`: then the files
+    belong to another job.
     """
     keyed = context.keyed
     if restored.native:

@@ -8,19 +8,19 @@ head to tail, and sends EndOfData. It then only waits: for the end of its inputs
 completion of one that it took after finishing, which commits its last output. Then it closes the operators, sends
 EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` at once.
 
-Stop-with-savepoint. A source comes to its end when it is asked for the savepoint, and sends the barrier behind its
-EndOfData. With drain that end is the one above. Without, operators are neither ended nor finished, EndOfData tells of
-that, and what the operators hold is what the savepoint holds. Either way the task waits for the savepoint's completion.
+Stop-with-savepoint. A source comes to its end when it is asked for the savepoint, and sends the barrier after its
+EndOfData. With drain that end is the one above. Without drain, operators are neither ended nor finished, EndOfData says
+so, and the savepoint holds what the operators hold. Either way the task waits for the savepoint's completion.
 
 Calls out of the task. An operator may wait for calls that it has made (`AsyncWaitOperator`). While one has as many out
-as it may, the task takes no input, as if output were blocked; what comes back, timers, mail and checkpoints go on. At
-the end of its input a task *drains*: its operators finish one after the other, each when no call of it is out, and only
-then its data ends. Barriers that came behind the end of the input wait for it: their producers may be gone when that
-checkpoint is complete, and nobody would send the task the barrier of another one. A source, which has no producers,
-takes part meanwhile; but the barrier of a savepoint that ends the job belongs behind its end.
+as it may, the task takes no input, as if output were blocked. Results, timers, mail and checkpoints go on. At the end
+of its input a task *drains*: its operators finish one after the other, each when no call of it is out. Only then does
+the task's data end. Barriers that came after the end of the input wait for that end. When their checkpoint is complete,
+the producers may be gone, and could not send the task the barrier of another one. A source, which has no producers,
+takes part meanwhile; but the barrier of a savepoint that ends the job belongs after its end.
 
-The start. Of a job that begins from somebody else's state every task opens first, which is when operators declare their
-state and what does not fit is found; none processes anything before all are open.
+The start. When a job begins from another job's state, every task opens first. That is when operators declare their
+state, and when state that does not fit is found. No task processes anything before all are open.
 """
 
 from __future__ import annotations
@@ -565,7 +565,7 @@ class StreamTask:
                 capture = capture_channel("out", edge.edge, channel.consumer, elements)
                 if capture is not None:
                     captures[owner].append(capture)
-        # Without checkpointing nobody hears of a savepoint's completion, but of one that ends the job.
+        # Without checkpointing, tasks hear of a savepoint's completion only if the savepoint ends the job.
         is_first = self.settings.checkpointing and self._final_checkpoint_id is None
         if self.phase is not Phase.PROCESSING and (is_first or barrier.ends_job):
             self._final_checkpoint_id = checkpoint_id

@@ -8,8 +8,8 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 class WatermarkValve:
     """The watermark of a task: the lowest of its active channels, and never falling.
 
-    The end of time comes when every channel has reached it: an idle channel does not hold others back, but it may
-    become active again, so time does not end for it.
+    The end of time comes when every channel has reached it. An idle channel does not hold others back, but time does
+    not end without it, because it may become active again.
     """
 
     def __init__(self, channels: int) -> None:
@@ -31,7 +31,7 @@ class WatermarkValve:
         watermark = self._advance() if idle else None
         now_idle = not any(self._active)
         if now_idle:
-            # Nobody holds anybody back any more: event time is where the one furthest ahead was.
+            # No channel holds another back any more: event time is where the channel furthest ahead was.
             watermark = self._reach(max(self._watermarks)) or watermark
         if now_idle == self._idle:
             return watermark, None

@@ -1,20 +1,20 @@
-"""Barrier handling: when a task takes its part of a checkpoint, one class a mode behind one interface (G1 to G5).
+"""Barrier handling: when a task takes its part of a checkpoint; one class for each mode, one interface (G1 to G5).
 
-Theory. A barrier splits each channel's records into those before and those behind it, so the barriers of one
+Theory. A barrier splits each channel's records into those before and those after it, so the barriers of one
 checkpoint cut the whole dataflow in two. A checkpoint is right when its state is that of one such cut:
 
-- *aligned*: a task takes its snapshot when on every channel exactly the records before the barrier have been
-  processed; a channel that has delivered the barrier is held back until all have.
-- *at least once*: the same without holding back; records behind the barrier may be in the state too, and are
+- *aligned*: a task takes its snapshot when it has processed, on every channel, exactly the records before the barrier.
+  It holds back a channel that has delivered the barrier until all have.
+- *at least once*: the same without holding back. Records after the barrier may be in the state too; they are
   processed again after a recovery.
 - *unaligned*: a task takes its snapshot as soon as it hears of the barrier. The records that are still before the
-  barrier (in the queues of its channels, and in its own output queues, which the barrier overtakes) become part of
-  the checkpoint, and are put back into those queues by a recovery.
+  barrier become part of the checkpoint: those in the queues of the task's channels, and those in its own output queues,
+  which the barrier overtakes. A recovery puts them back into those queues.
 
 Rules, the same for all modes (G3). At most one alignment is in progress. A newer barrier ends an older alignment,
-whose checkpoint is then declined; a barrier of an older or of an ended checkpoint is ignored. A cancel marker ends
-the alignment that it names, or lets a later barrier of it be ignored. A channel that has ended counts as aligned.
-Whatever ends an alignment releases all channels.
+whose checkpoint the task then declines. The task ignores a barrier of an older or of an ended checkpoint. A cancel
+marker ends the alignment that it names, or makes the task ignore a later barrier of that checkpoint. A channel that has
+ended counts as aligned. Whatever ends an alignment releases all channels.
 """
 
 from penstock.core.protocol import TaskSettings

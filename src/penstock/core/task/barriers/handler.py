@@ -59,7 +59,7 @@ class BarrierHandler(ABC):
         raise AssertionError(f"barrier {barrier.checkpoint_id} overtook records; {type(self).__name__} takes none such")
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:  # noqa: B027 - only unaligned modes look
-        """A buffer has arrived on a channel, behind whatever waits there."""
+        """A buffer has arrived on a channel, after whatever waits there."""
 
     def on_barrier_arrival(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:  # noqa: B027 - as above
         """An overtaking barrier has arrived; `on_overtaking_barrier` follows in the task's turn."""

@@ -1,19 +1,19 @@
 """Unaligned checkpoints, and aligned ones that give up aligning after a time (G5).
 
 A barrier that says `is_unaligned` overtakes the records of its channel. The task takes its snapshot when it hears of
-the first one; what is then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
+the first one. What is then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
 
 - in a channel that has delivered the barrier: what had arrived ahead of it and is not processed yet;
-- in any other channel: what waits there, and what arrives until its barrier does. Copies are kept as it arrives; the
-  records themselves are processed as ever.
+- in any other channel: what waits there, and what arrives until its barrier does. The task copies these records as they
+  arrive, and processes them as ever.
 
-The task's part is whole when every channel has delivered its barrier or has ended. A barrier in band (one that a task
-upstream sent before it gave up aligning) ends its channel's part when it *arrives*, for everything behind it was sent
-after the cut.
+The task's part is whole when every channel has delivered its barrier or has ended. A barrier in band is one that a task
+upstream sent before it gave up aligning. It ends its channel's part when it *arrives*, because everything after it was
+sent after the cut.
 
-Aligned barriers are handled as in `aligned`, until the barrier's own time-out: then the task goes on as if it had
-heard of an overtaking one. Channels held back by then have nothing in flight, as all that was before their barrier
-has been processed.
+The task handles aligned barriers as in `aligned`, until the barrier's own time-out: then it goes on as if it had heard
+of an overtaking one. Channels held back by then have nothing in flight, because all that was before their barrier has
+been processed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._capturing_id: int | None = None
         self._in_flight: InFlight = {}
         self._open: set[int] = set()
-        #: The newest barrier with a time-out that has arrived; it may wait behind records, unseen by alignment.
+        #: The newest barrier with a time-out that has arrived; it may wait after records, not yet seen by alignment.
         self._announced: CheckpointBarrier | None = None
 
     # --- barriers ----------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
             self._forget_capture()
 
     def next_deadline(self) -> int | None:
-        """When a barrier has waited long enough: one that is being aligned on, or one that waits behind records."""
+        """When a barrier has waited long enough: one that is being aligned on, or one that waits after records."""
         barrier = self._timed()
         if barrier is None or barrier.alignment_timeout_ms is None:
             return None
@@ -146,7 +146,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._keep(channel, buffer)
 
     def on_barrier_arrival(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
-        """An overtaking barrier has arrived: nothing behind it belongs to its checkpoint."""
+        """An overtaking barrier has arrived: nothing after it belongs to its checkpoint."""
         if barrier.checkpoint_id == self._capturing_id:
             self._close(channel)
 

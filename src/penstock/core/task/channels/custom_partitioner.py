@@ -14,7 +14,7 @@ from penstock.core.task.channels.partitioners import SelectingPartitioner
 
 
 class CustomPartitioner(SelectingPartitioner):
-    """Sends a record to channel `partition(key, channels)`; there is no keyed state behind it.
+    """Sends a record to channel `partition(key, channels)`; no keyed state can follow it.
 
     Args:
         partitioner: a `Partitioner`, whose `open` and `close` are called on the sending side, or a plain callable.

@@ -1,7 +1,8 @@
 """Records in flight as a part of a checkpoint: to bytes and back (unaligned checkpoints, G5).
 
-They are kept as an operator state of mode `channel`, one for each channel that had any: those before the barrier in an
-input channel with the head of the chain, those that a barrier overtook in an output with the operator that feeds it.
+They are kept as an operator state of mode `channel`, one for each channel that had any. Records before the barrier in
+an input channel belong to the head of the chain. Records that a barrier overtook in an output belong to the operator
+that feeds the output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The receiving end of all edges into a task.
 
-Each channel has its own queue, bounded by the credit that its producer was given. A channel that is held back for
-alignment simply is not polled; its records wait in its own queue and come next when it is released, so held-back data
-is always consumed before newer data of the same channel (G2).
+Each channel has its own queue, bounded by the credit that its producer was given. The gate does not poll a channel that
+is held back for alignment. Its records wait in its own queue and come next when it is released, so held-back data is
+always consumed before newer data of the same channel (G2).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class InputChannel:
         self.queue.appendleft(buffer)
 
     def cut(self, checkpoint_id: int) -> None:
-        """The checkpoint's overtaking barrier has arrived: what arrives from now on is behind it."""
+        """The checkpoint's overtaking barrier has arrived: what arrives from now on comes after it."""
         first = self._arrived - len(self.queue)
         self._cuts = {i: n for i, n in self._cuts.items() if n >= first and i > checkpoint_id - _CUTS_MAX}
         self._cuts[checkpoint_id] = self._arrived

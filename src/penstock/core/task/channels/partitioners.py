@@ -17,7 +17,7 @@ from penstock.core.records import Batch
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_of, subtask_of_key_group
 
-#: Keys whose routes are remembered; past it they are forgotten and worked out anew.
+#: How many keys' routes are remembered; past it they are forgotten and worked out again.
 ROUTES_MAX = 1 << 18
 _MASK = (1 << 64) - 1
 #: With more channels one pass over the records is quicker than one pass for each channel.
@@ -131,7 +131,7 @@ def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple
 
 
 def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[int, Batch]]:
-    """A byte a record tells its channel; for each channel the others are passed over at the speed of C."""
+    """One byte for each record gives its channel; for each channel, C code skips the other records."""
     values, timestamps = batch.values, batch.timestamps
     parts = []
     for channel in range(channels):
@@ -223,7 +223,7 @@ class _Routes(KeyMemory):
         super().__init__()
         self._max_parallelism = max_parallelism
         self._channels = channels
-        #: By key; None where nobody has asked yet. There is no table once a key was not for it.
+        #: By key; None for keys not asked for yet. The table itself is None once a key did not fit it.
         self._table: list[int | None] | None = []
 
     def work_out(self, key: Any) -> int:
@@ -252,7 +252,7 @@ class _Routes(KeyMemory):
         return self._with_new_keys(table, keys, list(found)) if None in found else found
 
     def _with_new_keys(self, table: list[int | None], keys: list[Any], found: list[Any]) -> list[int]:
-        """The channels, of which those that nobody has asked for yet are None in `found`."""
+        """The channels; in `found`, those of keys not asked for before are None."""
         at = -1
         for _ in range(found.count(None)):
             at = found.index(None, at + 1)

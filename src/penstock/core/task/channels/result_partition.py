@@ -1,12 +1,12 @@
 """The sending end of an edge: buffers a channel, flushed by size or age, sent as credit allows.
 
-Records and control elements of one channel leave in the order in which they were added (G1). What cannot be sent for
-want of credit waits here; the task stops taking input while too much waits (`is_available`), so what waits is bounded
+Records and control elements of one channel leave in the order in which they were added (G1). What cannot be sent, for
+lack of credit, waits here. The task stops taking input while too much waits (`is_available`), so what waits is bounded
 by what one step of the task emits.
 
 Buffers are as large as the traffic makes them. A flush sends what there is, however little. Without credit it closes
-nothing: the buffer stays open and goes on growing until credit comes or it is full, so a consumer that is behind gets
-few large buffers, and many small ones never block a task. Batches that lie side by side in a buffer travel as one.
+nothing: the buffer stays open and grows until credit comes or it is full. So a slow consumer gets few large buffers,
+and many small ones never block a task. Adjacent batches in a buffer travel as one.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Subpartition:
         self._drain()
 
     def grant(self, credit: int) -> None:
-        """The consumer can take so many more buffers."""
+        """The consumer can take `credit` more buffers."""
         self.credit += credit
         self._drain()
 
