@@ -1,4 +1,4 @@
-"""Computes aggregates of groups of records by way of partials, see the package's text."""
+"""Computes aggregates of groups of records by way of partials: see the package's docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed of columns: expressions, evaluated by Arrow's kernels, a batch at a time.
+"""What is computed from columns: expressions, evaluated by Arrow's kernels, one batch at a time.
 
 The words are those of PyFlink's Table API: `col("price") * 2`, `.alias("doubled")`, `col("name").is_null`.
 """
@@ -328,7 +328,7 @@ def computed(expressions: Sequence[Expression], columns: pa.RecordBatch) -> pa.R
 
 
 def full(value: Any, rows: int) -> Any:
-    """An array of so many rows: a scalar is repeated, chunks are joined."""
+    """An array of `rows` rows: a scalar is repeated, chunks are joined."""
     if isinstance(value, pa.Scalar):
         return pa.repeat(value, rows)
     return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value

@@ -106,7 +106,7 @@ class ColumnRoutes:
     def __init__(self, key: ColumnKey, route: Callable[[Any], int]) -> None:
         self._key = key
         self._route = route
-        #: by key, -1 where nobody has asked yet
+        #: by key, -1 for keys not asked for yet
         self._table = np.full(0, _UNKNOWN, np.int16)
 
     def channels_of(self, columns: pa.RecordBatch) -> Any:
