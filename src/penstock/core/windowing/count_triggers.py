@@ -14,7 +14,7 @@ CONTINUE, FIRE, FIRE_AND_PURGE = TriggerResult.CONTINUE, TriggerResult.FIRE, Tri
 
 
 class CountTrigger(Trigger[Any, Any]):
-    """Fires with every so many records of a window, which keeps them, and counts anew."""
+    """Fires with every `window_size` records of a window, which keeps them, and counts again from 0."""
 
     def __init__(self, window_size: int) -> None:
         if window_size <= 0:

@@ -43,7 +43,7 @@ class _CountWindows(WindowAssigner[Any, Any]):
 
 
 class CountTumblingWindowAssigner(_CountWindows):
-    """Windows of so many records of a key, one behind the other."""
+    """Windows of `window_size` records of a key, one after the other."""
 
     def __init__(self, window_size: int) -> None:
         super().__init__(window_size, "tumble-count-assigner")
@@ -64,7 +64,7 @@ class CountTumblingWindowAssigner(_CountWindows):
 
 
 class CountSlidingWindowAssigner(_CountWindows):
-    """Windows of so many records of a key, a new one every so many records. A window fires when it is full."""
+    """Windows of `window_size` records of a key, a new one every `window_slide` records. A full window fires."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size, "slide-count-assigner")
@@ -91,7 +91,7 @@ class CountSlidingWindowAssigner(_CountWindows):
 
 
 def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
-    """Windows of `size` records, a new one every `slide` records; one behind the other when that is 0."""
+    """Windows of `size` records, a new one every `slide` records; one after the other when `slide` is 0."""
     return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
 
 

@@ -1,6 +1,6 @@
-"""Evictors: they throw records out of a window that fires, before or after it is evaluated (C1).
+"""Evictors: they remove records from a window that fires, before or after it is evaluated (C1).
 
-A window with an evictor keeps all its records, also where they are reduced or aggregated: that happens when it fires.
+A window with an evictor keeps all its records, even where they are reduced or aggregated: that happens when it fires.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _OneWay(Evictor):
 
 
 class CountEvictor(_OneWay):
-    """Keeps the last so many records."""
+    """Keeps the last `max_count` records."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -117,7 +117,7 @@ class CountEvictor(_OneWay):
 
 
 class TimeEvictor(_OneWay):
-    """Keeps the records of the last so many ms, counted back from the latest; does nothing without timestamps."""
+    """Keeps the records of the last `window_size` ms before the latest one; does nothing without timestamps."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)

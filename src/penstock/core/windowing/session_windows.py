@@ -1,4 +1,4 @@
-"""Session windows: they end when nothing came for a gap, which may depend on the record (C1)."""
+"""Session windows: they end when no record comes for a gap, which may depend on the record (C1)."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class ContinuousEventTimeTrigger(_Continuous):
         end = window.max_timestamp()
         due = min(time + self.interval, end)
         if end == MAX_TIMESTAMP == ctx.get_current_watermark():
-            due = end  # nobody could wait for all the multiples up to the end of time
+            due = end  # the multiples up to the end of time are too many to wait for
         fire_timestamp_state.add(due)
         ctx.register_event_time_timer(due)
 

@@ -1,7 +1,7 @@
 """Tumbling, sliding and cumulative windows of time (C1).
 
-Those of event time have `assign` beside `assign_windows`: it answers for a whole range of timestamps, and is what the
-operator of aligned windows goes by.
+Those of event time have `assign` beside `assign_windows`. It answers for a whole range of timestamps, and the operator
+of aligned windows uses it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Tumbling(_AlignedWindows):
 
 
 class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
-    """Windows of one size (ms), one behind the other, moved by an offset (ms)."""
+    """Windows of one size (ms), one after the other, moved by an offset (ms)."""
 
     @staticmethod
     def of(size: object, offset: object = None) -> TumblingEventTimeWindows:
@@ -95,7 +95,7 @@ class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
 
 
 class TumblingProcessingTimeWindows(_Tumbling, _OfProcessingTime):
-    """Windows of one size (ms) by the clock, one behind the other, moved by an offset (ms)."""
+    """Windows of one size (ms) by the clock, one after the other, moved by an offset (ms)."""
 
     @staticmethod
     def of(size: object, offset: object = None) -> TumblingProcessingTimeWindows:
@@ -145,7 +145,7 @@ class SlidingProcessingTimeWindows(_Sliding, _OfProcessingTime):
 
 
 class CumulativeEventTimeWindows(_OfEventTime):
-    """Windows that begin together and grow step by step (ms) up to a size (ms), then begin anew.
+    """Windows that begin together and grow step by step (ms) up to a size (ms), then begin again.
 
     With a size of a day and a step of an hour there is a result for each hour, of all records of the day so far.
     """

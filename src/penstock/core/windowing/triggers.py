@@ -77,7 +77,7 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Let the window have the state of those that it is made of; for list, reducing and aggregating state."""
+            """Give the window the state of those that it is made of; for list, reducing and aggregating state."""
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult:
