@@ -1,1 +1,1 @@
-"""Operators, one a file."""
+"""Operators, one in each file."""

@@ -1,11 +1,12 @@
 """Tumbling, sliding and cumulative event-time windows, with the default trigger and without evictor: the fast way.
 
-A window's contents lie in one dictionary a window, `(start, end) -> key -> contents`, so a record costs one dictionary
-access a window and firing a window is walking one dictionary; there are no timers a key.
+Each window keeps its contents in one dictionary, `(start, end) -> key -> contents`. So a record costs one dictionary
+access for each of its windows, and firing a window means walking one dictionary. There are no timers by key.
 
-With allowed lateness a fired window moves, key by key intact, to a second table until it is cleaned up. A record for it
-fires it again at once for its key. After a recovery event time begins anew: a record may then come for a window that
-had fired but is not passed yet; its key moves back and fires with the others when the watermark passes again.
+With allowed lateness a fired window moves, each key's contents intact, to a second table until it is cleaned up. A
+record for it fires it again at once for its key. After a recovery event time begins again. Then a record may come for a
+window that had fired but is not passed yet; its key moves back and fires with the others when the watermark passes
+again.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         return parts.values()
 
     def _aggregate_in_tumbling(self, assigner: TumblingEventTimeWindows, batch: Batch, timestamps: list[int]) -> None:
-        """As below, for windows none of which has fired, and without making parts of the batch."""
+        """As below, for windows none of which has fired, and without splitting the batch."""
         keys = self.keys_of(batch.values, self._key_selector)
         size_ms, offset_ms, function = assigner.size_ms, assigner.offset_ms, self._contents.function
         add, create = function.add, function.create_accumulator

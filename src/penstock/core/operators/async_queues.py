@@ -4,7 +4,7 @@ Both queues hand out what is ready, in the order in which it may go out, and nev
 
 - `OrderedCalls`: in the order of the input.
 - `UnorderedCalls`: results between two watermarks in the order in which they came. A *segment* is the calls between two
-  watermarks; only the first one's results go out, and its watermark when none of its calls is left.
+  watermarks. Only the first segment's results go out; its watermark follows when none of its calls is left.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class OrderedCalls:
         return bool(self._entries)
 
     def add(self, call: Call) -> None:
-        """A record, behind all that is here."""
+        """Append a record."""
         self._entries.append(call)
 
     def last_mark(self) -> Mark:
-        """The mark behind all calls, made when there is none; only while there is anything here."""
+        """The mark after all calls, made when there is none; only while there is anything here."""
         last = self._entries[-1]
         if not isinstance(last, Mark):
             last = Mark()
@@ -106,7 +106,7 @@ class UnorderedCalls:
         return bool(self._segments)
 
     def add(self, call: Call) -> None:
-        """A record, behind all that is here."""
+        """Append a record."""
         segments = self._segments
         if not segments or segments[-1].mark is not None:
             segments.append(_Segment())
@@ -115,7 +115,7 @@ class UnorderedCalls:
             self._later[call] = segments[-1]
 
     def last_mark(self) -> Mark:
-        """The mark behind all calls, made when there is none; only while there is anything here."""
+        """The mark after all calls, made when there is none; only while there is anything here."""
         last = self._segments[-1]
         if last.mark is None:
             last.mark = Mark()

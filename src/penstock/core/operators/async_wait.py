@@ -1,20 +1,20 @@
 """Asynchronous functions: many calls out at once, while their records wait here (A1).
 
-A record comes in, its call is started, and its results go out when it has come back: in the order of the input, or as
-they come, but never across a watermark (`async_queues`). At most `capacity` records are between the start of their call
-and the emission of their results. What a batch brings beyond that waits unstarted, and the operator is not available:
-the task takes no more input, while results, timers and checkpoints go on.
+A record comes in, its call is started, and its results go out when the call has returned: in the order of the input, or
+as they come, but never across a watermark (`async_queues`). At most `capacity` records are between the start of their
+call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator is not
+available: the task takes no more input, while results, timers and checkpoints go on.
 
-What comes back is only noted down, whenever it does; `process_completions` deals with it in the task's step. So errors
-fail the task like those of any other function, and results are emitted by the batch.
+A call that returns is only noted down; `process_completions` handles it in the task's step. So errors fail the task
+like those of any other function, and results are emitted by the batch.
 
-Snapshots. Nothing is known of a call that is out but its record. All records whose results have not gone out are split
-operator state; a restored task calls the function for them again, ahead of its input. A call may therefore be made more
-than once, and its results are emitted exactly once.
+Snapshots. The operator knows nothing of a call that is out except its record. All records whose results have not gone
+out are split operator state. A restored task calls the function for them again, ahead of its input. So a call may be
+made more than once, but its results are emitted exactly once.
 
-The end. Calls that are out are waited for (`drain`), retries included, so that the last records of a bounded stream
-fare like all others; their results go through all that is downstream before that is told of the end. A task that is
-suspended waits for nothing: its records are in the savepoint.
+The end. The task waits for calls that are out (`drain`), retries included, so that the last records of a bounded stream
+are treated like all others. Their results go through everything downstream before the operators there hear of the end.
+A task that is suspended waits for nothing: its records are in the savepoint.
 """
 
 from __future__ import annotations
@@ -124,14 +124,14 @@ class AsyncWaitOperator(FunctionOperator):
         self._unstarted.append(call)
 
     def process_watermark(self, timestamp: int) -> None:
-        """Behind the results of the records ahead of it."""
+        """Emit it after the results of the records ahead of it."""
         if self._queue:
             self._queue.last_mark().watermark = timestamp
         else:
             self.output.emit_watermark(timestamp)
 
     def process_status(self, idle: bool) -> None:
-        """Behind the results of the records ahead of it."""
+        """Emit it after the results of the records ahead of it."""
         if self._queue:
             self._queue.last_mark().idle = idle
         else:

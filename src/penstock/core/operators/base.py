@@ -1,7 +1,7 @@
 """What every operator is: a state machine that takes batches and watermarks and emits them.
 
-Rules. An operator is driven by one thread. It touches nothing but its context, its output and its state. It may keep
-no record past a call but in state that its snapshot covers. Whatever it emitted belongs to the consumers.
+Rules. One thread drives an operator. The operator touches nothing but its context, its output and its state. It keeps
+records past a call only in state that its snapshot covers. Whatever it has emitted belongs to the consumers.
 
 The order of calls (F1, F2, F3, F4): `setup`, `initialize_state`, `open` (tail of the chain to its head), then batches,
 watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_timers` and `finish` (head to tail); `close` on
@@ -98,8 +98,9 @@ class StreamOperator:
         self.output = output
 
     def fuse(self, behind: StreamOperator) -> None:
-        """`behind` alone takes what this operator emits: it may do the work of that one's `process_batch`, and emit
-        into its output. All other calls reach both.
+        """Only `behind` takes what this operator emits, so this one may do its work too.
+
+        It may do the work of that operator's `process_batch`, and emit into its output. All other calls reach both.
         """
 
     def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
@@ -131,7 +132,7 @@ class StreamOperator:
         self.output.emit_status(idle)
 
     def late_outputs(self) -> tuple[str, ...]:
-        """The tags of side outputs for late records, of which nobody wonders that they are empty."""
+        """The tags of side outputs for late records, which are empty as a rule."""
         return ()
 
     def next_timer_ms(self) -> int | None:
@@ -181,7 +182,8 @@ class StreamOperator:
     def end_keys(self) -> None:
         """Batch execution: no record will follow for the keys so far. Fire all that waits for time to pass.
 
-        Then event time begins anew for the keys to come. The caller forgets the state; watermarks go nowhere meanwhile.
+        Then event time begins again for the keys to come. The caller forgets the state; no watermark goes out
+        meanwhile.
         """
         self.process_watermark(MAX_WATERMARK)
 

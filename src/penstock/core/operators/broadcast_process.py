@@ -1,7 +1,7 @@
 """A stream beside a broadcast one: every subtask sees all records of the second and keeps what it needs of them (A1).
 
-Input 0 is the stream that is not broadcast, input 1 the broadcast one. Broadcast states are declared by descriptors;
-the first side reads them, the second writes them. Event time is the lower one of both inputs.
+Input 0 is the stream that is not broadcast, input 1 the broadcast one. Descriptors declare the broadcast states; the
+first side reads them, the second writes them. Event time is the lower one of both inputs.
 """
 
 from __future__ import annotations

@@ -63,14 +63,14 @@ class CheckpointedFunction(ABC):
             def flat_map(self, value): ...
 
     **What a restore gives.** At the same parallelism, and after every failure, each subtask gets back its own lists. At
-    another parallelism the items of all subtasks are dealt out, each to exactly one subtask: make an item as small as
-    what may be torn apart. A union list gives every subtask the items of all, at every restore. Of a broadcast map each
-    subtask gets one whole copy: its own when the parallelism is the same. The order of items means nothing.
+    another parallelism the items of all subtasks are dealt out, each to exactly one subtask, so keep together in one
+    item what must stay together. A union list gives every subtask the items of all, at every restore. Of a broadcast
+    map each subtask gets one whole copy: its own when the parallelism is the same. The order of items means nothing.
 
     **The end of input.** A subtask that has come to its end leaves its last state in every later checkpoint, for as
     long as other subtasks go on. After a recovery or a rescaling that state is dealt out like any other, and the
-    subtask may run and end again. So what was emitted on the way to the end (by timers that MAX_WATERMARK fires) must
-    leave the state there and then, or it is emitted twice; and what those that go on still need must stay in it.
+    subtask may run and end again. So remove from the state at once what is emitted on the way to the end (by timers
+    that MAX_WATERMARK fires), or it is emitted twice. Keep in the state what the subtasks that go on still need.
     """
 
     @abstractmethod

@@ -1,10 +1,11 @@
 """Session windows of event time over columns, aggregated by kernel.
 
-What is kept is a row of partials for each session, with its start and end. Sessions of a key that overlap or touch are
-one; those of a batch are found by sorting it, and join those that there are when these are merged.
+The operator keeps a row of partials for each session, with its start and end. Sessions of a key that overlap or touch
+are one. The operator finds the sessions of a batch by sorting it, and joins them to the sessions it holds when it
+merges these.
 
-The records of a batch are judged together: one that alone would be late is not when it belongs to a session that is
-not, whether the session's other records came before it or with it.
+The operator judges the records of a batch together. A record that alone would be late is not late when it belongs to a
+session that is not late, whether the session's other records came before it or with it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Tumbling, sliding and cumulative event-time windows over columns, aggregated by kernel.
 
 Time is cut into *panes*, the longest stretches that lie in the same windows as a whole: a tumbling window is one pane,
-a sliding one several. What is kept is a row of partials for each key and pane, so a record counts once, however many
-windows it is in; a window that fires merges the partials of its panes.
+a sliding one several. The operator keeps a row of partials for each key and pane, so a record counts once, however many
+windows it is in. A window that fires merges the partials of its panes.
 
-Sliding and cumulative windows share panes, of which some windows have fired when a snapshot is taken. So the snapshot
-has a column that says up to which watermark they have, or after a recovery, where event time begins anew, they would
-fire again.
+Sliding and cumulative windows share panes, and when a snapshot is taken some windows of a pane have fired. So the
+snapshot has a column that says up to which watermark they have. Without it they would fire again after a recovery,
+where event time begins again.
 """
 
 from __future__ import annotations

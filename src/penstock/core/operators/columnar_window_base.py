@@ -1,4 +1,4 @@
-"""What windows over columns share: partials as they come, merged now and then; late records; the state."""
+"""What windows over columns share: partials, merged from time to time; late records; the state."""
 
 from __future__ import annotations
 

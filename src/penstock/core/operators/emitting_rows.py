@@ -1,6 +1,6 @@
 """Operators whose output type is declared, where that changes what they emit.
 
-Rows: tuples, lists and dicts become `Row`s, and rows get their names. FLOATs: they are rounded to single precision.
+Rows: tuples, lists and dicts become `Row`s, and rows get their names. FLOATs are rounded to single precision.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def emitting_singles(factory: Callable[[], StreamOperator], type_info: TypeInfor
 
 
 class _ChangedOutput:
-    """An output whose records somebody changes on their way."""
+    """An output whose records a function changes on their way."""
 
     def __init__(self, output: Output, change: Callable[[Any], Any]) -> None:
         self._output = output

@@ -1,9 +1,9 @@
-"""Maps and filters behind one another as one pass over a batch.
+"""Successive maps and filters as one pass over a batch.
 
-Each of them alone would make a list of what it gives, which lives until the last one is done. In one pass a record goes
-through all of them before the next one is looked at, so it is still in the processor's cache, what a filter drops is in
-no list, and the pass is the loop that one would write by hand: a function of Python, made of as many lines as there are
-operators, for each sequence of kinds once.
+Each of them alone would make a list of its results, which lives until the last one is done. In one pass a record goes
+through all of them before the next record, so it is still in the processor's cache, and what a filter drops is in no
+list. The pass is the loop that one would write by hand: a Python function with one line for each operator, made once
+for each sequence of kinds.
 """
 
 from __future__ import annotations

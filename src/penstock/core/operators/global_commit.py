@@ -1,9 +1,9 @@
 """Sinks that commit in one place: writers in every subtask, and one committer for what all of them have prepared (G9).
 
 Writers hand their committables on as records, ahead of the barrier for which they were prepared. The committer gathers
-them and is a sink of its own: it keeps in its state what it has gathered up to the barrier, and commits all of that at
-once when the checkpoint has completed. What an unaligned barrier overtakes on the way is in the checkpoint, and is
-committed with the next.
+them and is a sink of its own. It keeps in its state what it has gathered up to the barrier, and commits all of that at
+once when the checkpoint has completed. What an unaligned barrier overtakes on the way is in the checkpoint, and the
+committer commits it with the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a stream whose records go to whoever runs the task, such as the rows of a data frame."""
+"""The end of a stream whose records go to the driver that runs the task, such as the rows of a data frame."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Interval join: pairs of two keyed streams whose timestamps lie close together (A2).
 
 A left record at `l` and a right record at `r` of the same key are a pair when `l + lower <= r <= l + upper`, all in ms
-of event time. Both sides are kept in keyed state, in buckets of time that are a fraction of the interval, so a record
-looks at few buckets of the other side, whatever is kept besides; and what event time has passed leaves a whole bucket
-at once, with no timer a record.
+of event time. The operator keeps both sides in keyed state, in buckets of time that are a fraction of the interval. So
+a record looks at few buckets of the other side, whatever else is kept. When event time passes a bucket, the whole
+bucket goes at once, and no record needs a timer of its own.
 
 A record behind the watermark is late: it is in no pair, and goes to its side's late output or is counted. Every pair of
-two records that were not late is emitted exactly once, when the later one arrives: a record is kept as long as a record
-that is not late could pair with it.
+records that were not late is emitted exactly once, when the later one arrives. The operator keeps a record as long as a
+record that is not late could pair with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
 from penstock.state.states import NO_KEY
 
-#: An interval is cut into about so many buckets: more to look at a record, but fewer records in vain.
+#: An interval is cut into about this many buckets: with more, a record looks at more buckets but at fewer records in
+#: vain.
 _BUCKETS: Final = 4
 
 

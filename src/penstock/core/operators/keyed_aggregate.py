@@ -1,12 +1,12 @@
 """Running sum, minimum and maximum of a field on a keyed stream (A2).
 
 Every record gives its key's aggregate so far, a record of the same form; in batch execution a key gives its last one.
-`sum`, `min` and `max` change one field of the key's first record and keep its others; `min_by` and `max_by` give the
+`sum`, `min` and `max` change one field of the key's first record and keep its others. `min_by` and `max_by` give the
 whole record that has the least or greatest field, the first one of several. Records are read-only once emitted, so what
 changes is a copy.
 
-How a field is taken out and put back depends on the form of the record: it is worked out once a class, and then the
-loop is that of the keyed reduce.
+How a field is taken out and put back depends on the form of the record. The operator works it out once for each class;
+then the loop is that of the keyed reduce.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A keyed set and what is to replace parts of it, as a new set: how a delta iteration's solution set goes on."""
+"""A keyed set and what replaces parts of it, as a new set: how a delta iteration's solution set goes on."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class TimerService:
         self._is_quiesced = True
 
     def begin_anew(self) -> None:
-        """Batch execution goes on with other keys: event time begins anew, and timers are taken again."""
+        """Batch execution goes on with other keys: event time begins again, and timers are taken again."""
         self._is_quiesced = False
         self.watermark = MIN_TIMESTAMP
 

@@ -1,8 +1,8 @@
 """What user functions may return.
 
-Results come from generators, lists and iterators, and None is no results. Anything else that could be iterated over
-(a tuple, text, a dict, a row) was most likely meant as one result, so it is refused instead of being taken apart.
-Where a function gives exactly one value, a generator or a coroutine is refused.
+Results come from generators, lists and iterators; None means no results. Any other iterable (a tuple, text, a dict, a
+row) was most likely meant as one result, so it is refused instead of being taken apart. Where a function gives exactly
+one value, a generator or a coroutine is refused.
 
 The loops over records ask by class for a generator or a list, the most frequent, and call `results_of` for the rest.
 """
@@ -75,6 +75,6 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _discard(returned: Any) -> None:
-    """Close a coroutine that nobody will await, which Python would warn of."""
+    """Close a coroutine that will never be awaited, because Python would warn of it."""
     if isinstance(returned, CoroutineType):
         returned.close()

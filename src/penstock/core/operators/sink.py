@@ -1,10 +1,11 @@
 """The tail of a sink task: a writer, and a committer that makes its output visible (G9, F6).
 
 Exactly-once output. At a barrier the writer hands out committables, which go into the snapshot with all earlier ones
-not yet committed. When a checkpoint completes, what was prepared up to it is committed. After a recovery everything
-that the restored checkpoint holds is committed again before the writer starts: commits are idempotent, so whether the
-failed attempt had committed it does not matter. What was prepared after that checkpoint is never committed, but by a
-job that begins from a savepoint that names it: the writer is told, so that it is still there then (`SinkWriter.pin`).
+not yet committed. When a checkpoint completes, the operator commits what was prepared up to it. After a recovery it
+commits everything that the restored checkpoint holds again before the writer starts. Commits are idempotent, so it does
+not matter whether the failed attempt had committed it. What was prepared after that checkpoint is committed only by a
+job that begins from a savepoint that names it. The operator tells the writer, which keeps it until then
+(`SinkWriter.pin`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SINK: Final = "the sink"
 
 
 class _OneOf:
-    """Stands for a record of a batch of which nobody knows which one it was."""
+    """Stands for a record of a batch when it is not known which one it was."""
 
     def __init__(self, values: list[Any]) -> None:
         self._text = f"one of {len(values)}, the first {short_repr(values[0])}"
@@ -146,11 +147,11 @@ class SinkOperator(StreamOperator):
 
     @property
     def sink(self) -> Sink[Any]:
-        """What it writes to; for whoever commits in place of this operator."""
+        """What it writes to; for code that commits in place of this operator."""
         return self._sink
 
     def prepared(self, checkpoint_id: int) -> list[Any]:
-        """What the snapshot for a checkpoint has prepared, for whoever commits it in place of this operator."""
+        """What the snapshot for a checkpoint has prepared, for code that commits it in place of this operator."""
         return list(self._pending.get(checkpoint_id, ()))
 
     def prepare_last(self) -> list[Any]:

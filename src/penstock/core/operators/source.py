@@ -59,9 +59,9 @@ class SourceOperator(StreamOperator):
     """Runs a `SourceReader`; its state is the reader's splits with their positions (G8).
 
     Alignment. With a strategy that asks for it, the operator reports its watermark to the job master at every update
-    interval, and is told how far the group's sources may go. While it is past that, it reads nothing; splits that are
-    past it are paused one by one, where the reader reads several. An idle source reports the end of time, so that
-    nobody waits for it.
+    interval, and is told how far the group's sources may go. While it is past that, it reads nothing. Where the reader
+    reads several splits, the operator pauses those that are past it one by one. An idle source reports the end of time,
+    so that no other source waits for it.
     """
 
     user_part = "the source"
@@ -90,7 +90,7 @@ class SourceOperator(StreamOperator):
             self._reader.add_splits(restored)
 
     def recover_finished(self) -> None:
-        """Nothing is read, and so nobody waits for this source."""
+        """Nothing is read, so no other source waits for this one."""
         self._report(MAX_WATERMARK)
 
     def open(self) -> None:
@@ -169,7 +169,7 @@ class SourceOperator(StreamOperator):
             ) from None
 
     def _settle(self) -> None:
-        """Tell what is new of watermark and idleness; a source becomes active before its watermark, idle behind it."""
+        """Report changes of watermark and idleness; a source becomes active before its watermark, idle after it."""
         watermark, is_idle = self.watermarks.settle()
         if is_idle is False:
             self.output.emit_status(False)
@@ -210,7 +210,7 @@ class SourceOperator(StreamOperator):
             self._report(MAX_WATERMARK if self.watermarks.idle else emitted)
 
     def quiesce_timers(self) -> None:
-        """The end has come: nobody needs to wait for this source any more."""
+        """The end has come: no other source needs to wait for this one any more."""
         self._periodic_at_ms = self._report_at_ms = None
         self._report(MAX_WATERMARK)
 

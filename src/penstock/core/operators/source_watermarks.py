@@ -1,9 +1,9 @@
 """The watermark of a source subtask: of its one stream of records, or the lowest of its active splits (C2).
 
-A reader that works through one split after the other has one stream of records, and needs nothing of this. One that
-reads several at a time opens and closes them by name and says of each batch whose it is. Each split then has its own
-generator and its own idleness: one that is behind holds the watermark back, one that is idle or closed does not. When
-all open splits are idle so is the source, and its watermark is where the split furthest ahead was.
+A reader that works through one split after the other has one stream of records, and needs none of this. A reader of
+several at a time opens and closes them by name, and says of each batch which split it is from. Each split then has its
+own generator and its own idleness: a slow split holds the watermark back, one that is idle or closed does not. When all
+open splits are idle so is the source, and its watermark is where the split furthest ahead was.
 """
 
 from __future__ import annotations

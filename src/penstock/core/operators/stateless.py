@@ -35,13 +35,13 @@ class PassOnOperator(StreamOperator):
 class RecordOperator(FunctionOperator):
     """A map or a filter: calls its function with each record, and with nothing else.
 
-    Those that are behind one another are done in one pass over a batch, by the first of them (`fused`).
+    Successive ones are done in one pass over a batch, by the first of them (`fused`).
     """
 
     kind: ClassVar[str]
     #: the operator whose work is done here
     _behind: RecordOperator | None = None
-    #: this operator and those behind it
+    #: this operator and those after it
     _run: tuple[RecordOperator, ...] = ()
 
     def open(self) -> None:

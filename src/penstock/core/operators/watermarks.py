@@ -31,11 +31,11 @@ class AssignerError(Exception):
 class WatermarkGenerator:
     """Assigns timestamps and follows them with watermarks, of one stream or of one split of a source.
 
-    A bounded one is at the highest timestamp minus the bound minus 1 ms. It is given out once a batch, so it depends on
-    the records alone and not on a clock. A user's generator sees each record, and its watermark stands right behind
-    that record; it is also asked by the clock. Ingestion time is the clock's: a watermark behind each batch, and by the
-    clock when there is none. Idleness is by the clock too: without records for `idleness_ms` a stream stops holding
-    others back.
+    A bounded watermark is at the highest timestamp minus the bound minus 1 ms. The generator emits it once for each
+    batch, so it depends on the records alone and not on a clock. A user's generator sees each record, and its watermark
+    comes right after that record; it is also asked by the clock. Ingestion time is the clock's: a watermark comes after
+    each batch, and by the clock when there is none. Idleness is by the clock too: without records for `idleness_ms` a
+    stream stops holding others back.
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
@@ -74,7 +74,7 @@ class WatermarkGenerator:
         return make_batch(batch.content()[0], timestamps)
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
-        """The records in parts, each with the watermark behind it, or None where it has not advanced."""
+        """The records in parts, each with the watermark after it, or None where it has not advanced."""
         return ((batch, self.advance(batch)),) if self._user is None else self._by_record(batch, self._user)
 
     def _by_record(self, batch: Batch, user: UserGenerator) -> Iterator[tuple[Batch, int | None]]:
@@ -93,7 +93,7 @@ class WatermarkGenerator:
             yield (batch.slice(begin, len(values)) if begin else batch), None
 
     def advance(self, batch: Batch) -> int | None:
-        """The watermark behind these records by the rule of the strategy, or None when it has not advanced."""
+        """The watermark after these records by the rule of the strategy, or None when it has not advanced."""
         if self._kind in ("none", "custom"):
             return None
         highest = batch.max_timestamp()

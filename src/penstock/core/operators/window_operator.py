@@ -4,20 +4,20 @@ Common cases have operators of their own, which are much faster: `aligned_window
 
 **State.** A key has a map from windows to slots. A slot is a list: of the window's contents, or empty when the trigger
 has purged a window that merges (its window is still there to be merged). Windows that do not merge have no slot when
-they are empty. Beside it there are timers (`window_timers`), and what triggers and functions keep (`window_states`).
+they are empty. Besides, there are timers (`window_timers`), and what triggers and functions keep (`window_states`).
 
-**A window's life.** A record is added to the slots of its windows, and for each of them the trigger is asked what to
-do. Every window has a timer for its clean-up, at its end and, by event time, the allowed lateness after it: then its
-slot goes, the trigger is told to clear, and so is a function that keeps state for its windows. Windows that never end
-(count windows, the global one) have none: a trigger has to purge them.
+**A window's life.** The operator adds a record to the slots of its windows, and asks the trigger for each of them what
+to do. Every window has a timer for its clean-up: at its end, or by event time the allowed lateness after its end. Then
+its slot goes, and the trigger is told to clear, and so is a function that keeps state for its windows. Windows that
+never end (count windows, the global one) have no such timer: a trigger has to purge them.
 
-**Merging.** When windows become one, the trigger hears of it first (it may merge its state), then those that are gone
-are cleared, and their contents are merged, in the order of the windows.
+**Merging.** When windows become one, the trigger hears of it first and may merge its state. Then the operator clears
+the windows that are gone, and merges their contents, in the order of the windows.
 
 **Late records.** By event time a window is late when its clean-up has passed. A record all of whose windows are late is
 dropped and counted, or goes to the side output.
 
-**Processing time.** A timer at t fires when the clock has passed t, 1 ms later than a process function's: so a window
+**Processing time.** A timer at t fires when the clock has passed t, 1 ms later than a process function's. So a window
 [0, 10) whose trigger waits for 9 has all records that came while it was 9.
 """
 

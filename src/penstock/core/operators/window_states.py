@@ -1,7 +1,7 @@
 """State that belongs to a key and a window: that of triggers, and of process window functions (C1, D1).
 
 Each such state is a map state of the key, from what stands for the window to what a plain state would hold. So it is
-stored, restored, rescaled and converted as every map state is, and a window that is gone leaves nothing behind. Where a
+stored, restored, rescaled and converted as every map state is, and a window that is gone leaves nothing. Where a
 descriptor has a time to live, the state of a window expires as a whole, counted from its last change.
 """
 
