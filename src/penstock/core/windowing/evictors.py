@@ -117,7 +117,7 @@ class CountEvictor(_OneWay):
 
 
 class TimeEvictor(_OneWay):
-    """Keeps the records of the last `window_size` ms before the latest one; does nothing without timestamps."""
+    """Keeps the records of the `window_size` ms up to the latest one; does nothing without timestamps."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
