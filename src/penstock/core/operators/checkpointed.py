@@ -63,9 +63,9 @@ class CheckpointedFunction(ABC):
             def flat_map(self, value): ...
 
     **What a restore gives.** At the same parallelism, and after every failure, each subtask gets back its own lists. At
-    another parallelism the items of all subtasks are dealt out, each to exactly one subtask, so keep together in one
-    item what must stay together. A union list gives every subtask the items of all, at every restore. Of a broadcast
-    map each subtask gets one whole copy: its own when the parallelism is the same. The order of items means nothing.
+    another parallelism the items of all subtasks are dealt out, each to exactly one subtask: make an item the smallest
+    unit that may move alone. A union list gives every subtask the items of all, at every restore. Of a broadcast map
+    each subtask gets one whole copy: its own when the parallelism is the same. The order of items means nothing.
 
     **The end of input.** A subtask that has come to its end leaves its last state in every later checkpoint, for as
     long as other subtasks go on. After a recovery or a rescaling that state is dealt out like any other, and the
