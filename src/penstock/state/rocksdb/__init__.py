@@ -1,7 +1,7 @@
 """Keyed state in an embedded RocksDB: state larger than memory, and snapshots that write only new files (D3, G7).
 
 Read in this order. `rows`: how an entry lies in the store. `store`: the store itself. `cache` and `pane`: what keeps
-hot keys in memory, and when it lets go of them. `table`, `maps` and `lists`: the states. `backend`: all of it together.
+hot keys in memory, and when it drops them. `table`, `maps` and `lists`: the states. `backend`: all of it together.
 `capture`: checkpoints by hard links. `canonical`: the format that all backends share. `rescale`: files of other
 subtasks. `sweeper`: how expired rows go. `classes` and `rewriting`: what happens to rows that were written under other
 classes or declarations.

@@ -182,7 +182,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
                 )
 
     def _spread(self, descriptor: StateDescriptor, layout: bytes) -> None:
-        """Rows of a canonical snapshot hold whole values, for it does not tell maps and lists from others."""
+        """Rows of a canonical snapshot hold whole values, because it does not tell maps and lists from others."""
         name, cache = descriptor.name, self._open()
         self._only(name, layout, WHOLE)
         table = self._tables.pop(name, None)

@@ -1,15 +1,15 @@
 """How much stays in memory: two generations of entries, and the settling points at which they change.
 
-An access that finds its entry in memory should cost what a dictionary costs, so it leaves no trace of having been:
-there is no list of least recently used entries. Instead entries have two generations. What is asked for is in the
-young one, or comes into it, from the old one or from the store. When the young one is full, at a settling point, what
-is left in the old one has not been asked for during a whole generation: it is let go, after what is marked in it was
-written. The young generation becomes the old one. So a hot entry is never serialised but for a checkpoint, and each
-turn costs time in proportion to the accesses that went to the store since the last one.
+An access that finds its entry in memory should cost what a dictionary costs, so it records nothing: there is no list of
+least recently used entries. Instead entries have two generations. An entry that is asked for is in the young one, or
+moves into it, from the old one or from the store. Once the young one is full, the next settling point is a turn. What
+is left in the old generation has not been asked for during a whole generation. The cache writes what is marked in it,
+then drops it, and the young generation becomes the old one. So a hot entry is serialised only for a checkpoint, and the
+time of a turn is proportional to the accesses that went to the store since the last one.
 
-Members are asked to
+The cache asks its members to
 - `write_back(batch)`: write what is marked, forget the marks, keep the entries;
-- `turn(batch)`: let the old generation go, and make the young one the old one.
+- `turn(batch)`: drop the old generation, and make the young one the old one.
 Both happen at settling points only (see `state.backend`), so all changes are marked then.
 """
 
@@ -136,7 +136,7 @@ class WriteCache:
         return raw
 
     def note_written(self, name: str, count: int) -> None:
-        """So many rows of a state were written."""
+        """`count` rows of a state were written."""
         if name in self.written:
             self.written[name] += count
 
@@ -170,7 +170,7 @@ class WriteCache:
         (self._picklers.get(name) or self._pickler(name)).note(shapes)
 
     def forget_shapes(self, name: str) -> None:
-        """All rows of a state are about to be pickled anew."""
+        """All rows of a state are about to be pickled again."""
         self._pickler(name)
 
     def next_segment(self) -> int:

@@ -1,8 +1,8 @@
 """From the store to the format that all backends share, and back (H4, H5).
 
-The canonical format has a row (key group, operation, key, namespace, value) an entry; a map or a list is one value in
-it. Writing goes through the store in order, a file of bounded size after the other, so the state need not fit into
-memory; one map or list must. Values are copied as they were pickled wherever an entry is one row.
+The canonical format has a row (key group, operation, key, namespace, value) for each entry; a map or a list is one
+value in it. Writing goes through the store in order, one file of bounded size after the other. So the state need not
+fit into memory, but each single map or list must. Values are copied as they were pickled wherever an entry is one row.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def import_keyed(
 ) -> dict[Any, int]:
     """Write a history, oldest file first, as rows of whole values; returns the key groups (as bits) by namespace.
 
-    Values are copied as they were pickled, but where classes have changed: those are pickled anew.
+    Values are copied as they were pickled, except where classes have changed: those are pickled again.
     """
     batch = cache.store.batch()
     groups: dict[Any, int] = {}

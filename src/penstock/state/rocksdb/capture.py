@@ -1,13 +1,13 @@
 """Checkpoints of the store: hard links at once, files stored in the background (G7).
 
-Capturing writes what is marked, flushes, and links the store's files into a directory of the checkpoint; from then on
-nothing the operator does can reach them. RocksDB never changes a file of rows (`*.sst`), and within one store, and the
-stores that are restored from its checkpoints, gives no name twice. So of the files of rows, those that the checkpoint
-on which this one builds has stored under the same name are only referred to; the few others, some kilobytes, are
+Capturing writes what is marked, flushes, and links the store's files into a directory of the checkpoint. From then on
+nothing the operator does can reach them. RocksDB never changes a file of rows (`*.sst`). Within one store, and the
+stores that are restored from its checkpoints, it gives no name twice. So if the checkpoint on which this one builds has
+stored a file of rows under the same name, this one only refers to it. The few files of other kinds, some kilobytes, are
 stored each time.
 
-Storing is the caller's: `store_files` is handed a function that stores one local file and returns a reference to it,
-whatever that is, and `fetch_files` one that gives the bytes of a reference.
+The caller stores files: it hands `store_files` a function that stores one local file and returns a reference to it,
+whatever that is. It hands `fetch_files` a function that returns the bytes of a reference.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def capture_store(
     files = []
     for path in sorted(directory.iterdir()):
         length = path.stat().st_size
-        # Options are those of the settings, and the log is empty, for there is none.
+        # Options are those of the settings, and the log is empty, because the store keeps none.
         if path.name.startswith("OPTIONS") or (path.suffix == ".log" and not length):
             path.unlink()
         else:

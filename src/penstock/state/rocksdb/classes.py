@@ -1,7 +1,8 @@
 """Which classes the pickles of a store name, and the fields that these had (H4).
 
-They are noted while rows are pickled, and lie in a row of the store that belongs to no key group: JSON, by state, of
-`state.shapes`. So a restore knows without looking at the rows whether the program's classes are still the same.
+The backend notes them while it pickles rows, and keeps them in a row of the store that belongs to no key group: JSON,
+by state, of `state.shapes`. So a restore knows without looking at the rows whether the program's classes are still the
+same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """List state in segments: appending neither reads nor writes what is there already.
 
-What was appended since the last writing becomes one more row, a segment. Segments are put together when the list is
-read, and written as one when there are many.
+What was appended since the last write becomes one more row, a segment. Segments are joined when the list is read, and
+written as one when there are many.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Lists(dict[Any, ListCell]):
         self.marked.clear()
 
     def turn(self, batch: Batch) -> None:
-        """See `cache`. All is written, for the items of a list that is only appended to need not be kept."""
+        """See `cache`. All is written, because the items of a list that is only appended to need not be kept."""
         self.write_back(batch)
         self._old = dict(self)
         self.clear()

@@ -1,6 +1,6 @@
 """Map state with a row for each key of a map, so that a big map is neither read nor written as a whole.
 
-What a key of the stream has is a pane of its own, made when it is asked for.
+Each key of the stream has a pane of its own, made when it is asked for.
 """
 
 from __future__ import annotations

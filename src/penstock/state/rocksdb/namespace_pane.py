@@ -1,4 +1,4 @@
-"""The pane of a namespace of a table: a row an entry, in the key group of the entry's key."""
+"""The pane of a namespace of a table: one row for each entry, in the key group of the entry's key."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Entries of one namespace: a dictionary whose contents are partly in memory and partly in the store.
 
-The dictionary itself holds the young generation. Its methods of C are left alone where a hit is all they serve
-(`pane[key]`, `pane[key] = value`), so these cost what they cost a dictionary; whatever must know about the rest is
+The dictionary itself holds the young generation. Its C methods are left alone where they only serve hits (`pane[key]`,
+`pane[key] = value`), so these cost what they cost a dictionary. Every method that must know about the rest is
 overridden. Every method that removes an entry, and `setdefault` and `update`, mark by themselves; assignment does not.
 
-Where the truth about a key is, in this order: the young generation, the old one, `_gone`, the store. `_gone` holds the
-keys that are in neither generation and not to be looked for in the store: True when the store may have a row that must
-be deleted, False when it has none. A key of a generation may be in `_gone` too: then it tells of the store only.
+The truth about a key is in the first of these that has it: the young generation, the old one, `_gone`, the store.
+`_gone` holds keys that are in neither generation and need not be looked for in the store. A key's value there is True
+when the store may have a row that must be deleted, False when it has none. A key of a generation may be in `_gone` too:
+then `_gone` describes the store only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.store import Batch, Row
 
 _MISSING: Any = object()
-#: So many entries are few.
+#: Up to this many entries count as few.
 _FEW = 256
 _get = dict.get
 _items = dict.items
@@ -226,8 +227,8 @@ class Pane(dict[Any, Any]):
             return True
         if self.is_complete or not self.has_rows:
             return False
-        # What is found is kept in memory, so that the next answer costs nothing; few entries all at once, for who asks
-        # is mostly about to go through them.
+        # What is found is kept in memory, so that the next answer costs nothing. Few entries are kept all at once,
+        # because a caller that asks is mostly about to go through them.
         self.is_complete = True
         for key, value in islice(self.stored(self._rows(), {}, set(self._gone)), _FEW + 1):
             self.is_complete = dict.__len__(self) < _FEW
@@ -263,7 +264,7 @@ class Pane(dict[Any, Any]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the pane could be made anew from the store."""
+        """Whether the pane could be made again from the store."""
         return not (dict.__len__(self) or self._old or self.changed)
 
     def _write(self, batch: Batch, key: Any) -> None:

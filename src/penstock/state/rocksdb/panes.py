@@ -1,8 +1,8 @@
-"""The namespaces of one state: which there are is known in memory, with the key groups that have rows of each.
+"""The namespaces of one state: memory holds which there are, and the key groups that have rows of each.
 
-That is what timers and windows need to find what is due, and to drop it, without looking into the store: about 150
-bytes a namespace. The pane of a namespace is made when it is asked for, and forgotten when it has nothing in memory;
-one that somebody still holds is found again, so there are never two for one namespace.
+Timers and windows need that to find what is due, and to drop it, without looking into the store: about 150 bytes for
+each namespace. The pane of a namespace is made when it is asked for, and forgotten when it has nothing in memory. A
+pane to which a reference still exists is found again, so there are never two for one namespace.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A store from the files of one or more others (D4).
 
-When the files are those of just the subtask's key groups, they are the store. Otherwise the one that shares most key
-groups is taken as it is, what does not belong is cut off with one mark a side, and the ranges of the others are copied
-into files that the store takes in. Rows begin with their key group, so a range of key groups is a range of rows.
+When the files are those of just the subtask's key groups, they are the store. Otherwise the store that shares most key
+groups is taken as it is, and one mark on each side cuts off what does not belong. The ranges of the other stores are
+copied into files that this store takes in. Rows begin with their key group, so a range of key groups is a range of
+rows.
 """
 
 from __future__ import annotations

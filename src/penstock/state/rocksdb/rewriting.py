@@ -1,8 +1,8 @@
 """Rewriting the rows of a state, where a restored one is not what the program has now (H4).
 
-It is done at once, when a backend is restored or a state declared for the first time: one pass over the rows of the
-state, in order, without having them all in memory. From then on all rows are of one kind, so that no read ever has to
-ask of which. Only rows that come out otherwise are written, which is what the next checkpoint stores anew.
+It happens at once, when a backend is restored or a state declared for the first time: one pass over the rows of the
+state, in order, without having them all in memory. From then on all rows are of one kind, so no read ever has to ask of
+which. Only rows that come out different are written, and only these are stored again by the next checkpoint.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def convert_rows(cache: WriteCache, name: str, key_groups: tuple[int, int], conv
 def renew_classes(
     cache: WriteCache, name: str, key_groups: tuple[int, int], shapes: Shapes | None, loader: StateLoader
 ) -> None:
-    """Pickle the rows of a state anew if its classes, which were as `shapes` says, are others by now."""
+    """Pickle the rows of a state again if its classes are no longer as `shapes` says."""
     loads = loader.for_file(shapes)
     if loads is pickle.loads:
         return

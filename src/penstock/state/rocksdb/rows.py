@@ -5,15 +5,15 @@ A row's key is, without gaps:
     key group (2 bytes), name's length (2), name, layout (1), namespace's length (2), namespace,
     key's length (4), key, rest
 
-Numbers are big endian, so a range of key groups is a contiguous range of rows, and within a key group so is a state,
-and so is a namespace. Name is UTF-8; namespace and key are canonical bytes (`state.key_bytes`). The layout says
-what the rest and the value are:
+Numbers are big endian, so a range of key groups is a contiguous range of rows. Within a key group so is a state, and so
+is a namespace. Name is UTF-8; namespace and key are canonical bytes (`state.key_bytes`). The layout says what the rest
+and the value are:
 
 - WHOLE: no rest; one row holds the entry's value.
 - MAP: the rest is the canonical bytes of a key of the map; the value is that under it.
 - LIST: the rest is the number (8 bytes) of a segment of the list; the value is a list of items.
 
-A row's value is pickled, and after it a trailer that unpickling does not see: what a canonical form does not tell of
+A row's value is pickled. After it comes a trailer that unpickling does not see: what a canonical form does not tell of
 the keys' types. Canonical bytes of plain keys (str, int, bytes, None and tuples of these) can be read back; other keys
 are pickled into the trailer. Namespaces must be plain.
 """

@@ -10,7 +10,7 @@ from penstock.common.errors import WrongValueError
 
 _BLOOM_BITS = 10
 _METADATA_BLOCK_BYTES = 4096
-#: A file is merged when of so many rows in a row so many are deletions, or this share of all.
+#: (rows, deletions, share): a file is merged if `deletions` of `rows` successive rows are deletions, or `share` of all.
 _DELETIONS = (1024, 512, 0.5)
 
 
@@ -63,7 +63,7 @@ class RocksDBSettings:
         # Otherwise indexes and filters, which grow with the state, would be outside of any bound.
         blocks.set_cache_index_and_filter_blocks(True)
         # And in parts: the index and filter of a file in one piece each would not fit beside others into a small cache,
-        # and reading one anew for every look-up is what takes longest then.
+        # and reading one again for every look-up is what takes longest then.
         blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
         blocks.set_partition_filters(True)
         blocks.set_metadata_block_size(_METADATA_BLOCK_BYTES)

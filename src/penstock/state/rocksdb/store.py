@@ -1,6 +1,6 @@
 """The store of rows: RocksDB in one directory, without a log of its own.
 
-What was not captured by a checkpoint is lost with the process, and that is right: a recovery begins at a checkpoint.
+What no checkpoint has captured is lost with the process, and that is right: a recovery begins at a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.state.errors import StateError
 from penstock.state.rocksdb.rows import META_PREFIX, Place, after, place_of
 from penstock.state.rocksdb.settings import RocksDBSettings
 
-#: Up to so many rows are deleted one by one; a mark that deletes a range costs every later read a little.
+#: Up to this many rows are deleted one by one; a mark that deletes a range costs every later read a little.
 _SINGLE_DELETES_MAX = 32
 #: A batch of writes is handed over when it has grown to this.
 BATCH_BYTES_MAX = 1 << 20

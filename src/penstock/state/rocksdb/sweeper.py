@@ -1,18 +1,18 @@
-"""Throwing expired rows out of the store, those that nobody asks for any more included (D1).
+"""Throwing expired rows out of the store, including those that are not asked for any more (D1).
 
-Flink does this within RocksDB's compactions. The binding has no hook there, and when a compaction comes, and what it
-looks at, follows no clock that can be set. So a sweeper goes round through the rows of one state, in their order, some
-at a settling point, and deletes what has expired; a later compaction then drops the rows. Deleting is writing, so
-captures, incremental checkpoints and restores know nothing of it. After a restore the first round begins anew.
+Flink does this within RocksDB's compactions. The binding has no hook there, and no clock sets when a compaction comes
+or what it looks at. So a sweeper goes round through the rows of one state, in their order, some at each settling point,
+and deletes what has expired. A later compaction then drops the rows. Deleting is writing, so captures, incremental
+checkpoints and restores know nothing of it. After a restore the first round begins again.
 
-**How fast.** As compactions do, the sweeper follows the writing: for each row that the state writes it looks at
-`_LOOKS_A_WRITE` rows. When as many rows expire as are written, a round takes as long as the writing of half of all rows
-does, so there are never more expired rows than others, and fewer when old rows are overwritten. When the last round
-that is done began longer ago than the periodic compaction time, the sweeper goes on at each settling point, written or
-not, until that is no longer so. The clock is read once in so many rows as the configuration says.
+**How fast.** As compactions do, the sweeper follows the writes: for each row that the state writes it looks at
+`_LOOKS_A_WRITE` rows. When as many rows expire as are written, a round takes as long as writing half of all rows does.
+So there are never more expired rows than others, and fewer when old rows are overwritten. If the last finished round
+began longer ago than the periodic compaction time, the sweeper goes on at each settling point, whether the state wrote
+or not, until that is no longer so. It reads the clock once every N rows, where N is set by the configuration.
 
 **What is in memory** is newer than its row. An entry that has expired in memory is removed there, which deletes its
-row with the next writing. One that was never written has no row and is met when it has one.
+row with the next write. One that was never written has no row; the sweeper meets it when it has one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RowSweeper:
         self._owed += self._size
 
     def on_records(self, count: int) -> None:
-        """So many records were processed."""
+        """`count` records were processed."""
         if self._sees_records:
             self._owed += self._size * count
 
@@ -110,7 +110,7 @@ class RowSweeper:
         batch.write()
 
     def _look_at(self, count: int, batch: Batch) -> bool:
-        """Go on with so many rows; returns whether the round is done."""
+        """Go on with `count` rows; returns whether the round is done."""
         sweep, key_at = self._rows.sweep, 2 + len(self._head)
         latest_expired_ms = self._now_ms() - self._ttl_ms
         while count > 0:

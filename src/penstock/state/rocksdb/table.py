@@ -1,4 +1,4 @@
-"""One keyed state whose entries lie a row each: values, accumulators, windows, timers."""
+"""One keyed state whose entries are one row each: values, accumulators, windows, timers."""
 
 from __future__ import annotations
 
