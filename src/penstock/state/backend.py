@@ -4,19 +4,20 @@
 as one), and `table.changed(namespace)` the set of keys that its user marks. Both objects stay the same until the
 namespace is dropped, so loops may hold on to them.
 
-**Marks.** Whoever assigns an entry, removes it, or changes the value that it holds in place, adds its key to
-`changed(namespace)`, before or after, but before the next settling point. What is not marked may be lost. Operators
-that work by the batch call `mark` after it: a table of which most has changed is written whole, and needs no marks.
+**Marks.** Code that assigns an entry, removes it, or changes its value in place adds the entry's key to
+`changed(namespace)`. It may do so before or after the change, but before the next settling point. What is not marked
+may be lost. Operators that work by the batch call `mark` after it: a table of which most has changed is written whole,
+and needs no marks.
 
-**Settling points.** A backend may put entries out of memory, to load them again when they are asked for, and writes
-those that are marked first. It does so only in `settle()`, in `capture()` and between two items of a dropped
-namespace's `items()`. Between two settling points a key's value is one object: it may be fetched, changed in place and
-marked in any order, and fetched again. After one, a reference from before may no longer be what the state holds.
+**Settling points.** A backend may move entries out of memory and load them again when they are asked for. It writes
+marked entries first. It does so only in `settle()`, in `capture()` and between two items of a dropped namespace's
+`items()`. Between two settling points a key's value is one object: it may be fetched, changed in place and marked in
+any order, and fetched again. After a settling point, an older reference may no longer be what the state holds.
 The task settles between batches, and a timer queue between timers; operators and user code never do.
 
-**Schemas.** A state is written with its schema (`schema.declared`). The first declaration of a restored state is
-checked against the schema that it was restored with. Where the two differ but fit, all entries are converted and
-marked, so that the next snapshot is whole, and under the new schema.
+**Schemas.** A state is written with its schema (`schema.declared`). The backend checks the first declaration of a
+restored state against the schema that it was restored with. Where the two differ but fit, it converts and marks all
+entries, so that the next snapshot is whole, and under the new schema.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class KeyedTable(Protocol):
     name: str
     #: The namespaces that there are, each with its entries.
     panes: dict[Any, dict[Any, Any]]
-    #: Namespaces that are not among them, for they have one key, given here, and nothing under it but None. Who puts
-    #: one here marks it as any other; `entries` makes it a pane. None where everything lies in panes.
+    #: Namespaces that are not among them, because they have one key, given here, with the value None. Code that puts
+    #: one here marks it like any other; `entries` makes it a pane. None where everything lies in panes.
     lone: dict[Any, Any] | None
-    #: A settling point for whoever goes through many entries in one call; None when nothing is ever put out of memory.
+    #: A settling point for code that goes through many entries in one call; None when entries never leave memory.
     settle: Callable[[], None] | None
     #: Whether the next snapshot writes everything, so that until then nothing need be marked.
     is_next_whole: bool
@@ -186,7 +187,7 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """A settling point: nobody holds an unmarked change."""
+        """A settling point: no code holds an unmarked change."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Broadcast state: a map that every subtask of an operator holds in full (D2).
 
-It lies on the heap whatever the backend of keyed state. A value is copied when it is put: the records of a broadcast
-reach all subtasks of a process by reference, and each subtask's state must be its own. What `get` gives is the state's
-value itself, not a copy: only whoever may write may change it, and only `put` promises to store the change.
+It lies on the heap whatever the backend of keyed state. `put` copies the value: the records of a broadcast reach all
+subtasks of a process by reference, and each subtask's state must be its own. `get` returns the state's value itself,
+not a copy: only the side that may write may change it, and only `put` promises to store the change.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         self._round = rounding(value_type)
 
     def read_only(self) -> ReadOnlyBroadcastState[K, V]:
-        """The same state for whoever may only read it."""
+        """The same state for a side that may only read it."""
         return ReadOnlyBroadcastState(self._name, self._entries)
 
     def items(self) -> Iterable[tuple[K, V]]:

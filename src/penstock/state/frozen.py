@@ -1,6 +1,6 @@
 """What has changed in a keyed state, kept as it was when a snapshot was taken (G7).
 
-User code goes on meanwhile, and may change the very objects; so they are pickled at once, in a single call. Numbers,
+User code goes on meanwhile and may change these very objects, so they are pickled at once, in a single call. Numbers,
 text, bytes and tuples of these cannot change: they are kept as they are, and pickled in the background.
 """
 

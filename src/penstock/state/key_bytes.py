@@ -1,15 +1,15 @@
 """The canonical bytes of a key: equal keys have equal bytes, and different keys have different ones (D1, D4).
 
-Keys are told apart as a dictionary of Python's tells them: two keys are one when they are equal and hash alike. The
+Keys are told apart as a Python dictionary tells them apart: two keys are one when they are equal and hash alike. The
 heap keeps state in dictionaries, RocksDB and the routes by these bytes, so both must agree. `1`, `1.0`, `True` and
 `Decimal(1)` are one key, and so are `0.0` and `-0.0`, and times of different zones that are one moment. NaN is one key,
 see `state.keys`.
 
 A subclass counts as its base when it leaves `==` and the hash as they are, such as the members of `class Color(str,
-Enum)`. What compares in a way of its own is refused, because its bytes cannot follow.
+Enum)`. A class that compares in its own way is refused, because its bytes cannot follow.
 
-Names of classes stand for classes of enums and dataclasses, without their modules, so that a class may move; which
-classes an operator takes as keys is watched by `state.keys`.
+An enum or dataclass is named by its class name without the module, so that a class may move. `state.keys` watches which
+classes an operator takes as keys.
 """
 
 from __future__ import annotations

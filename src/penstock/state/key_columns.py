@@ -1,7 +1,7 @@
 """Keyed state in columns: a table with the columns of the key, whose snapshot is the table itself as Arrow IPC.
 
-A row belongs to the key group of its key, as everywhere, so a snapshot can be dealt out anew (D4). The file has the
-key group as its first column, and in its metadata what the table is.
+A row belongs to the key group of its key, as everywhere, so a snapshot can be dealt out again (D4). The file has the
+key group as its first column, and its metadata says what the table is.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ColumnStates:
             raise StateError(f"{self.owner}: state {name!r} has columns of several types: {error}") from error
 
     def check_taken(self) -> None:
-        """Raise when there is a table that nobody has taken, which would be lost."""
+        """Raise when no operator has taken a table, which would be lost."""
         for name in self._restored:
             raise StateError(
                 f"{self.owner}: the snapshot holds state in columns ({name!r}), which this operator does not keep. Go "

@@ -1,12 +1,12 @@
 """Which keys an operator takes, and what becomes of NaN (D1).
 
 NaN is one key, as for Flink and Spark. For Python it equals nothing, itself included, so a dictionary would have an
-entry for each: `KeyGuard` puts `NAN` in the place of every NaN in a key, wherever it lies. That one is still a float
-that is no number (`math.isnan` says so), but it equals itself, and it comes out of a pickle as the same object. Scalars
-of NumPy, some of which cannot be compared with others of Python's, become those of Python.
+entry for each. `KeyGuard` puts `NAN` in the place of every NaN in a key, wherever it lies. `NAN` is still a float that
+is no number (`math.isnan` says so), but it equals itself, and it comes out of a pickle as the same object. NumPy
+scalars, some of which cannot be compared with Python's, become Python scalars.
 
 Keys without canonical bytes (`state.key_bytes`) are refused here, so that a program that runs on the heap runs on
-RocksDB, and at any parallelism. Canonical bytes name a class without its module, so an operator refuses keys of two
+RocksDB, and at any parallelism. Canonical bytes name a class without its module. So an operator refuses keys of two
 classes with one name, which these bytes would not tell apart.
 """
 

@@ -1,7 +1,7 @@
 """Unpickling state by today's classes, and mending instances where fields came or went (H4).
 
-A state file tells which classes it holds, and the fields that these had. When nothing about them has changed, which is
-the rule, values are loaded by plain `pickle.loads`. Otherwise:
+A state file says which classes it holds, and the fields that these had. When nothing about them has changed, which is
+the rule, plain `pickle.loads` loads the values. Otherwise:
 
 - A registered class (see `migrations`) is replaced by its successor.
 - A class that cannot be found is an error that says which state needs it, and what to do.
@@ -10,8 +10,8 @@ the rule, values are loaded by plain `pickle.loads`. Otherwise:
 - The fields of a NamedTuple, which is pickled by position, are dealt out by name.
 - Classes with `__setstate__` or `__reduce__` of their own see to themselves.
 
-A file that tells nothing (one that another tool wrote) is loaded with care too, as far as can be: there the fields that
-a NamedTuple had are taken for the first ones of today's.
+A file that says nothing (one that another tool wrote) is loaded by the same rules as far as possible. There the fields
+that a NamedTuple had are taken for the first ones of today's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, scri
 
 #: The opcode with which every class or function comes into a pickle of protocol 4 and above.
 STACK_GLOBAL: Final = b"\x93"
-#: Where cloudpickle keeps what makes classes anew: those without a name, and in older files those of the user's script.
+#: Where cloudpickle keeps what rebuilds classes: those without a name, and in older files those of the user's script.
 CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 SCRIPT: Final = "__main__"
 

@@ -1,16 +1,16 @@
 """What became of classes whose instances lie in snapshots as pickles (H4).
 
-A class that was moved or renamed is registered with its new self; one that was changed beyond what the loader can mend
-(see `penstock.state.loading`), or thrown away, with a function that makes something else of it:
+A class that was moved or renamed is registered with the new class. One that was deleted, or changed beyond what the
+loader can convert (see `penstock.state.loading`), is registered with a function that makes something else of it:
 
 >>> class Visit:
 ...     pass
 >>> register("old.module:Visit", Visit)
 
-The function is called with the old attributes as keyword arguments, or with the arguments that the pickle holds where
-it holds any (a NamedTuple's fields in order, those of a `__reduce__`). Of attributes it makes an instance of an
-ordinary class, one with a `__dict__`; of arguments, anything. Entries that came through the registry are written anew
-with the next checkpoint, so a registration is needed for one run only.
+The loader calls the function with the old attributes as keyword arguments, or with the arguments that the pickle holds
+where it holds any (a NamedTuple's fields in order, those of a `__reduce__`). From attributes the function makes an
+instance of an ordinary class, one with a `__dict__`; from arguments, anything. The next checkpoint writes entries that
+came through the registry again, so a registration is needed for one run only.
 
 What is registered when the program is executed goes to the workers with it.
 """

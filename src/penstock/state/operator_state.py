@@ -1,10 +1,10 @@
 """Operator state: what belongs to a subtask rather than to a key (D2). The modes say how it is redistributed.
 
 `split` lists are dealt out item by item when the parallelism changes, `union` lists go whole to every subtask,
-`broadcast` maps are the same everywhere. `committable` lists are dealt out by the subtask that wrote them; they hold
+`broadcast` maps are the same everywhere. `committable` lists are dealt out by the subtask that wrote them. They hold
 what a sink has prepared, so nothing of them is left once a subtask has finished and its last checkpoint is complete.
 
-Names are those of one operator, whatever the mode. A state that was restored and that nobody asks for stays in later
+Names are those of one operator, whatever the mode. A restored state that the operator does not ask for stays in later
 snapshots.
 """
 

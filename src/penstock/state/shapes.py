@@ -1,8 +1,8 @@
 """Which classes the pickles of a state file name, and the fields that these had (H4).
 
 They are found as a by-product: unpickling what was captured looks every class up once. A shape is the names of a
-dataclass's or NamedTuple's fields, or None for another class. Classes that cloudpickle writes out in
-full, for want of a name that finds them, are not among them.
+dataclass's or NamedTuple's fields, or None for another class. Classes that cloudpickle writes out in full, because no
+name finds them, are not among them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keyed states whose declared type holds a FLOAT: what is put into them is rounded to single precision.
 
-A view around the state that the backend gives, with or without time-to-live. States of other types are handed on as
-they are.
+It is a view around the state that the backend gives, with or without time-to-live. States of other types are handed on
+as they are.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """What a snapshot captures, and its bytes: Arrow IPC, so that pandas or Spark can read a savepoint (H5).
 
-A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value) that is
-applied after the one before: put an entry, remove an entry, or drop a whole namespace. A history of one file with
-puts only is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled
-bytes. Under the key `penstock.classes` the Arrow schema's metadata of keyed state holds, as JSON, the classes that the
-pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`), and under `penstock.keys` the version of
+A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value). Files apply
+in order; an operation puts an entry, removes an entry, or drops a whole namespace. A history of one file with puts only
+is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled bytes. The
+Arrow schema of keyed state has two keys in its metadata. `penstock.classes` holds, as JSON, the classes that the
+pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`). `penstock.keys` holds the version of
 `state.key_bytes` by which keys went to their groups.
 
 What is captured is safe from what user code changes afterwards (see `state.frozen`, G7). Working out key groups,
-building the Arrow bytes and writing them happens in the background.
+building the Arrow bytes and writing them happen in the background.
 """
 
 from __future__ import annotations

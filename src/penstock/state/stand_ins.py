@@ -1,10 +1,10 @@
 """What takes the place of a changed class while instances of it are unpickled (H4).
 
 A pickle makes an instance by calling its class's `__new__`, and then hands it its attributes. A stand-in is a class
-with a `__new__`, and where need be a `__setstate__`, that make an instance of today's class out of what comes.
+with a `__new__`, and where needed a `__setstate__`, that make an instance of today's class from what the pickle holds.
 
 Attributes may never come: an instance without any has none in its pickle. So instances that wait for them are put
-into `drafts`, and whoever unpickles gives those that are left an empty set of attributes.
+into `drafts`, and the code that unpickles gives those that are left an empty set of attributes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def dataclass_stand_in(
 
 
 def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
-    """For a class whose instances a function makes anew, of the arguments or else the attributes in the pickle."""
+    """For a class whose instances a function rebuilds, from the arguments or else the attributes in the pickle."""
 
     def make(stand_in: type, *args: Any, **keywords: Any) -> Any:
         if args or keywords:
@@ -102,7 +102,7 @@ def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
 
 
 def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | None]) -> Any:
-    """For the functions with which cloudpickle makes the classes of the user's script anew."""
+    """For the functions with which cloudpickle rebuilds the classes of the user's script."""
     if name == "_make_skeleton_class":
 
         def make(metaclass: Any, class_name: str, *others: Any) -> Any:

@@ -1,13 +1,14 @@
 """One keyed state on the heap: `namespace -> key -> value`, with a record of what has changed since the last snapshot.
 
-Plain states use the one namespace None; windows use a namespace a window, timers one a time. So dropping a window or
-a fired timer bucket is dropping one dictionary, and one mark in the record of changes. Where timers are sparse most
-times have one key: it lies in `lone`, without a dictionary of its own, until somebody asks for that or adds another.
+Plain states use the one namespace None; windows use a namespace for each window, timers one for each time. So dropping
+a window or a fired timer bucket means dropping one dictionary, and takes one mark in the record of changes. Where
+timers are sparse, most times have one key. It lies in `lone`, without a dictionary of its own, until a caller asks for
+the dictionary or adds another key.
 
-Whoever changes entries marks them: `changed(namespace)` is the set of keys to add to. What a snapshot must write is
-what changed since the last *completed* checkpoint: changes that went into snapshots whose checkpoints have not
-completed (yet, or ever) are kept and written again. The first snapshot has none to build on, so it is whole, and marks
-before it are for nothing; a job without checkpoints never takes one, or only savepoints, on which nothing builds, and
+Code that changes entries marks them: `changed(namespace)` is the set of keys to add to. A snapshot must write what
+changed since the last *completed* checkpoint. Changes that went into snapshots whose checkpoints have not completed
+(yet, or ever) are kept and written again. The first snapshot has none to build on, so it is whole, and marks before it
+serve no purpose. A job without checkpoints takes no snapshot, or only those of savepoints, on which nothing builds, and
 must not keep marks for ever.
 """
 
@@ -22,12 +23,12 @@ from penstock.state.frozen import Changes, Contents, Frozen, freeze
 from penstock.state.snapshot import KeyedCapture
 
 _MISSING: Any = object()
-#: A snapshot of at least one in so many entries of a namespace is written in the order of the table.
+#: A snapshot of at least one in this many entries of a namespace is written in the order of the table.
 _ORDERED_SHARE = 8
-#: A snapshot that would tell of a change for every so many entries is written whole: then it stands alone, and nobody
-#: has to merge it with those before it, which takes longer than to write the rest.
+#: A snapshot with at least one change per this many entries is written whole: then it stands alone, and need not be
+#: merged with those before it, which takes longer than to write the rest.
 _WHOLE_SHARE = 2
-#: Below so many entries and changes it is all the same.
+#: Below this many entries and changes it makes no difference.
 _WHOLE_ENTRIES_MIN = 1024
 
 
@@ -142,7 +143,7 @@ class StateTable:
         self.is_next_whole = True
 
     def look_at_marks(self) -> None:
-        """Decide whether most keys of a plain state have changed, and forget marks that nobody will ask for."""
+        """Decide whether most keys of a plain state have changed, and forget marks that will not be asked for."""
         marks = self._changed.get(None)
         if marks is None or len(marks) < _WHOLE_ENTRIES_MIN:
             return

@@ -1,4 +1,4 @@
-"""Throwing out entries that have expired and are not asked for any more (D1): what backends do, and it on the heap.
+"""Throwing out entries that have expired and are not asked for any more (D1): the interface, and the heap's sweeper.
 
 A sweeper goes round through the keys of one state, a few with each access or record, so that the cost of a call does
 not grow with the state. Only the list of the keys, made at the beginning of each round, is proportional to it.
@@ -21,7 +21,7 @@ class Cleaning(Protocol):
         """The state is being used."""
 
     def on_records(self, count: int) -> None:
-        """So many records were processed."""
+        """`count` records were processed."""
 
 
 class Sweeper:
@@ -47,7 +47,7 @@ class Sweeper:
         self._look_at(self._size)
 
     def on_records(self, count: int) -> None:
-        """So many records were processed."""
+        """`count` records were processed."""
         if self._sees_records:
             self._look_at(self._size * count)
 

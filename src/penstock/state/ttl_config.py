@@ -76,9 +76,9 @@ class _IncrementalCleanupStrategy(_CleanupStrategy):
 
 
 class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
-    """Throw expired rows out of RocksDB, asking for the time once in so many rows.
+    """Throw expired rows out of RocksDB, reading the clock once every `query_time_after_num_entries` rows.
 
-    It is done by a sweeper at the pace of the writing, ahead of compactions rather than within them: see
+    A sweeper does this at the pace of the writes, ahead of compactions rather than within them: see
     `penstock.state.rocksdb.sweeper`.
     """
 
@@ -89,7 +89,7 @@ class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
         )
 
     def get_query_time_after_num_entries(self) -> int:
-        """After how many entries the time is asked for anew."""
+        """After how many entries the clock is read again."""
         return self._query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Time:

@@ -15,9 +15,9 @@
 | nothing declared | any type that accepts the values that there are |
 | any type | nothing declared |
 
-Numbers become others only where no value can change: Avro also lets INT become FLOAT, and LONG become DOUBLE, which
-loses digits. Fields of a row without names go by position, for their names are f0, f1 and so on. A renamed field is one
-lost and one new.
+A number type becomes another only where no value can change: Avro also lets INT become FLOAT, and LONG become DOUBLE,
+which loses digits. Fields of a row without names go by position, because their names are f0, f1 and so on. A renamed
+field is one lost and one new.
 """
 
 from __future__ import annotations

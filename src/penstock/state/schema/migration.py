@@ -1,9 +1,9 @@
 """From the entries of a restored state to those of the state that is declared now (H4).
 
-What lies under a key, by kind: a value (value, reducing and aggregating state), a list, or a dictionary. With time to
-live each value, item of a list, and value of a map is a pair (value, time of the last access in ms).
+What lies under a key depends on the kind: a value (value, reducing and aggregating state), a list, or a dictionary.
+With time to live each value, item of a list, and value of a map is a pair (value, time of the last access in ms).
 
-State that gets a time to live counts from the restore; state that loses it keeps what had not expired.
+State that gets a time to live counts it from the restore; state that loses it keeps what had not expired.
 """
 
 from __future__ import annotations

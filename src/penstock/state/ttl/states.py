@@ -1,12 +1,12 @@
 """Keyed state whose values expire: each around a state without expiry that holds pairs (D1).
 
 **Layout.** Where a state without expiry holds a value, the inner one holds `(value, time of the last access in ms)`: a
-value or accumulator, each item of a list, each value of a map. Snapshots hold the same, so whoever reads one finds the
-value at [0].
+value or accumulator, each item of a list, each value of a map. Snapshots hold the same, so a program that reads one
+finds the value at [0].
 
 **Rules.** A value has expired when `time of the last access + time to live <= now`, by the clock of the task. Writing
-is an access; reading is one with `OnReadAndWrite`. Whoever reads an expired value removes it, and gets it once more
-only with `ReturnExpiredIfNotCleanedUp`.
+is an access; reading is one with `OnReadAndWrite`. A read of an expired value removes it, and returns it once more only
+with `ReturnExpiredIfNotCleanedUp`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class TtlMapState(MapState[K, V]):
         self._expiry = expiry
 
     def _find(self, key: K) -> tuple[Any] | None:
-        """The value under a key, in a tuple, for it may be None."""
+        """The value under a key, in a tuple, because it may be None."""
         expiry, inner = self._expiry, self._inner
         now = expiry.access()
         pair = inner.get(key)
