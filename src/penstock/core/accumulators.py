@@ -1,4 +1,4 @@
-"""The accumulators of a job, from those that its subtasks reported last."""
+"""The accumulators of a job, merged from those that its subtasks reported last."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.common.pickling import dumps
 
 
 def pickled(accumulator: Accumulator[Any, Any]) -> bytes:
-    """An accumulator for its way to the job master; one that cannot be pickled sends the reason in its place."""
+    """An accumulator as bytes for the job master; for one that cannot be pickled, the reason in its place."""
     try:
         return dumps(accumulator)
     except Exception as error:  # noqa: BLE001 - user code; a figure is not worth a job
@@ -19,14 +19,14 @@ def pickled(accumulator: Accumulator[Any, Any]) -> bytes:
 
 
 def accumulator_values(pairs: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
-    """The value of each accumulator over all subtasks, by name; the exception, where one could not be had."""
+    """The value of each accumulator over all subtasks, by name; the exception, where there is no value."""
     merged: dict[str, Any] = {}
     merge_accumulators(merged, pairs)
     return values_of(merged)
 
 
 def merge_accumulators(merged: dict[str, Any], pairs: Iterable[tuple[str, bytes]]) -> None:
-    """Merge accumulators into those that there are, by name; an exception takes the place of one that it hit."""
+    """Merge accumulators into `merged`, by name; an exception takes the place of the accumulator that it hit."""
     for name, data in pairs:
         try:
             accumulator = pickle.loads(data)

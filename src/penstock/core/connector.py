@@ -234,14 +234,14 @@ class Source(ABC, Generic[T, SplitT]):
     def prepare(self, check_cancelled: Callable[[], None]) -> None:
         """Called in the program, before a job reads the source by its splits; may take its time.
 
-        What takes long calls `check_cancelled` now and then, which raises when the job was cancelled meanwhile.
+        Code that takes long calls `check_cancelled` from time to time, which raises when the job was cancelled.
         """
 
     @abstractmethod
     def create_enumerator(
         self, context: SplitEnumeratorContext[SplitT], restored: Any | None
     ) -> SplitEnumerator[SplitT]:
-        """A new enumerator, or one that goes on from a value that `snapshot_state` gave."""
+        """A new enumerator, or one that continues from a value that `snapshot_state` returned."""
 
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
@@ -347,11 +347,11 @@ class Committer(ABC, Generic[CommT]):
 
 
 class CommitLog(ABC):
-    """What a batch is about to commit, written down where the death of its driver does not reach it.
+    """What a batch is about to commit, written where it survives the death of the batch's driver.
 
-    A batch has no checkpoint to go on from, so it commits all or nothing: a run that dies between two commits, or can
-    not finish them, is taken back, by itself or by the next run of the job. The log of one sink of a job holds what all
-    sinks with a log of the same class have to commit.
+    A batch has no checkpoint to continue from, so it commits all or nothing. A run that dies between two commits, or
+    cannot finish them, is taken back, by itself or by the next run of the job. The log of one sink of a job holds what
+    all sinks with a log of the same class have to commit.
     """
 
     @abstractmethod
@@ -379,7 +379,7 @@ class CommitLog(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """The run is over; nothing of it is left but what it has committed."""
+        """The run is over; only what it has committed is left."""
 
 
 class Sink(ABC, Generic[T]):

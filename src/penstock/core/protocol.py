@@ -48,7 +48,7 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None = None
     user_code: bool = False
     suppresses_restart: bool = False
-    #: what was called of the user's code; empty for the operator's own function
+    #: which part of the user's code was called; empty for the operator's own function
     what: str = ""
     is_final_at_first: bool = False
     is_outside: bool = False
@@ -321,7 +321,7 @@ ToMaster: TypeAlias = (
     | ClientOutput
     | TaskMetrics
 )
-#: What a worker may say over the wire: all but what only the driver itself may say.
+#: What a worker may say over the wire: all except what only the driver itself may say.
 FromWorker: TypeAlias = (
     RegisterWorker
     | Heartbeat

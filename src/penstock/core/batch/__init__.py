@@ -1,7 +1,7 @@
 """Batch execution: the operators of a bounded job, each vertex run from its first record to its last (I1, I2).
 
 Theory. In streaming all vertices run at once, and what a keyed operator holds is indexed by key. In batch a vertex
-begins when those above it have ended, so its input can be sorted: records of a keyed operator come key by key, in order
+begins when those above it have ended, so its input can be sorted. Records of a keyed operator come key by key, in order
 of time. When a key's last record has come, all that the operator holds for it is fired (`end_keys`) and forgotten.
 Keys with few records end several at a time: those that came in the same rows.
 Event time stands still until then, as in Flink: no watermark passes before the end, and no record is late. There are no

@@ -1,4 +1,4 @@
-"""Calls out of a task that has nothing else to do: it waits for them where it stands."""
+"""Calls out of a task that has nothing else to do: the task blocks until they return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OpenCalls:
         self._wait = wait
 
     def make_room(self) -> Iterator[None]:
-        """Until the chain can take more input; yields whenever it has waited."""
+        """Wait until the chain can take more input; yields after each wait."""
         while not self._chain.is_available():
             self._go_on()
             yield

@@ -55,7 +55,7 @@ def targets_of(out: OutEdge, consumer: Consumer, subtask: int, parallelism: int)
 def exchange_of(
     out: OutEdge, consumer: Consumer, rows: Rows, sequences: count[int], subtask: int, parallelism: int
 ) -> Exchange:
-    """What a subtask, one of `parallelism`, writes an edge's records into, which makes `rows` of them."""
+    """What a subtask, one of `parallelism`, writes an edge's records into; it turns them into `rows`."""
     partitioner = out.partitioner
     if consumer.is_keyed and isinstance(partitioner, HashPartitioner):
         return KeyedExchange(

@@ -1,4 +1,4 @@
-"""What a batch task writes its output into: records become rows with a place to go to."""
+"""What a batch task writes its output into: records become rows with a destination."""
 
 from __future__ import annotations
 

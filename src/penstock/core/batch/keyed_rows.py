@@ -1,4 +1,4 @@
-"""From sorted rows, a record each, back to batches for a keyed operator."""
+"""From sorted rows, one record in each, back to batches for a keyed operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.records import Batch
 
 
 def first_with_key(rows: Rows, begin: int, end: int) -> int:
-    """Where rows with a key begin: those without come ahead of them."""
+    """Where rows with a key begin: rows without a key come ahead of them."""
     return begin if rows.places[begin] >= 0 else bisect_left(rows.places, 0, begin, end)
 
 

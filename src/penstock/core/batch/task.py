@@ -31,7 +31,7 @@ from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram, load_program
 from penstock.state.heap import HeapKeyedStateBackend
 
-#: Records that a source hands over at a time, and output rows after which a task lets go of them.
+#: Records that a source hands over at a time, and output rows after which a task hands them on.
 BATCH_RECORDS: Final = 4096
 
 _NONE: Final = Rows()
@@ -49,7 +49,7 @@ class BatchVertex:
     is_keyed: bool
     inputs: dict[int, int]
     consumers: dict[int, Consumer]
-    #: Whether rows for the client get there; if not, what its operators leave for the client goes on with the records.
+    #: Whether rows for the client arrive; if not, what its operators leave for the client goes on with the records.
     reaches_client: bool = True
     #: Whether there is a client at all: a data frame has none.
     has_client: bool = True
@@ -120,7 +120,7 @@ class BatchTask:
         self._open_place: int | None = None
 
     def run(self, inputs: Iterable[Rows]) -> Iterator[Rows]:
-        """Process sorted rows; yields the output by and by, and no rows at all when it has only got on."""
+        """Process sorted rows; yields the output as it arises, and empty rows for progress without output."""
         yield from self._whole_life(self._process(inputs))
 
     def run_source(self, splits: tuple[bytes, ...]) -> Iterator[Rows]:

@@ -294,7 +294,7 @@ class CheckpointCoordinator:
         self._dropped.append(self.completed.pop())
 
     def keep_all(self) -> None:
-        """It is not known what there is to keep: delete nothing."""
+        """The coordinator does not know what to keep: delete nothing."""
         self._keeps_all = True
 
     def discard_all(self, mark: JobMark | None) -> None:

@@ -4,7 +4,7 @@ At the same parallelism what was in flight goes back into its own channels. When
 subtasks, those channels are gone. Then a producer takes over the channels of old producers (old subtask p goes to
 subtask p modulo the new parallelism) and partitions their records again, ahead of everything else it emits. For each
 old channel that is first what had arrived and then what was still to be sent, so records of one producer and one key
-keep order. Watermarks in flight are left out: those that follow are not below them.
+keep their order. Watermarks in flight are left out: those that follow are not below them.
 
 A broadcast edge cannot be handled like that, because each consumer lacked different records. What a barrier overtook in
 an output is stored with the operator ahead of it. So that operator must be there, though the edge may be gone.

@@ -124,8 +124,8 @@ class PendingCheckpoint:
     def _finished_for_good(self) -> set[ExecutionId]:
         """Those that will get no records after a recovery either.
 
-        Without alignment a task may come to the end of its data ahead of its snapshot, when one upstream had not come
-        to its own by then: that one sends again.
+        Without alignment a task may reach the end of its data ahead of its snapshot while a task upstream had not yet
+        reached its own. After a recovery that task sends again.
         """
         finished = set[ExecutionId]()
         for job_vertex in self._graph.vertices:

@@ -52,7 +52,7 @@ class Aggregates:
         return ", ".join(f"{aggregate.kind}({aggregate.argument})" for aggregate in self._aggregates)
 
     def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
-        """The partials of records, of each group that there is."""
+        """The partials of records, for each group."""
         rows = columns.num_rows
         arguments: dict[str, Any] = {}
         for index, aggregate in enumerate(self._aggregates):

@@ -26,9 +26,9 @@ _UNKNOWN: Final = -1
 
 
 class ColumnKey:
-    """The key of a record that is made of columns: the value of one, or a tuple of the values of several.
+    """A record's key made from columns: the value of one, or a tuple of the values of several.
 
-    Called with a record that is no column batch's, it takes the fields of those names.
+    Called with a record that is not from a column batch, it takes the fields of those names.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""From one checkpoint to the next: what every task does in an epoch, and what its answers amount to. Pure."""
+"""From one checkpoint to the next: what every task does in an epoch, and what its answers add up to. Pure."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class EpochCoordinator:
         )
 
     def complete(self, metadata: CheckpointMetadata, answers: Mapping[Task, EpochAnswer]) -> None:
-        """The checkpoint is visible: the next epoch goes on from it, when all that this one has left is delivered."""
+        """The checkpoint is visible: the next epoch continues from it once this epoch's output is delivered."""
         self.latest = metadata
         self._is_delivered = True
         self._watermarks = watermarks_behind(answers)

@@ -34,7 +34,7 @@ def watermarks_in_checkpoint(
 
 
 def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph) -> dict[tuple[int, int], Watermarks]:
-    """Where the tasks of a job begin that goes on from a checkpoint; streaming leaves none."""
+    """Where the tasks begin when a job continues from a checkpoint; streaming leaves none."""
     if metadata is None:
         return {}
     states = {state.operator_id: state for state in metadata.operators}

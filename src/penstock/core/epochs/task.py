@@ -34,7 +34,7 @@ from penstock.state.key_groups import key_group_range
 
 #: In place of an edge: a task's `EpochAnswer`.
 ANSWER: Final = -3
-#: Records that a source hands over at a time, and output rows after which a task lets go of them.
+#: Records that a source hands over at a time, and output rows after which a task hands them on.
 BATCH_RECORDS: Final = 4096
 
 
@@ -65,7 +65,7 @@ class EpochTask:
         self._storage = storage
         self._backends = backends
         self._coroutines = coroutines
-        # Every epoch has its own attempt, so that what sinks write in two of them never has one name.
+        # Every epoch has its own attempt, so that what sinks write in two epochs never has the same name.
         self._execution = ExecutionId(vertex.index, subtask, work.epoch)
         self._key_groups = key_group_range(subtask, vertex.max_parallelism, vertex.parallelism)
         self._rows = Rows()
@@ -103,7 +103,7 @@ class EpochTask:
             operator.output = output
 
     def run(self, inputs: Iterable[Rows], values: Iterable[Batch] | None = None) -> Iterator[Rows]:
-        """Process the epoch's rows, which come in any order; yields the output by and by, the answer last.
+        """Process the epoch's rows, which come in any order; yields the output as it arises, the answer last.
 
         In a run that sorts the rows are sorted, except where a vertex's only producer has the same subtasks.
         `values`: batches that the driver has read for the source at the head of the chain.

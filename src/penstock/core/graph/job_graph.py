@@ -110,7 +110,7 @@ class JobGraph:
 
     @property
     def slots_required(self) -> int:
-        """With slot sharing a job needs as many slots as its highest parallelism; in each group of them (E3)."""
+        """The slots that a job needs: as many as the highest parallelism in each slot sharing group, added up (E3)."""
         return sum(self.slots_of_groups().values())
 
     @property
@@ -129,7 +129,7 @@ class JobGraph:
     def first_slots(self) -> dict[str, int]:
         """The first of each group's slots: subtask i of every vertex of the group shares the i-th from there (E3).
 
-        So forward edges stay within a slot, but for those between groups.
+        So forward edges stay within a slot, except those between groups.
         """
         first, taken = dict[str, int](), 0
         for group, slots in self.slots_of_groups().items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: How long cancelled tasks may take before anybody hears of it, and, at least, before their workers are ended by force.
+#: How long cancelled tasks may take before the log says so and, at least, before their workers are ended by force.
 PATIENCE_MS: Final = 5_000
 
 

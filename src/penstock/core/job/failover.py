@@ -27,10 +27,9 @@ _NUMBERS: Final = re.compile(r"worker-\d+-[0-9a-f]{8}|\d+")
 
 
 def likeness(failure: Failure, task_name: str | None) -> str:
-    """A text that two failures share when they are the same one, come again.
+    """A text that two failures share when the same failure has come again.
 
-    Neither subtask nor record are part of it: of a function that fails for all records, which one comes first is
-    chance.
+    Neither subtask nor record is part of it: when a function fails for all records, which record comes first is chance.
     """
     place = failure.operator_name or task_name or ""
     if failure.user_code or failure.traceback is not None:

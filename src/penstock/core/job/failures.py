@@ -1,4 +1,4 @@
-"""What a failure is to the user who reads of it: an error with its place."""
+"""A failure as the user reads it: an error with its place."""
 
 from __future__ import annotations
 

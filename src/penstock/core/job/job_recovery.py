@@ -54,7 +54,7 @@ class RecoveringMaster(Protocol):
 
 
 class JobRecovery:
-    """Reads and checks, in the background, what a job master's job begins from; then the master goes on."""
+    """Reads and checks, in the background, what a job master's job begins from; then the master continues."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class JobRecovery:
             self._master.acquire_slots()
 
     def _mark_begin(self) -> None:
-        """Say where the job begins, unless it goes on from what a job of its name has left."""
+        """Say where the job begins, unless it continues from what a job of its name has left."""
         if self._begins_anew:
             name, path = self._master.job_graph.name, self._savepoint_path
             self._master.checkpoints.mark_begin(name, path, self._on_mark_failed)

@@ -1,4 +1,4 @@
-"""What a person asks of a running job: a savepoint, alone or with the job's end (H1, H2)."""
+"""What a user asks of a running job: a savepoint, alone or with the job's end (H1, H2)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JobSavepoints:
         self._waiter: SavepointWaiter | None = None
 
     def trigger(self, directory: str, done: SavepointWaiter) -> None:
-        """Take a savepoint; the job goes on, whatever becomes of it."""
+        """Take a savepoint; the job continues whether or not it succeeds."""
         self._request(directory, None, done)
 
     def cancel(self, directory: str, done: SavepointWaiter) -> None:
@@ -56,7 +56,7 @@ class JobSavepoints:
         self._request(directory, None, taken)
 
     def stop(self, directory: str, mode: StopMode, done: SavepointWaiter) -> None:
-        """End the job with a savepoint; `done` hears of it when all that it holds is committed."""
+        """End the job with a savepoint; `done` is called when all that the savepoint holds is committed."""
 
         def taken(path: str | None, error: str | None) -> None:
             if path is None:

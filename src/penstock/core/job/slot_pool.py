@@ -14,7 +14,7 @@ from penstock.core.job.scheduler import assign_slots
 from penstock.core.ports import Clock, Cluster
 from penstock.core.protocol import RegisterWorker
 
-#: How long a job waits for slots before anybody hears of it, and how often after that.
+#: How long a job waits for slots before the log says so, and how often it says so after that.
 PATIENCE_MS: Final = 10_000
 WORD_INTERVAL_MS: Final = 30_000
 
@@ -101,14 +101,14 @@ class SlotPool:
         self._requested = max(0, self._requested - 1)
 
     def on_heartbeat(self, worker_id: str, whereabouts: str = "") -> None:
-        """A worker was heard; where it is, when a function of the user's does not return."""
+        """A worker was heard; `whereabouts` says where it is, when a user's function does not return."""
         worker = self._workers.get(worker_id)
         if worker is not None:
             worker.heard_ms = self.clock.now_ms()
             worker.whereabouts = whereabouts
 
     def whereabouts(self, worker_id: str) -> str:
-        """Which function of the user's does not return, as the worker said last; empty when it said nothing."""
+        """Which user's function does not return, as the worker said last; empty when it said nothing."""
         worker = self._workers.get(worker_id)
         return "" if worker is None else worker.whereabouts
 

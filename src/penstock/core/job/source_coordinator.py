@@ -1,9 +1,8 @@
 """The job master's half of a source: hosts its split enumerator and carries splits to the readers.
 
-Why a snapshot of the enumerator fits those of the readers (G1, G8): the job master captures the enumerator in the same
-turn in which it asks for the barriers, and a worker takes messages in order. So a split assigned before the capture
-reaches its reader ahead of the barrier and is in the reader's snapshot. One assigned after it is still in the
-enumerator's.
+A snapshot of the enumerator fits those of the readers (G1, G8). The job master captures the enumerator in the same turn
+in which it asks for the barriers, and a worker takes messages in order. So a split assigned before the capture reaches
+its reader ahead of the barrier and is in the reader's snapshot. One assigned after it is still in the enumerator's.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Step
 
     Raises:
         HasEnded: if nothing is left to do.
-        JobExecutionError: if what there is cannot be read, does not fit the job, or going past what is damaged would
-            commit something again.
+        JobExecutionError: if the checkpoint cannot be read, does not fit the job, or going back past a damaged one
+            would commit something again.
     """
     name, option = job_graph.name, RECOVERY_FROM_LATEST.key()
     try:

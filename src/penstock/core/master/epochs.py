@@ -141,7 +141,7 @@ class EpochMaster(StepwiseMaster):
         yield from self.with_sources(begin_from, self._to_the_end)
 
     def with_sources(self, begin_from: CheckpointMetadata | None, run: Callable[[], Steps[None]]) -> Steps[None]:
-        """Run from a checkpoint; sinks hear of the end, unless something has yet to be delivered."""
+        """Run from a checkpoint; sinks are told of the end, unless something has yet to be delivered."""
         self._coordinator = EpochCoordinator(self.job_graph, self.job_id, begin_from)
         try:
             yield from self._open_sources()
@@ -201,7 +201,7 @@ class EpochMaster(StepwiseMaster):
         return True
 
     def say_where_to_go_on(self) -> Steps[None]:
-        """The job stops for want of something to read."""
+        """The job stops because it has nothing to read."""
         if self._directory is not None and self.completed:
             path = f"{self._directory}/{self.job_id}/chk-{self.completed[-1].checkpoint_id}"
             yield Log(f"nothing is left to read; {RECOVERY_PATH.key()}: {path} goes on from here")
@@ -343,7 +343,7 @@ class EpochMaster(StepwiseMaster):
     # --- requests --------------------------------------------------------------------------------------------------
 
     def serve(self) -> Steps[bool]:
-        """Take the checkpoints and savepoints that were asked for; whether one of them ends the job."""
+        """Take the checkpoints and savepoints that were asked for; returns whether one of them ends the job."""
         request: Request | None
         while (request := (yield NextRequest())) is not None:
             if request.directory is None:
@@ -364,9 +364,9 @@ class EpochMaster(StepwiseMaster):
         yield Answer(request, self.completed[-1].checkpoint_id)
 
     def _savepoint(self, request: Request, directory: str) -> Steps[bool]:
-        """Take a savepoint between two epochs (H1, H2); whether the job ends with it.
+        """Take a savepoint between two epochs (H1, H2); returns whether the job ends with it.
 
-        Once it is complete the job that it ends never goes on: its output is the savepoint's, and is delivered.
+        Once it is complete the job that it ends never continues: its output is the savepoint's, and is delivered.
         """
         ends = request.stop is StopMode.DRAIN
         path = savepoint_path(directory, self.job_id, self.coordinator.epoch + 1)

@@ -173,7 +173,7 @@ class CheckClaim(Step):
 
 @dataclass(frozen=True, slots=True)
 class EmptySavepoint(Step):
-    """Delete what the job has left at a path, but for what `kept` consists of."""
+    """Delete what the job has left at a path, except what `kept` consists of."""
 
     path: str
     kept: CheckpointMetadata | None
@@ -191,7 +191,7 @@ class ReleaseSavepoint(Step):
 
 @dataclass(frozen=True, slots=True)
 class OpenSources(Step):
-    """Let split enumerators go on from what was kept of them, by operator id; those that were open are closed."""
+    """Let split enumerators continue from what was kept of them, by operator id; those that were open are closed."""
 
     restored: Mapping[str, StateFile | None]
 

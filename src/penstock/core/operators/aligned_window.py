@@ -39,7 +39,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     ) -> None:
         super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
         self._assigner = assigner
-        #: the assigner, when a loop of its own knows it
+        #: the assigner, when it has a loop of its own
         self._tumbling = (
             assigner
             if isinstance(assigner, TumblingEventTimeWindows) and isinstance(contents, AggregatingContents)
@@ -165,7 +165,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         return pane
 
     def _fire_again(self, window: Window, keys: list[Any], values: list[Any]) -> None:
-        """Add late records, that are still allowed, to a window that has fired; it fires for each of them."""
+        """Add late records that are still allowed to a window that has fired; it fires for each of them."""
         pane = self._fired_panes.get(window)
         if pane is None:
             pane = self._fired_table.entries(window)

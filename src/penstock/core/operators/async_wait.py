@@ -1,9 +1,9 @@
 """Asynchronous functions: many calls out at once, while their records wait here (A1).
 
-A record comes in, its call is started, and its results go out when the call has returned: in the order of the input, or
-as they come, but never across a watermark (`async_queues`). At most `capacity` records are between the start of their
-call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator is not
-available: the task takes no more input, while results, timers and checkpoints go on.
+A record comes in, its call is started, and its results go out when the call has returned. They go out in the order of
+the input, or as they come, but never across a watermark (`async_queues`). At most `capacity` records are between the
+start of their call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator
+is not available: the task takes no more input, while results, timers and checkpoints go on.
 
 A call that returns is only noted down; `process_completions` handles it in the task's step. So errors fail the task
 like those of any other function, and results are emitted by the batch.

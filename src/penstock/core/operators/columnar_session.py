@@ -61,7 +61,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         self.add(partials)
 
     def _sessions_of(self, taken: ColumnBatch) -> tuple[pa.Table, Any]:
-        """The sessions of these records alone, and which of them each record is of."""
+        """The sessions of these records alone, and to which of them each record belongs."""
         keys, times = self.key_columns(taken), taken.rowtimes
         codes, _ = distinct_keys(list(keys.values()))
         order = np.lexsort((times, codes))
@@ -83,7 +83,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         return pa.table({START: starts, END: ends, **taken, **partial_columns})
 
     def _late_among(self, partials: pa.Table) -> Any:
-        """Which of these sessions are late even when merged with those that there are."""
+        """Which of these sessions are late even when merged with those in the state."""
         ends = times_of(partials, END)
         together = [*self.parts, partials.cast(self.parts[0].schema)] if self.parts else [partials]
         table = pa.concat_tables(together).combine_chunks()

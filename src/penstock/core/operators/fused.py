@@ -2,8 +2,8 @@
 
 Each of them alone would make a list of its results, which lives until the last one is done. In one pass a record goes
 through all of them before the next record, so it is still in the processor's cache, and what a filter drops is in no
-list. The pass is the loop that one would write by hand: a Python function with one line for each operator, made once
-for each sequence of kinds.
+list. The pass is the loop that one would write by hand: a Python function with one line for each operator. It is made
+once for each sequence of kinds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FusedError(Exception):
 def run_pass(
     kinds: tuple[str, ...], functions: tuple[Callable[[Any], Any], ...], values: list[Any], times: list[int] | None
 ) -> tuple[list[Any], list[int] | None]:
-    """What comes out of the operators, with the timestamps of the records that it was made of.
+    """What comes out of the operators, with the timestamps of the records that it was made from.
 
     Raises:
         FusedError: if a function raises.

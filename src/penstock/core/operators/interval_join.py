@@ -1,9 +1,9 @@
 """Interval join: pairs of two keyed streams whose timestamps lie close together (A2).
 
-A left record at `l` and a right record at `r` of the same key are a pair when `l + lower <= r <= l + upper`, all in ms
-of event time. The operator keeps both sides in keyed state, in buckets of time that are a fraction of the interval. So
-a record looks at few buckets of the other side, whatever else is kept. When event time passes a bucket, the whole
-bucket goes at once, and no record needs a timer of its own.
+A left record at `l` and a right record at `r` of one key are a pair when `l + lower <= r <= l + upper`, in ms of event
+time. The operator keeps both sides in keyed state, in buckets of time that are a fraction of the interval. So a record
+looks at few buckets of the other side, whatever else is kept. When event time passes a bucket, the whole bucket goes at
+once, and no record needs a timer of its own.
 
 A record behind the watermark is late: it is in no pair, and goes to its side's late output or is counted. Every pair of
 records that were not late is emitted exactly once, when the later one arrives. The operator keeps a record as long as a

@@ -28,7 +28,7 @@ Reducer = Callable[[Any, Any], Any]
 
 
 class AccumulateType(enum.Enum):
-    """What is made of a key's records."""
+    """What the aggregation makes of a key's records."""
 
     MIN = 1
     MAX = 2

@@ -5,7 +5,7 @@ Each key has a few windows that grow and merge as records come.
 A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so a key never has
 two windows with one end, and a timer at the end of a window finds it again.
 
-A window only ever grows. While it has not fired there is a timer at its end or before it: the operator sets one when
+A window only ever grows. While it has not fired there is a timer at its end or before it. The operator sets one when
 the window begins, and again when a timer fires and finds the window grown. So a record that makes a window longer sets
 none.
 """

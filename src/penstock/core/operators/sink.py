@@ -121,7 +121,7 @@ class SinkOperator(StreamOperator):
         return super().snapshot_state(checkpoint_id)
 
     def on_savepoint(self, checkpoint_id: int) -> None:
-        """Keep what the savepoint names from being thrown away."""
+        """Keep what the savepoint names from being deleted."""
         named = self._committables.get()
         if named:
             self.writer.pin(checkpoint_id, named)

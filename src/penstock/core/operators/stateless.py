@@ -74,7 +74,7 @@ class RecordOperator(FunctionOperator):
             raise self.failed(records[-1]) from wrong_value(results[-1], f"{self.kind}()")
 
     def process_alone(self, batch: Batch) -> None:
-        """Call the function with every record, and emit what becomes of them."""
+        """Call the function with every record, and emit the results."""
         raise NotImplementedError
 
     def _process_fused(self, batch: Batch) -> None:

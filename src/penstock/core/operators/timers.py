@@ -19,7 +19,7 @@ class TimerQueue:
     """Items (such as keys) with the times (ms) at which they are due.
 
     The buckets are the namespaces of a state table, so timers are part of every snapshot, and a queue over a restored
-    table goes on where it was.
+    table continues where it was.
     """
 
     __slots__ = ("_buckets", "_heap", "_lone", "_table")

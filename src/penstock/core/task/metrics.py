@@ -15,7 +15,7 @@ def side_output_counter(tag_id: str) -> str:
 
 
 def metrics_of(contexts: Iterable[OperatorContext]) -> tuple[dict[str, int], dict[str, float], dict[str, Summary]]:
-    """Counters, added up by name, gauges and distributions, those of the operators and of the user's functions."""
+    """Counters, added up by name, gauges and distributions, of the operators and of the user's functions."""
     counters: dict[str, int] = {}
     gauges: dict[str, float] = {}
     distributions: dict[str, Summary] = {}

@@ -146,8 +146,8 @@ class OperatorChain:
     def finish(self, is_input_ended: bool) -> bool:
         """Drain, end the input, quiesce the timers, finish, head to tail: what one emits the next one still processes.
 
-        Whether all have finished; at one that still has calls out it stops, and goes on there when called again.
-        `is_input_ended`: the head was told of the end of its inputs already.
+        Returns whether all have finished. It stops at an operator that still has calls out, and continues there when
+        called again. `is_input_ended`: the head already knows that its inputs have ended.
         """
         while self._finished < len(self.operators):
             operator = self.operators[self._finished]
@@ -178,7 +178,7 @@ class OperatorChain:
         return captures
 
     def close(self) -> list[BaseException]:
-        """Close operators, partitioners, and then the state, also when some of them fail; returns what they raised."""
+        """Close operators, partitioners, and then the state, even when some of them fail; returns what they raised."""
         errors: list[BaseException] = []
         closers = [operator.close for operator in self.operators]
         closers += [partitioner.close for _, partitioner in self._partitioners]

@@ -47,8 +47,8 @@ class OutEdge:
 class VertexProgram:
     """The operators of a vertex, head first, and its edges. `migrations`: see `penstock.state.migrations`.
 
-    `buffer_timeout_ms` is for the buffers of its edges; None for what the job says. `job_parameters` are the user's own
-    settings, for functions to read.
+    `buffer_timeout_ms` is for the buffers of its edges; with None the job's value holds. `job_parameters` are the
+    user's own settings, for functions to read.
     """
 
     operators: tuple[ChainedOperator, ...]

@@ -24,7 +24,7 @@ def operator_of(frames: Sequence[FrameType]) -> OperatorContext | None:
 
 
 def whereabouts(frames: Sequence[FrameType]) -> str | None:
-    """What a thread is at, for people to read; None when it runs nothing of the user's.
+    """What a thread is doing, for people to read; None when it runs no user code.
 
     Such as `operator 'Map', subtask 1/2, in divide (program.py:12)`. The function is the first that is not Penstock's,
     and the line is where it is.

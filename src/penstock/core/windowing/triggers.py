@@ -35,7 +35,7 @@ class TriggerResult(Enum):
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides for each key and window. One object serves all of them: what it remembers lies in partitioned state."""
+    """Decides for each key and window. One object serves all, so it keeps what it remembers in partitioned state."""
 
     class TriggerContext(ABC):
         """Times, timers and state of the key and window that a trigger is asked about; all times in ms."""

@@ -120,7 +120,7 @@ class InputChannel:
 
 
 def estimated_bytes(batch: Batch) -> int:
-    """About how many bytes the records would take on the wire, judged by the first few of them."""
+    """About how many bytes the records would take on the wire, estimated from the first few of them."""
     if isinstance(batch, ColumnBatch):
         return int(batch.columns.nbytes)
     sample = batch.values[:_SAMPLE_RECORDS]

@@ -70,7 +70,7 @@ class BroadcastPartitioner(Partitioner):
 
 
 class RebalancePartitioner(Partitioner):
-    """Round robin, in runs: a batch is cut into one run a channel, and the next batch goes on where it ended."""
+    """Round robin, in runs: a batch is cut into one run for each channel; the next batch continues where it ended."""
 
     name = "REBALANCE"
 
@@ -216,7 +216,7 @@ class KeyMemory(dict[Any, int]):
 class _Routes(KeyMemory):
     """Which channel a key goes to.
 
-    Small integers have a table besides, which is a tenth of the dictionary, and stays in the processor's cache.
+    Small integers also have a table, which is a tenth of the dictionary's size and stays in the processor's cache.
     """
 
     def __init__(self, max_parallelism: int, channels: int) -> None:
@@ -286,7 +286,7 @@ class HashPartitioner(SelectingPartitioner):
         self._column_routes = ColumnRoutes(selector, route) if isinstance(selector, ColumnKey) else None
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
-        """Keys that are columns are hashed once a distinct key."""
+        """The channels of keys that are columns; each distinct key is hashed once."""
         if self._column_routes is None:
             return super().channels_of_columns(batch)
         try:
