@@ -58,7 +58,7 @@ class KeyedTable(Protocol):
     """One keyed state; see the module's text."""
 
     name: str
-    #: The namespaces that there are, each with its entries.
+    #: All namespaces, each with its entries.
     panes: dict[Any, dict[Any, Any]]
     #: Namespaces that are not among them, because they have one key, given here, with the value None. Code that puts
     #: one here marks it like any other; `entries` makes it a pane. None where everything lies in panes.
@@ -95,7 +95,7 @@ class NativeCapture(Protocol):
     schemas: Mapping[str, str]
 
     def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
-        """Store each file by `write(name, data)`, but those of the checkpoint built on that are still the same."""
+        """Store each file by `write(name, data)`, except those that the checkpoint built on already has unchanged."""
 
     def export(self) -> Iterator[tuple[str, bytes]]:
         """The same in the canonical format: (state name, file), the files of a state after each other."""
@@ -215,7 +215,7 @@ class KeyedStateBackend(ABC):
 
     def _migrate(self, descriptor: StateDescriptor, before: str) -> None:
         new = schema_of(descriptor)
-        # Nothing is known of what came without a schema, but that it carries no times.
+        # Of state that came without a schema, only this is known: it carries no times.
         old = schema_from_json(before) if before else StateSchema(new.kind, None, None)
         try:
             self.rewrite(descriptor, conversion(old, descriptor, self.migrations, self.now_ms))

@@ -177,7 +177,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
 
 class BroadcastCapture(OperatorCapture):
-    """A broadcast state, frozen; its items, pairs of key and value, are made of it in the background."""
+    """A broadcast state, frozen; its items, pairs of key and value, are made from it in the background."""
 
     def __init__(self, name: str, frozen: bytes, count: int) -> None:
         super().__init__(name, BROADCAST_MODE, [])

@@ -31,7 +31,7 @@ def freeze(changes: Changes) -> Frozen:
 
 
 def thaw(frozen: Frozen) -> tuple[Changes, Shapes]:
-    """The changes, and the shapes of the classes that they are made of."""
+    """The changes, and the shapes of the classes in them."""
     if isinstance(frozen, tuple):
         return frozen, {}
     return loads_with_shapes(frozen)

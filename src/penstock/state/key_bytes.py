@@ -281,7 +281,7 @@ def _timedelta(key: Any) -> bytes:
     return b"Ti" + _sequence((*parts, nanoseconds) if nanoseconds else parts)
 
 
-#: What has a canonical form, and which; the value of a subclass is taken without methods of its own.
+#: Which types have a canonical form, and which form; the value of a subclass is taken without its own methods.
 _BASES: Final[tuple[tuple[type, Callable[[Any], bytes]], ...]] = (
     (str, lambda key: b"s" + str.encode(key, "utf-8", "surrogatepass")),
     (int, lambda key: _int(int.__pos__(key))),

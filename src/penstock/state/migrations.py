@@ -7,8 +7,8 @@ loader can convert (see `penstock.state.loading`), is registered with a function
 ...     pass
 >>> register("old.module:Visit", Visit)
 
-The loader calls the function with the old attributes as keyword arguments, or with the arguments that the pickle holds
-where it holds any (a NamedTuple's fields in order, those of a `__reduce__`). From attributes the function makes an
+The loader calls the function with the old attributes as keyword arguments. Where the pickle holds arguments (a
+NamedTuple's fields in order, those of a `__reduce__`), it calls the function with these. From attributes it makes an
 instance of an ordinary class, one with a `__dict__`; from arguments, anything. The next checkpoint writes entries that
 came through the registry again, so a registration is needed for one run only.
 

@@ -112,7 +112,7 @@ class OperatorStateBackend:
             self.list_state(name, mode).items.extend(items)
 
     def capture(self) -> list[OperatorCapture]:
-        """All states as they are now, but for empty lists.
+        """All states as they are now, except empty lists.
 
         An empty map is captured: ahead of the records that will fill it (unaligned) a subtask must not take another's.
         """
@@ -143,7 +143,7 @@ class OperatorStateStore:
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState[Any]:
         """A list of which every subtask is given the items of all subtasks, at every restore.
 
-        Keep of them what is this subtask's own, or they multiply from restore to restore.
+        Keep only this subtask's own items, or they multiply from restore to restore.
         """
         return self._backend.list_state(_name(state_descriptor, ListStateDescriptor), UNION_MODE)
 

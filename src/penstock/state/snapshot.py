@@ -205,7 +205,7 @@ def shapes_in(schema: Any) -> Shapes | None:
 
 
 def iterate_keyed(data: bytes, rows_max: int = 4096) -> Iterator[tuple[int, int, bytes, bytes, bytes]]:
-    """The rows of one file, of which no more than `rows_max` are Python objects at a time."""
+    """The rows of one file; at most `rows_max` of them are Python objects at a time."""
     for batch in pa.ipc.open_stream(pa.BufferReader(data)):
         for begin in range(0, batch.num_rows, rows_max):
             yield from zip(*(c.to_pylist() for c in batch.slice(begin, rows_max).columns), strict=True)

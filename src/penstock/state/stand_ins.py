@@ -48,9 +48,7 @@ def dataclass_stand_in(
     no_default: NoDefault,
     on_change: Callable[[], None],
 ) -> type:
-    """For a dataclass whose fields were `before`, or are not known; the class itself when it pickles in a way of its
-    own.
-    """
+    """For a dataclass whose fields were `before`, or are unknown; the class itself when it pickles in its own way."""
     is_positional = vars(cls).get("__getstate__") is getattr(dataclasses, "_dataclass_getstate", _MISSING)
     if not is_positional and (hasattr(cls, "__setstate__") or _reduces_itself(cls)):
         return cls
@@ -112,7 +110,7 @@ def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | Non
     if name == "_class_setstate":
 
         def fill(cls: type, state: Any) -> Any:
-            # What the script's class was made of must not go into the one that is there instead.
+            # What the script's class was made from must not go into the class that is there instead.
             return cls if stand_in_for(cls.__name__) is cls else found(cls, state)
 
         return fill

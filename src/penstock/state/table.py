@@ -61,10 +61,10 @@ class StateTable:
         self._dropped: dict[Any, None] = {}
         #: whether there may be a snapshot to build on; without one nothing need be written of a table without entries
         self._has_base = False
-        #: whether the next snapshot is whole: the first one, and when so much has changed; then nothing need be marked,
-        #: nor be said of what was dropped
+        #: whether the next snapshot is whole: the first one, and when enough has changed; then there is no need to mark
+        #: anything or to note what was dropped
         self.is_next_whole = True
-        #: keys marked by the batch since that was looked at, and dropped namespaces at which it is looked at again
+        #: keys marked by the batch since the last look at the marks, and dropped namespaces at which the next one comes
         self._marked = 0
         self._dropped_max = _WHOLE_ENTRIES_MIN
         #: checkpoint id -> the changes that were new to its snapshot; None for any of all entries
@@ -91,7 +91,7 @@ class StateTable:
             return
         self.changed(namespace).update(keys)
         self._marked += len(keys)
-        # A look goes through all namespaces, of which sliding windows have thousands: no more of them than keys.
+        # A look goes through all namespaces, of which sliding windows have thousands: so no more of them than keys.
         if self._marked >= len(self.panes) + len(self._changed):
             self._marked = 0
             self.is_next_whole = self._is_mostly_changed(self._changed, self._dropped)
@@ -106,7 +106,7 @@ class StateTable:
         if namespace is not None:
             self._changed.pop(namespace, None)
         elif None in self._changed:
-            # The set is held by a state object, so it is emptied rather than thrown away.
+            # A state object holds the set, so it is emptied rather than replaced.
             self._changed[None].clear()
         if not self.is_next_whole:
             self._dropped[namespace] = None
@@ -118,7 +118,7 @@ class StateTable:
         return self.panes.pop(namespace, {}) if lone is _MISSING else {lone: None}
 
     def clear(self) -> None:
-        """Forget all entries and marks; what holds the entries or the marks under None goes on with them."""
+        """Forget all entries and marks; code that holds the entries or the marks under None can keep using them."""
         for namespace in list(self.panes):
             self.panes[namespace].clear()
             if namespace is not None:

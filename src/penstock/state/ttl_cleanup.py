@@ -15,7 +15,7 @@ _END: Final[Any] = object()
 
 
 class Cleaning(Protocol):
-    """What tidies one state up, and what it is told."""
+    """What tidies up one state, and what it is told."""
 
     def on_access(self) -> None:
         """The state is being used."""

@@ -70,11 +70,11 @@ class Pane(dict[Any, Any]):
         self.has_rows = True
 
     def _rows(self) -> Iterator[Row]:
-        """The rows that there are now."""
+        """The rows in the store now."""
         raise NotImplementedError
 
     def _unknown_rows(self) -> Iterator[Row]:
-        """The rows that there are now, but none when all entries are in memory."""
+        """The rows in the store now; none when all entries are in memory."""
         return iter(()) if self.is_complete or not self.has_rows else self._rows()
 
     # --- looking up ---------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Pane(dict[Any, Any]):
         return chain(cached.items(), self.stored(rows, cached, gone))
 
     def stored(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[tuple[Any, Any]]:
-        """The entries of rows, but those that are in memory or removed."""
+        """The entries of rows, except those that are in memory or removed."""
         loads, name, key_of = self._cache.unpickle, self._name, self._key_of
         for row, raw in rows:
             key = key_of(row, raw)

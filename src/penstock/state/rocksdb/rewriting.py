@@ -1,8 +1,8 @@
 """Rewriting the rows of a state, where a restored one is not what the program has now (H4).
 
-It happens at once, when a backend is restored or a state declared for the first time: one pass over the rows of the
-state, in order, without having them all in memory. From then on all rows are of one kind, so no read ever has to ask of
-which. Only rows that come out different are written, and only these are stored again by the next checkpoint.
+It happens at once, when a backend is restored or a state declared for the first time. One pass goes over the rows of
+the state, in order, without having them all in memory. From then on all rows are of one kind, so no read ever has to
+ask of which. Only rows that come out different are written, and only these does the next checkpoint store again.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _SHARE: Final = 8
 
 
 class Sweepable(Protocol):
-    """The rows of a state in one layout, and what of them is in memory."""
+    """The rows of a state in one layout, and which of them are in memory."""
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
         """Delete a row, or what of it has expired; its key begins, with its length, at byte `key_at`."""
