@@ -132,7 +132,7 @@ class OperatorChain:
         return not self.waiting or all(operator.is_available() for operator in self.waiting)
 
     def process_completions(self) -> bool:
-        """Let operators go on with calls that have come back; whether any had to."""
+        """Let operators handle calls that have returned; returns whether there were any."""
         worked = False
         for operator in self.waiting:
             worked = operator.process_completions() or worked
@@ -166,7 +166,7 @@ class OperatorChain:
             operator.prepare_snapshot(checkpoint_id)
 
     def snapshot_state(self, checkpoint_id: int, is_savepoint: bool) -> dict[str, list[StateCapture]]:
-        """All state as it is now, by operator id; on that of a savepoint no later one builds."""
+        """All state as it is now, by operator id; no later snapshot builds on that of a savepoint."""
         captures = {
             context.operator_id: operator.snapshot_state(checkpoint_id)
             for operator, context in zip(self.operators, self.contexts, strict=True)

@@ -59,7 +59,7 @@ class VertexProgram:
 
 
 class ProgramError(PenstockError, RuntimeError):
-    """A program cannot be loaded where it shall run: it would not be at any other attempt either."""
+    """A program cannot be loaded where it should run; another attempt could not load it either."""
 
     suppresses_restart = True
 

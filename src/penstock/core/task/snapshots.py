@@ -66,7 +66,7 @@ class TaskSnapshots:
             self._incomplete[part.barrier.checkpoint_id] = part
 
     def complete(self, checkpoint_id: int, operator_id: str, in_flight: list[StateCapture]) -> None:
-        """All that was in flight ahead of the barrier is known now."""
+        """All that was in flight ahead of the barrier is captured."""
         part = self._incomplete.pop(checkpoint_id, None)
         if part is not None:
             if in_flight:

@@ -42,7 +42,7 @@ class StoredState:
 
 
 class StateHistories:
-    """What the last completed checkpoint has stored of a task, and what those under way have."""
+    """What the last completed checkpoint has stored of a task, and what unfinished checkpoints have."""
 
     def __init__(self) -> None:
         self.confirmed = StoredState()
@@ -122,7 +122,7 @@ class SnapshotWriter:
     def _native(
         self, operator_id: str, capture: NativeCapture, base: NativeStateHandle | None
     ) -> tuple[dict[str, tuple[KeyedStateHandle, ...]], tuple[NativeStateHandle, ...]]:
-        """The backend's own files, of which those that `base` has are not written again; canonical in a savepoint."""
+        """The backend's own files, without writing those that `base` has again; canonical in a savepoint."""
         try:
             if self._savepoint_path is not None:
                 exported: dict[str, tuple[StateFile, ...]] = {}

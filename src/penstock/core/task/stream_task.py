@@ -231,7 +231,7 @@ class StreamTask:
         if any(p.has_open_data for p in self.partitions.values()):
             timeout_ms = self._buffer_timeout_ms
             if not worked:
-                # Nothing to do: what is waiting in open buffers gains nothing by waiting longer.
+                # Nothing to do: what waits in open buffers gains nothing by waiting longer.
                 self._flush()
             elif self._flush_at_ms is None and timeout_ms >= 0:
                 self._flush_at_ms = now + timeout_ms
@@ -247,7 +247,7 @@ class StreamTask:
         return self._source is not None and self._processes and not self._is_draining
 
     def _go_on(self) -> bool:
-        """Go on with calls that have come back, and with the end of the data when the task has drained."""
+        """Handle calls that have returned, and the end of the data when the task has drained."""
         assert self._chain is not None
         worked = self._chain.process_completions()
         if self._is_draining:
@@ -582,7 +582,7 @@ class StreamTask:
         return {}
 
     def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
-        """All that was in flight ahead of the barrier is known now."""
+        """All that was in flight ahead of the barrier is captured."""
         if not self._snapshots.is_waiting(checkpoint_id):
             return
         assert self._chain is not None

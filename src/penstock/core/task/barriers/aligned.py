@@ -22,7 +22,7 @@ class AlignedBarrierHandler(BarrierHandler):
         self._held_back_bytes_max = held_back_bytes_max
 
     def on_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
-        """Begin or go on with an alignment; take the snapshot when it is complete."""
+        """Begin or continue an alignment; take the snapshot when it is complete."""
         current = self._aligning
         if current is not None and barrier.checkpoint_id == current.checkpoint_id:
             self._hold_back(channel)

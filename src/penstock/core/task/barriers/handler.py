@@ -22,11 +22,11 @@ class CheckpointTarget(Protocol):
         ...
 
     def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
-        """What was in flight in the channels is known now: the task's part is whole."""
+        """All that was in flight in the channels is captured: the task's part is whole."""
         ...
 
     def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
-        """The task's part will not be: tell everybody."""
+        """The task takes no part in the checkpoint: tell the job master and the tasks downstream."""
         ...
 
     def now_ms(self) -> int: ...
@@ -49,7 +49,7 @@ class BarrierHandler(ABC):
 
     @abstractmethod
     def on_channel_ended(self, channel: InputChannel) -> None:
-        """A channel has ended: it will deliver no barrier any more."""
+        """A channel has ended: it will deliver no more barriers."""
 
     def on_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - most modes have nothing to do
         """The coordinator has given the checkpoint up."""

@@ -19,7 +19,7 @@ from penstock.state.snapshot import OperatorCapture
 
 
 def is_state(element: Element) -> bool:
-    """Whether an element in flight belongs into a checkpoint: what else there is, its sender says again."""
+    """Whether an element in flight belongs in a checkpoint; the sender sends all others again."""
     return isinstance(element, Batch) or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
 
 
@@ -44,7 +44,7 @@ def recover_channel(name: str, items: list[object], gate: InputGate, partitions:
 
 
 def partition_anew(items: list[object], partition: ResultPartition) -> None:
-    """Send records that were in flight in a channel that is no longer there on their way."""
+    """Send on the records that were in flight in a channel that no longer exists."""
     for item in items:
         if isinstance(item, tuple):
             partition.collect(make_batch(*item))

@@ -22,11 +22,11 @@ _CUTS_MAX = 8
 
 
 class RecoveredBuffer(list[Element]):
-    """A buffer out of a checkpoint: it came without credit, so none is returned for it."""
+    """A buffer from a checkpoint: it came without credit, so none is returned for it."""
 
 
 class ArrivalListener(Protocol):
-    """Who looks at buffers when they arrive, rather than when they are polled."""
+    """Looks at buffers when they arrive, rather than when they are polled."""
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None: ...
 
@@ -132,7 +132,7 @@ def estimated_bytes(batch: Batch) -> int:
 
 
 class InputGate:
-    """All channels into a task, polled in turn, a buffer at a time."""
+    """All channels into a task, polled in turn, one buffer at a time."""
 
     def __init__(self, channels: list[InputChannel], return_credit: Callable[[InputChannel], None]) -> None:
         self.channels = channels
@@ -162,7 +162,7 @@ class InputGate:
         self._enqueue(target)
 
     def recover(self, edge: int, producer: int, elements: Buffer) -> None:
-        """Put elements out of a checkpoint back into a channel, ahead of all that arrived."""
+        """Put elements from a checkpoint back into a channel, ahead of all that arrived."""
         for channel in self.channels:
             if (channel.channel.edge, channel.channel.producer) == (edge, producer):
                 channel.prepend(RecoveredBuffer(elements))

@@ -178,7 +178,7 @@ class ShufflePartitioner(SelectingPartitioner):
 
 
 class KeyMemory(dict[Any, int]):
-    """A number of each key, worked out when it is asked for the first time: a known key costs no Python call."""
+    """A number for each key, worked out at the first request: a known key costs no Python call."""
 
     def __missing__(self, key: Any) -> int:
         if len(self) >= ROUTES_MAX:
@@ -227,7 +227,7 @@ class _Routes(KeyMemory):
         self._table: list[int | None] | None = []
 
     def work_out(self, key: Any) -> int:
-        """Its owner, by key group."""
+        """The subtask that owns the key, by key group."""
         return subtask_of_key_group(key_group_of(key, self._max_parallelism), self._max_parallelism, self._channels)
 
     def of(self, keys: list[Any]) -> Sequence[int]:

@@ -57,7 +57,7 @@ class Subpartition:
         self._wants_flush = False
 
     def add_batch(self, batch: Batch) -> None:
-        """Append records; batches larger than a buffer are cut, but columns, which are small and quick as a whole."""
+        """Append records. Batches larger than a buffer are cut, except columns: they are small and quick as a whole."""
         size = len(batch)
         if size > self._target_records and not isinstance(batch, ColumnBatch):
             for start in range(0, size, self._target_records):
@@ -83,7 +83,7 @@ class Subpartition:
         return overtaken
 
     def recover(self, elements: Buffer) -> None:
-        """Put elements out of a checkpoint back, ahead of everything else."""
+        """Put elements from a checkpoint back, ahead of everything else."""
         self._queue.appendleft(elements)
 
     def flush(self) -> None:
@@ -188,7 +188,7 @@ class ResultPartition:
         return [(s.channel, s.overtake(barrier)) for s in self.subpartitions]
 
     def recover(self, consumer: int, elements: Buffer) -> None:
-        """Put elements out of a checkpoint back into the channel to a consumer."""
+        """Put elements from a checkpoint back into the channel to a consumer."""
         for subpartition in self.subpartitions:
             if subpartition.channel.consumer == consumer:
                 subpartition.recover(elements)
