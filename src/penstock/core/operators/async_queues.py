@@ -33,7 +33,7 @@ class Call:
 class Mark:
     """A watermark (ms) and a change of idleness that wait for the calls ahead of them.
 
-    Later ones join the one that waits when there is no call between them: they take its place.
+    When no call lies between them, later values replace those of the mark that waits.
     """
 
     __slots__ = ("idle", "watermark")

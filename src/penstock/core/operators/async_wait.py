@@ -167,7 +167,7 @@ class AsyncWaitOperator(FunctionOperator):
         self._came_back.append((call, attempt, results, error))
 
     def process_completions(self) -> bool:
-        """Take what has come back, emit what may go out, and start calls in its place."""
+        """Take results that have come back, emit what may go out, and start calls in its place."""
         came_back, worked = self._came_back, False
         while came_back:
             worked = True

@@ -49,7 +49,7 @@ class UserCodeError(PenstockError, RuntimeError):
 
 
 def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_name: str) -> list[Any]:
-    """What the key selector gives for records; whether these can be keys is not asked.
+    """What the key selector gives for records, without a check that these can be keys.
 
     Raises:
         UserCodeError: if the key selector raises.
@@ -147,21 +147,21 @@ class StreamOperator:
         return True
 
     def process_completions(self) -> bool:
-        """Go on with calls out of the task that have come back, and start others; whether there was anything to do.
+        """Handle calls out of the task that have returned, and start others; returns whether there was anything to do.
 
-        Called at every step while the task processes; of operators that override it only.
+        Called at every step while the task processes, and only of operators that override it.
         """
         return False
 
     def drain(self) -> bool:
-        """All input has ended for good, ahead of `end_input`: whether nothing is out any more, and the end may go on.
+        """All input has ended for good, ahead of `end_input`: returns whether no call is out and the end may go on.
 
-        Called again until it is; operators ahead of this one in the chain have finished.
+        Called again until that is so; operators ahead of this one in the chain have finished.
         """
         return True
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
-        """Emit what must be ahead of the barrier; not called any more after `finish`."""
+        """Emit what must be ahead of the barrier; not called after `finish`."""
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all state as of now; later changes must not reach what was captured (G7)."""
@@ -190,7 +190,7 @@ class StreamOperator:
     def advance_keys(self, timestamp: int) -> None:
         """A back-fill: no record will follow for the keys so far. Fire what is due for them at that time (ms).
 
-        For the keys to come event time stands where it was; watermarks go nowhere meanwhile. An operator that does
+        For the keys to come event time stands where it was; no watermark goes out meanwhile. An operator that does
         nothing here fires for all keys when the watermark comes.
         """
 
@@ -271,5 +271,5 @@ class FunctionOperator(StreamOperator):
             raise refused_key(self.context.operator_name, values[at], keys[at], error)  # noqa: B904 - it has its cause
 
     def failed(self, record: Any) -> UserCodeError:
-        """The error to raise from what user code raised on a record."""
+        """The error to raise from an error that user code raised on a record."""
         return UserCodeError(self.context.operator_name, record)

@@ -102,9 +102,9 @@ class KeyedBroadcastContext(BroadcastContext):
     def apply_to_key_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
         """Call `function(key, state)` for every key of this subtask that has an entry in a keyed state (A1).
 
-        The key is current meanwhile, so the function may also use other keyed state of it, and change it all. It goes
-        through the keys in no particular order, holds their list in memory, and takes its time before the next record.
-        What the function returns is dropped: gather in a list what `process_broadcast_element` shall yield.
+        The key is current meanwhile, so the function may also use the key's other state, and change all of it. The call
+        visits the keys in no particular order, holds their list in memory, and finishes before the next record. What
+        the function returns is dropped: gather in a list what `process_broadcast_element` should yield.
 
         Args:
             state_descriptor: the one with which the function's `open` looked the state up.

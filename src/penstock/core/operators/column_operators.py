@@ -19,7 +19,8 @@ from penstock.core.records import Batch
 class MapBatchesOperator(FunctionOperator):
     """Hands whole batches to a function, as Arrow record batches or as data frames, and takes such back.
 
-    As many records out as in keep their timestamps; otherwise `timestamp_column` says where new ones are.
+    When as many records come out as went in, they keep their timestamps. Otherwise `timestamp_column` says where the
+    new ones are.
     """
 
     def __init__(self, function: Any, batch_format: str, timestamp_column: str | None) -> None:
@@ -72,7 +73,7 @@ class SelectOperator(StreamOperator):
 
 
 class WhereOperator(StreamOperator):
-    """Keeps the records for which an expression is true, and not those where it has no value."""
+    """Keeps the records for which an expression is true, and drops those where it is false or has no value."""
 
     def __init__(self, condition: Expression) -> None:
         self._condition = condition
@@ -97,7 +98,7 @@ class WhereOperator(StreamOperator):
 
 
 def as_record_batch(result: Any) -> pa.RecordBatch:
-    """What a function gave back as a record batch: it may be a table or a data frame of pandas or Polars as well.
+    """What a function returned, as a record batch; it may also return a table or a data frame of pandas or Polars.
 
     Raises:
         TypeError: if it is something else.

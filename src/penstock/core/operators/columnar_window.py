@@ -133,7 +133,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether there are times that lie in no window."""
+        """Whether some times lie in no window."""
         assigner = self._assigner
         return isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
 

@@ -109,10 +109,10 @@ class ColumnarWindowBase(StreamOperator):
         self._rows = self._merged_rows = sum(part.num_rows for part in self._parts)
 
     def take_up_to(self, name: str, last: int) -> pa.Table:
-        """Take the partials out of which a column of times says at most `last`, which there must be, and merge them.
+        """Take the partials whose value in a column of times is at most `last`, and merge them; there must be some.
 
-        The others are left as they are: while one source is ahead of another they are many, and they would be merged
-        again with every watermark.
+        The others stay as they are: while one source is ahead of another they are many, and merging them would recur
+        with every watermark.
         """
         near, far = [], []
         for part in self._parts:
@@ -129,7 +129,7 @@ class ColumnarWindowBase(StreamOperator):
         return self.merge(near) if len(near) > 1 else near[0]
 
     def put_back(self, part: pa.Table) -> None:
-        """Keep these partials too, which are merged; the others are later than they."""
+        """Keep these partials too, which are merged; all others are later."""
         if part.num_rows:
             self._parts.insert(0, part)
             self._rows += part.num_rows
@@ -152,7 +152,7 @@ class ColumnarWindowBase(StreamOperator):
         return captures
 
     def to_capture(self, table: pa.Table) -> pa.Table:
-        """What a snapshot has of the table."""
+        """What a snapshot holds of the table."""
         return table
 
     # --- records ---------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class ColumnarWindowBase(StreamOperator):
             self.output.collect_side(self._late_tag, records)
 
     def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
-        """Emit the results of windows, a row each."""
+        """Emit the results of windows, one row for each."""
         keys = [full(partials.column(name), 0) for name in self.key_names]
         arrays = [*keys, pa.array(starts), pa.array(ends), *self.aggregates.results(partials)[: self.shown]]
         names = [*self.key.names, "window_start", "window_end", *self.aggregates.names[: self.shown]]

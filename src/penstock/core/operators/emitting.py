@@ -15,7 +15,7 @@ def is_side_output(result: Any) -> bool:
 
 
 def split_side_outputs(output: Output, results: list[Any], timestamps: list[int] | None) -> Batch:
-    """Send the side outputs among `results` on their way; returns the rest as a batch for the main output."""
+    """Emit the side outputs among `results`; returns the rest as a batch for the main output."""
     for result in results:
         if result.__class__ is tuple and result and result[0].__class__ is OutputTag:
             break

@@ -20,7 +20,7 @@ _FIRST_LINE: Final = 3
 
 
 class FusedError(Exception):
-    """A function raised: which one of the pass, by its place, and on which record; the cause is what it raised."""
+    """A function raised: which one of the pass, by its place, and on which record; the cause is the error raised."""
 
     def __init__(self, place: int, record: Any) -> None:
         super().__init__(place, record)
@@ -69,7 +69,7 @@ def _make(kinds: tuple[str, ...], is_timed: bool) -> Callable[..., None]:
 
 
 def _told(error: BaseException, code: CodeType) -> BaseException:
-    """Where the pass was when a function raised, from the traceback: nothing is kept for it while all goes well."""
+    """Where the pass was when a function raised, from the traceback: the pass records nothing while all goes well."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is code:

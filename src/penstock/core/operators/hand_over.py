@@ -7,7 +7,7 @@ from penstock.core.records import Batch
 
 
 class HandOverOperator(StreamOperator):
-    """Keeps what comes until `take` is called. Made for batch execution: it has nothing to say to a snapshot."""
+    """Keeps what comes until `take` is called. Made for batch execution: it adds nothing to a snapshot."""
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []

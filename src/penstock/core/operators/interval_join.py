@@ -103,7 +103,7 @@ class _Side:
         return found
 
     def drop(self, watermark: int) -> None:
-        """Forget the buckets all of whose records are past pairing with what is not late."""
+        """Forget the buckets of which no record can still pair with one that is not late."""
         order, width_ms = self._order, self._width_ms
         while order and (order[0] + 1) * width_ms - 1 + self._kept_ms < watermark:
             bucket = heappop(order)
@@ -159,7 +159,7 @@ class IntervalJoinOperator(FunctionOperator):
         super().open()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Pair every record with those of the other side, and keep it for those that will come."""
+        """Pair every record with those of the other side, and keep it for later ones."""
         if batch.timestamps is None:
             raise WrongTypeError(
                 f"{self.context.operator_name}: an interval join needs timestamps, and these records carry none; give "

@@ -119,7 +119,7 @@ def _reducer(kind: AccumulateType, cls: type, field: int | str) -> Reducer:
 
 
 def _tuple_sum(index: int) -> Reducer:
-    """The sum most often asked for, without a call a record but its own: each record makes a new tuple."""
+    """The sum most often asked for, with one call for each record, its own: each record makes a new tuple."""
     behind = index + 1
     if index == 1:
         return lambda total, value: (

@@ -12,9 +12,9 @@ _SET, _DELTA = 0, 1
 
 
 class KeyedMergeOperator(FunctionOperator):
-    """Of each key the last record of the delta (input 1), or where there is none the last one of the set (input 0).
+    """For each key the last record of the delta (input 1), or where there is none the last one of the set (input 0).
 
-    For batch execution: a key's records are all there before any is emitted, when its keys end.
+    For batch execution: all records of a key are there before any is emitted, when the keys end.
     """
 
     is_keyed = True

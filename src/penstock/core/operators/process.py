@@ -52,7 +52,7 @@ class TimerService:
         """Call `on_timer` for the current key when the watermark passes `timestamp`; not once the input has ended."""
         key = self._keyed.current_key
         bucket = self._event_buckets.get(timestamp)
-        # Most often one that is there already.
+        # Most often the timer is there already.
         if (bucket is None or key not in bucket) and not self._is_quiesced:
             self.event_timers.put(timestamp, key, bucket)
 
@@ -62,7 +62,7 @@ class TimerService:
             self.processing_timers.register(timestamp, self._keyed.current_key)
 
     def quiesce(self) -> None:
-        """Take no timers any more (F5): event time has come to its end, processing time does not count any more."""
+        """Take no more timers (F5): event time has come to its end, and processing time no longer counts."""
         self._is_quiesced = True
 
     def begin_anew(self) -> None:
