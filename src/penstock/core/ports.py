@@ -71,7 +71,7 @@ class Cluster(Protocol):
     """The workers, as the job master sees them."""
 
     def request_workers(self, count: int) -> None:
-        """Ask for that many more workers; each registers by itself when it is up."""
+        """Ask for this many more workers; each registers by itself when it is up."""
         ...
 
     def send(self, worker_id: str, message: ToWorker) -> None:
@@ -118,7 +118,7 @@ class KeyedBackends(Protocol):
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints as wholes, seen from the job master. All methods do IO and belong into `Background`."""
+    """Checkpoints as wholes, seen from the job master. All methods do IO and belong in `Background`."""
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
         """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory.

@@ -33,7 +33,7 @@ class OpenCalls:
             yield
 
     def finish(self, is_input_ended: bool) -> Iterator[None]:
-        """Until all operators have finished; yields whenever it has waited."""
+        """Wait until all operators have finished; yields after each wait."""
         while not self._chain.finish(is_input_ended):
             self._go_on()
             yield

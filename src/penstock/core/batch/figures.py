@@ -40,7 +40,7 @@ class CountedExchange:
         self._collect = exchange.collect
 
     def collect(self, batch: Batch) -> None:
-        """Hand a batch on."""
+        """Pass a batch on."""
         self.records += len(batch)
         self._collect(batch)
 

@@ -52,7 +52,7 @@ class Rows:
         return self.edges, self.targets, self.places, self.timestamps, self.sequences, self.payloads
 
     def take(self) -> Rows:
-        """The rows so far; there are none here any more."""
+        """Take out the rows so far."""
         taken = Rows()
         for mine, theirs in zip(self.columns(), taken.columns(), strict=True):
             theirs.extend(mine)

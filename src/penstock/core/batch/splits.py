@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, ...]]:
-    """All splits of a bounded source, of each subtask.
+    """All splits of a bounded source, by subtask.
 
     Raises:
         RuntimeError: if the enumerator does not come to an end.
@@ -35,8 +35,8 @@ def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, .
 class SplitDealer:
     """Deals out splits to `parallelism` subtasks, once for a batch or as each epoch begins.
 
-    Its methods do the enumerator's IO, and are for the driver to call. What the enumerator asks to be done in the
-    background is done at once; what it asks to be done later, as the next epoch begins.
+    Its methods do the enumerator's IO, and are for the driver to call. The dealer does at once what the enumerator asks
+    to be done in the background; what it asks to be done later is done as the next epoch begins.
     """
 
     def __init__(self, source: Source[Any, Any], parallelism: int, restored: StateFile | None) -> None:
@@ -73,7 +73,7 @@ class SplitDealer:
         return StateFile(len(data), checksum(data), data=data)
 
     def close(self) -> None:
-        """Let the enumerator go."""
+        """Close the enumerator."""
         self._enumerator.close()
 
     def _work(self) -> None:

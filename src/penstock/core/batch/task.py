@@ -81,9 +81,9 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
 class BatchTask:
     """See the module's text.
 
-    `wait(ms)` is called when a source has nothing yet, or when calls are out that must come back before the task can go
-    on; it waits no longer than that, and hands over what `coroutines` have given by then. `run` tells the runs of one
-    task apart, where there may be several.
+    The task calls `wait(ms)` when a source has nothing yet, or when calls are out that must return before the task can
+    go on. It waits no longer than that, and hands over what `coroutines` have given by then. `run` tells the runs of
+    one task apart, where there may be several.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class BatchTask:
             self._send_accumulators()
 
     def _send_accumulators(self) -> None:
-        """To the client; or to one consumer, with the records: they count where those do."""
+        """Send them to the client, or to one consumer with the records: they count where the records do."""
         if self._vertex.reaches_client:
             edge, target, place = ACCUMULATORS, 0, NO_KEY_PLACE
         else:
@@ -214,7 +214,7 @@ class BatchTask:
             self._rows.append(METRICS, 0, next(self._sequences), payload)
 
     def _take_rows(self) -> Rows:
-        """The rows so far, and an empty place for those to come."""
+        """Take out the rows so far; later rows start from none."""
         taken = Rows()
         for mine, theirs in zip(self._rows.columns(), taken.columns(), strict=True):
             theirs.extend(mine)

@@ -156,7 +156,7 @@ class CheckpointCoordinator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known of every checkpoint if it is complete; `on_settled` is called when it is again."""
+        """Whether every checkpoint is known to be complete or not; `on_settled` is called when that is so again."""
         return not self._writing
 
     def next_deadline(self) -> int | None:
@@ -234,13 +234,13 @@ class CheckpointCoordinator:
             self._abort(decline.checkpoint_id, reason, decline.is_failure, heals)
 
     def on_finished(self, execution: Execution) -> None:
-        """A task has ended well: what it has not acknowledged by now it never will, and need not."""
+        """A task has ended well: what it has not acknowledged by now, it never will and need not."""
         for pending in list(self._pending.values()):
             if not pending.is_completing and pending.finish(execution.id):
                 self._complete(pending)
 
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
-        """Go on where another job master was: with its checkpoints, oldest first, and ids above all of its."""
+        """Continue where another job master was: with its checkpoints, oldest first, and ids above all of its."""
         self.completed = list(completed)
         self._keeps_all = False
         self._last_id = max([self._last_id, last_id, *(metadata.checkpoint_id for metadata in self.completed)])
@@ -314,13 +314,13 @@ class CheckpointCoordinator:
             self._store.delete(garbage(self._store.listing(), self.completed + self._dropped, 1 << 62))
 
     def _say_how_it_ended(self) -> None:
-        """First of all: without it, a job of which all checkpoints are gone is one that never had any. Does IO."""
+        """Comes first: without it, a job whose checkpoints are all gone looks like one without any. Does IO."""
         if self._mark is not None:
             self._store.mark_job(self._mark)
             self._mark = None
 
     def trigger_now(self) -> int | None:
-        """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or no more at once, just now."""
+        """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now."""
         if not self._admits() or not self._all_ready():
             return None
         return self._trigger(self._clock.now_ms())
@@ -439,7 +439,7 @@ class CheckpointCoordinator:
     def _abort(
         self, checkpoint_id: int, reason: str, counts: bool = True, heals: tuple[bool, bool] = (False, False)
     ) -> None:
-        """Give one up; `heals` is whether what failed is final at first, and whether it lies outside (`Failure`)."""
+        """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`)."""
         pending = self._pending.pop(checkpoint_id)
         if pending.savepoint is not None:
             self._abort_savepoint(pending, pending.savepoint, reason)

@@ -14,8 +14,8 @@ CHECKPOINT_FILE = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
 def garbage(listing: Iterable[str], kept: Iterable[CheckpointMetadata], oldest_live_id: int) -> list[str]:
     """The files to delete, metadata first, so that what is half deleted never looks whole.
 
-    Needed are: all files of checkpoints from `oldest_live_id` on, which may still be in the making; the metadata of
-    kept checkpoints; and every state file that one of these refers to, whichever checkpoint wrote it.
+    These are needed: all files of checkpoints from `oldest_live_id` on, which may still be in the making; the metadata
+    of kept checkpoints; and every state file that one of these refers to, whichever checkpoint wrote it.
     """
     kept = list(kept)
     needed = {file.path for metadata in kept for file in metadata.state_files() if file.path is not None}

@@ -32,7 +32,7 @@ class Choice:
 
 
 def choose_latest(left: LeftByJobs) -> Choice:
-    """Where to go on."""
+    """Where to continue."""
     mark = max(left.marks, key=lambda mark: mark.timestamp_ms, default=None)
     ended = {mark.job_id for mark in left.marks if mark.status != BEGUN}
     since = -1 if mark is None else mark.timestamp_ms
@@ -77,7 +77,7 @@ def _age(found: Left) -> tuple[int, int]:
 
 
 def _may_be_newer(damaged: Left, whole: list[Left], known: set[str]) -> bool:
-    """Of the job that the newest one is of, the numbers tell; a job of which none can be read may be any."""
+    """In the job of the newest one, the numbers tell; a job none of whose checkpoints can be read may be newer."""
     if damaged.job_id not in known:
         return True
     return bool(whole) and whole[0].job_id == damaged.job_id and damaged.checkpoint_id > whole[0].checkpoint_id

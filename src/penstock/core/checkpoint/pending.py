@@ -105,11 +105,11 @@ class PendingCheckpoint:
         )
 
     def _carried(self, operator_id: str, subtask: int) -> OperatorSubtaskState | None:
-        """The state that a finished subtask had at the end, as the checkpoint before has it (G10).
+        """The state that a finished subtask had at the end, as the previous checkpoint holds it (G10).
 
         What it had prepared for commit is not part of that: it was committed before the subtask was FINISHED.
         """
-        # Of what the job began from nothing is carried: a finished subtask of that needs no state any more.
+        # From what the job began with, nothing is carried: a finished subtask of that needs no state any more.
         operators = self.bases[-1].operators if self.bases else ()
         state = next((o.subtasks.get(subtask) for o in operators if o.operator_id == operator_id), None)
         if state is None:

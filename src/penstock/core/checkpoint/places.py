@@ -39,7 +39,7 @@ def check_places(states: Iterable[OperatorState], job_graph: JobGraph) -> None:
 
 
 def _misfit(state: OperatorState, operator: OperatorInfo) -> str | None:
-    """What the program says of both, and differs."""
+    """What the program says of both, where the two differ."""
     if state.kind != operator.kind:
         return "they are of different kinds"
     if _has_name(state) and _has_name(operator) and state.name != operator.name:

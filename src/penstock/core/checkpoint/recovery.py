@@ -83,7 +83,7 @@ def _savepoint_of(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | 
 
 
 def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
-    """Read every file of a checkpoint; one that is damaged is so at a second reading as well. Does IO."""
+    """Read every file of a checkpoint; damage counts only if a second reading finds it too. Does IO."""
     try:
         store.verify(metadata)
     except CheckpointError:

@@ -28,8 +28,8 @@ class SavepointRequest:
 def savepoint_path(directory: str, job_id: str, checkpoint_id: int, attempt: int = 0) -> str:
     """The directory of a savepoint: Flink's `savepoint-<job>-<number>`, the same for no two savepoints of any jobs.
 
-    A job master that takes a job over does not know of savepoints, so it may use their ids again: its attempts tell it
-    from those before.
+    A job master that takes a job over does not know of savepoints, so it may use their ids again. Its attempts tell its
+    savepoints from earlier ones.
     """
     master = attempt // ATTEMPTS_PER_MASTER
     number = f"{checkpoint_id:06x}{f'-{master}' if master else ''}"

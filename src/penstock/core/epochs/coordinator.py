@@ -91,7 +91,7 @@ class EpochCoordinator:
         self._no_more.clear()
 
     def fall_back(self, before: CheckpointMetadata) -> None:
-        """The last checkpoint is damaged: go on from one before, whose output was delivered, too."""
+        """The last checkpoint is damaged: continue from an earlier one, whose output was also delivered."""
         self.latest = before
         self._watermarks = restored_watermarks(before, self._job_graph)
         self._ended.clear()

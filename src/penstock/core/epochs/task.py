@@ -41,7 +41,7 @@ BATCH_RECORDS: Final = 4096
 class EpochTask:
     """See the module's text. `run` may be called once.
 
-    Calls that an epoch's records have made are waited for, so that their results belong to the epoch; `wait` and
+    The task waits for calls that an epoch's records have made, so that their results belong to the epoch; `wait` and
     `coroutines`: see `BatchTask`. `token` tells the runs of the task apart; in a run that sorts it only does so in the
     names of what it writes, see `tokens`.
     """
@@ -156,7 +156,7 @@ class EpochTask:
             raise error
 
     def _let_go(self) -> Iterator[Rows]:
-        """The output so far when it has become much; nothing at all tells that the task is getting on."""
+        """The output so far when there is much of it; otherwise empty rows, which show that the task makes progress."""
         if len(self._rows) < BATCH_RECORDS:
             yield Rows()
             return
@@ -207,7 +207,7 @@ class EpochTask:
     # --- records and time ------------------------------------------------------------------------------------------
 
     def _go_on_in_time(self) -> None:
-        """Let every operator know where event time stood: what was late then is late now."""
+        """Tell every operator where event time stood: what was late then is late now."""
         for index, chained in enumerate(self._chain.program.operators):
             before = self._work.watermarks.get(chained.parent if chained.parent >= 0 else -1, MIN_TIMESTAMP)
             if before != MIN_TIMESTAMP and not isinstance(self._chain.operators[index], SourceOperator):
@@ -285,7 +285,7 @@ class EpochTask:
             yield
 
     def _advance_keys(self, head: StreamOperator) -> None:
-        """Let go of what is due, so that the windows of a whole history are not held at a time.
+        """Fire what is due, so that the windows of a whole history are not held at once.
 
         Watermarks come ahead of all rows with keys. State that was restored belongs to keys that are still to come.
         """

@@ -13,7 +13,7 @@ Task = tuple[int, int]
 
 
 class Dealt(NamedTuple):
-    """Of one source: the new splits of each subtask, pickled, and whether each will get no more."""
+    """For one source: the new splits of each subtask, pickled, and whether each will get no more."""
 
     splits: tuple[tuple[bytes, ...], ...]
     no_more: tuple[bool, ...]
@@ -64,9 +64,9 @@ class EpochWork:
 class EpochAnswer:
     """A subtask's part of the epoch's checkpoint. `has_ended`: its source has nothing more to read, ever.
 
-    A task that is run twice may read more the second time. So each run has a `token`, its rows say it, and an answer
-    tells those of the runs whose rows it `used`. `is_idle`: it had nothing to read, while others of its vertex may have
-    had, so event time does not wait for it.
+    A task that runs twice may read more the second time. So each run has a `token`, its rows carry it, and an answer
+    names the tokens of the runs whose rows it `used`. `is_idle`: the subtask had nothing to read, while others of its
+    vertex may have had, so event time does not wait for it.
     """
 
     operators: dict[str, OperatorSubtaskState]

@@ -90,7 +90,7 @@ class ExecutionGraph:
         return current if current.id == execution_id else None
 
     def name_of(self, execution: Execution) -> str:
-        """What the user knows its subtask by."""
+        """The name by which the user knows its subtask."""
         return self.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
 
     def executions(self) -> list[Execution]:

@@ -36,11 +36,11 @@ class TaskCancellation:
             self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
 
     def end(self) -> None:
-        """All of them have ended."""
+        """All tasks have ended."""
         self._word_ms = self._deadline_ms = None
 
     def waited_ms(self, now_ms: int) -> int:
-        """How long it has been."""
+        """How long (ms) the tasks have taken so far."""
         return now_ms - self._begun_ms
 
     def next_deadline(self) -> int | None:

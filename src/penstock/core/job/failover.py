@@ -18,7 +18,7 @@ from penstock.common.options import EXPONENTIAL_RESET_THRESHOLD_MS, IDENTICAL_FA
 from penstock.core.job.restart import make_restart_strategy
 from penstock.core.protocol import Failure
 
-#: Failures that are remembered; the one that came last the longest ago is forgotten first.
+#: How many failures are remembered; the one that has not come for the longest time is forgotten first.
 _REMEMBERED_MAX: Final = 100
 #: In the user's words: addresses of objects, which differ from process to process.
 _ADDRESSES: Final = re.compile(r"0x[0-9a-f]+")

@@ -40,7 +40,7 @@ def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
 
 
 def failure_from(error: Exception) -> Failure:
-    """What a job without a job master failed for, so that it can be compared with what comes later."""
+    """Why a job without a job master failed, so that later failures can be compared with it."""
     if isinstance(error, UserFunctionError):
         place = error.operator_name
         failure = Failure(error.cause_text, place, traceback=error.traceback_text, user_code=True)
@@ -59,7 +59,7 @@ def ending(job_name: str, error: BaseException) -> PenstockError:
 
 
 def broken(job_name: str, error: BaseException) -> JobExecutionError:
-    """The error of a job whose own thread met something that no task has dealt with."""
+    """The error of a job whose own thread met an error that no task has handled."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     at = None if isinstance(error, PenstockError) and not isinstance(error, _OF_CALLS) else whereabouts(frames)
     where = "" if at is None else f", raised at {at}"

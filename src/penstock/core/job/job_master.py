@@ -216,7 +216,7 @@ class JobMaster:
             self.checkpoints.on_time(now)
 
     def cancel(self) -> None:
-        """Cancel the job; it is done when all its tasks have ended. Asked again, it ends those by force that do not."""
+        """Cancel the job; it is done when all its tasks have ended. A second call ends those that do not by force."""
         if self.is_done:
             return
         if self.status is _S.CANCELLING:
@@ -538,7 +538,7 @@ class JobMaster:
         self.acquire_slots()
 
     def end_as_before(self, status: JobStatus) -> None:
-        """The job had ended before this job master began, and said so: nothing is to be done but to end."""
+        """The job had ended before this job master began, and said so: all that is left is to end."""
         self.had_ended = True
         if status is _S.CANCELED:
             self._move(_S.CANCELLING, None)

@@ -80,7 +80,7 @@ class JobRecovery:
         self._must_not_fall_back = master.job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
     def recover(self) -> None:
-        """Go on from the newest checkpoint of a former job master of this job, if it took any."""
+        """Continue from the newest checkpoint of a former job master of this job, if it took any."""
         retained = self._master.checkpoints.settings.retained
         self._master.checkpoints.keep_all()
         self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
@@ -165,7 +165,7 @@ class JobRecovery:
         self._listener.on_log(f"that the job begins could not be noted: {type(error).__name__}: {error}")
 
     def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
-        """Another job master ran this job before: go on from its newest checkpoint, with attempts above its own."""
+        """Another job master ran this job before: continue from its newest checkpoint, with attempts above its own."""
         if self._master.status is not JobStatus.CREATED:
             return
         if recovery is None:
@@ -193,7 +193,7 @@ class JobRecovery:
             self.begin()
 
     def prepare_attempt(self) -> None:
-        """Read the checkpoint to restore once through: a damaged one is passed over for the one before (G11)."""
+        """Read all of the checkpoint to restore: a damaged one is skipped for the one before (G11)."""
         if not self._master.checkpoints.is_settled:
             return  # one may be completing this moment: the master is told when, and calls again
         metadata = self._master.checkpoints.latest
@@ -217,9 +217,9 @@ class JobRecovery:
         self._background.submit(lambda: read_through(store, metadata), verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
-        """The latest checkpoint is damaged: go on from the one before, if there is one and nothing speaks against it.
+        """The latest checkpoint is damaged: continue from the one before, if there is one and nothing forbids it.
 
-        A sink has committed what the damaged one holds, and the job would make it again.
+        What forbids it: a sink has committed what the damaged one holds, and the job would produce it again.
         """
         checkpoints = self._master.checkpoints
         damage = f"{self.point} cannot be restored: {error}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VertexProgress:
-    """One vertex: totals over its subtasks, of all attempts' current ones; the watermark is the lowest (ms)."""
+    """One vertex: totals over its subtasks, of their current attempts; the watermark is the lowest (ms)."""
 
     name: str
     is_source: bool

@@ -42,7 +42,7 @@ def deployments(
 ) -> list[tuple[str, DeployTask]]:
     """(worker id, message) for every subtask; subtask i of every vertex is in slot i: forward edges stay in a worker.
 
-    `commits_only` lets each commit what the checkpoint holds, and end; with `awaits_start` none begins before all are
+    With `commits_only` each commits what the checkpoint holds, and ends. With `awaits_start` none begins before all are
     open.
     """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}

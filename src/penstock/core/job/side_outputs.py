@@ -14,7 +14,7 @@ from penstock.core.task.metrics import side_output_counter
 
 
 def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[TaskMetrics]) -> list[str]:
-    """A line for each side output of which the job's tasks, all of which have reported, know nothing."""
+    """A line for each side output that no task has counted; all tasks of the job must have reported."""
     counters: dict[int, set[str]] = {}
     for task in metrics:
         counters.setdefault(task.execution.vertex, set()).update(task.counters)

@@ -97,7 +97,7 @@ class SlotPool:
         self._workers[registration.worker_id] = _Worker(registration, self.clock.now_ms())
 
     def on_request_answered(self) -> None:
-        """One of the workers that were asked for has come, or is not on its way any more."""
+        """One of the workers that were asked for has come, or will not come."""
         self._requested = max(0, self._requested - 1)
 
     def on_heartbeat(self, worker_id: str, whereabouts: str = "") -> None:
@@ -113,7 +113,7 @@ class SlotPool:
         return "" if worker is None else worker.whereabouts
 
     def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
-        """A worker is gone: whether that is news, and its registration, None if it went before it came."""
+        """A worker is gone: returns whether that is new, and its registration, or None if it had never registered."""
         worker = self._workers.pop(worker_id, None)
         if worker_id in self._lost:
             return False, None
@@ -129,7 +129,7 @@ class SlotPool:
         return self._slots, {name: worker.registration.data_address for name, worker in self._workers.items()}
 
     def release_all(self) -> None:
-        """The job needs none any more."""
+        """The job needs no more workers."""
         for worker_id in list(self._workers):
             self.cluster.release(worker_id)
         self._workers.clear()
@@ -137,14 +137,14 @@ class SlotPool:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> int | None:
-        """When (ms) a worker will have been silent for too long, or slots have been waited for for too long."""
+        """When (ms) a worker will have been silent for too long, or the job will have waited too long for slots."""
         times = [] if self._deadline_ms is None else [self._deadline_ms, self._word_ms]
         if self._workers and self.heartbeat_timeout_ms is not None:
             times.append(min(worker.heard_ms for worker in self._workers.values()) + self.heartbeat_timeout_ms)
         return min(times, default=None)
 
     def is_timed_out(self, now_ms: int) -> bool:
-        """Whether slots have been waited for for too long."""
+        """Whether the job has waited too long for slots."""
         return self._deadline_ms is not None and now_ms >= self._deadline_ms
 
     def word(self, now_ms: int) -> str | None:

@@ -64,7 +64,7 @@ class SourceCoordinator:
         )
 
     def close(self) -> None:
-        """Let the enumerator go; nothing of it is heard any more."""
+        """Close the enumerator; the job master ignores it from now on."""
         self._generation += 1
         enumerator, self._enumerator = self._enumerator, None
         if enumerator is not None:

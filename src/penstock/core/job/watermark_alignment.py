@@ -36,7 +36,7 @@ class AlignmentGroups:
                 self._reported[alignment.group][operator_id, subtask] = MIN_TIMESTAMP
 
     def on_report(self, operator_id: str, subtask: int, watermark_ms: int) -> int | None:
-        """Note how far a subtask is; up to which watermark (ms) it may read, or None when it is in no group."""
+        """Note how far a subtask is; returns up to which watermark (ms) it may read, None when it is in no group."""
         alignment = self._alignments.get(operator_id)
         if alignment is None or not 0 <= subtask < self._parallelism[operator_id]:
             return None

@@ -34,7 +34,7 @@ class BackFillMaster(EpochMaster):
         self._path = path
 
     def work(self) -> Steps[None]:
-        """One pass, again and again until it succeeds or no restart is left."""
+        """One pass, repeated until it succeeds or no restart is left."""
         try:
             yield ClaimSavepoint(self._path)
         except CheckpointError as taken:

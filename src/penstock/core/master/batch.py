@@ -7,10 +7,10 @@ from penstock.core.master.steps import BeginCommits, Deliver, EndSinks, Last, Ru
 
 
 class BatchMaster(StepwiseMaster):
-    """See the module's text. What fails is run again by the tasks' own engine; a job as a whole is run once."""
+    """See the module's text. The engine of the tasks runs again what fails; a job as a whole runs once."""
 
     def work(self) -> Steps[None]:
-        """All tasks; what they leave is delivered when every one has ended."""
+        """Run all tasks; what they leave is delivered when every one has ended."""
         try:
             yield BeginCommits()
             last: list[Last] = yield RunTasks()

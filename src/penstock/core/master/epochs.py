@@ -68,7 +68,7 @@ NO_LIVE_ID: Final = 1 << 62
 
 
 class Epoch(NamedTuple):
-    """What an epoch has come to: a checkpoint, once it is completed, and what is to be delivered then."""
+    """The result of an epoch: a checkpoint, once it is completed, and what is to be delivered then."""
 
     metadata: CheckpointMetadata
     answers: Mapping[Task, EpochAnswer]
@@ -182,7 +182,7 @@ class EpochMaster(StepwiseMaster):
         yield from self._delete_garbage(NO_LIVE_ID)
 
     def epochs(self) -> Steps[bool]:
-        """Epoch after epoch; whether the sources have come to their end, not the job to a stop."""
+        """Epoch after epoch; returns whether the sources have come to their end, not the job to a stop."""
         while not self.coordinator.has_ended:
             begun_ms = self.clock.now_ms()
             found = yield from self.epoch()
@@ -216,7 +216,7 @@ class EpochMaster(StepwiseMaster):
     # --- one epoch -------------------------------------------------------------------------------------------------
 
     def epoch(self, ends: bool = False, records_max: int | None = None) -> Steps[int]:
-        """One epoch, delivered; how many records its sources read.
+        """Run one epoch and deliver its output; returns how many records its sources read.
 
         Args:
             ends: whether it reads nothing, and drains and finishes everything.
@@ -287,7 +287,7 @@ class EpochMaster(StepwiseMaster):
         self.owes = False
 
     def _delete_garbage(self, oldest_live_id: int) -> Steps[None]:
-        """Nothing is in the making now, so what runs of tasks have left that did not count goes, too."""
+        """Nothing is in the making now, so the leftovers of task runs that did not count go too."""
         try:
             yield DeleteGarbage(tuple(self.completed), oldest_live_id)
         except Cancelled:
@@ -309,7 +309,7 @@ class EpochMaster(StepwiseMaster):
         yield OpenSources(self.coordinator.kept_of_sources())
 
     def go_back(self) -> Steps[None]:
-        """Back to the last checkpoint, which is read once through; past a damaged one if that is allowed (G11)."""
+        """Go back to the last checkpoint, and read all of it; past a damaged one if that is allowed (G11)."""
         latest = self.coordinator.latest
         if latest is not None:
             try:

@@ -181,7 +181,7 @@ class EmptySavepoint(Step):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSavepoint(Step):
-    """Let go of a claim."""
+    """Release a claim."""
 
     path: str
 
@@ -224,7 +224,7 @@ class Deliver(Step):
 
 @dataclass(frozen=True, slots=True)
 class EndSinks(Step):
-    """The job is over and owes nothing: let sinks remove what tasks have left whose runs did not count."""
+    """The job is over and owes nothing: let sinks remove the leftovers of task runs that did not count."""
 
 
 # --- a batch ---------------------------------------------------------------------------------------------------------
