@@ -65,7 +65,7 @@ class KeyedTable(Protocol):
     lone: dict[Any, Any] | None
     #: A settling point for code that goes through many entries in one call; None when entries never leave memory.
     settle: Callable[[], None] | None
-    #: Whether the next snapshot writes everything, so that until then nothing need be marked.
+    #: Whether the next snapshot writes everything; until then there is no need to mark anything.
     is_next_whole: bool
 
     def entries(self, namespace: Any) -> dict[Any, Any]:
@@ -101,7 +101,7 @@ class NativeCapture(Protocol):
         """The same in the canonical format: (state name, file), the files of a state after each other."""
 
     def discard(self) -> None:
-        """Let go of what was captured; also called when it was stored."""
+        """Release what was captured; also called when it was stored."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ class KeyedStateBackend(ABC):
         return is_written
 
     def _loader(self, name: str, schema: str = "") -> StateLoader:
-        """What loads a state's files; of those that do not tell their classes the schema tells some."""
+        """What loads a state's files; for files that do not say their classes, the schema gives some."""
         shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
         return StateLoader(self.owner, name, self.max_parallelism, self.migrations, shapes)
 
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
-        """Begin with what backends of this kind have captured; raises `StateError` for those of another."""
+        """Begin with what backends of this kind have captured; raises `StateError` for captures of another kind."""
         for one in files:
             raise StateError(
                 f"{self.owner}: the checkpoint holds its keyed state in files of the backend {one.backend!r}: restore "
@@ -196,8 +196,8 @@ class KeyedStateBackend(ABC):
     def declare(self, descriptor: StateDescriptor) -> None:
         """Note the schema of a state, and convert what was restored of it.
 
-        Raises `StateError` when the state was declared otherwise before, `StateMigrationError` when it was restored
-        with a schema from which no way leads to the declared one.
+        Raises `StateError` when the state was declared differently before, `StateMigrationError` when it was restored
+        with a schema that cannot be converted to the declared one.
         """
         name, schema = descriptor.name, schema_of(descriptor)
         known = self._schemas.get(name)
@@ -261,7 +261,7 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
-        """What throws expired entries out of a state that was declared; None when the configuration asks for none."""
+        """What removes expired entries from a declared state; None when the configuration asks for no such clean-up."""
 
     def _table_for(self, descriptor: StateDescriptor) -> KeyedTable:
         self.declare(descriptor)

@@ -119,7 +119,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         self._round: Rounding | None = None
 
     def declare(self, value_type: TypeInformation | None) -> None:
-        """Say what values are: a FLOAT in them is then of single precision."""
+        """Declare the type of values: a FLOAT in them then has single precision."""
         self._round = rounding(value_type)
 
     def read_only(self) -> ReadOnlyBroadcastState[K, V]:
@@ -190,6 +190,6 @@ class BroadcastCapture(OperatorCapture):
         return self._count
 
     def to_bytes(self) -> bytes:
-        """The entries as an Arrow IPC stream, an item each."""
+        """The entries as an Arrow IPC stream, one item for each."""
         entries: dict[Any, Any] = pickle.loads(self._frozen)
         return OperatorCapture(self.name, self.mode, [dumps(pair) for pair in entries.items()]).to_bytes()

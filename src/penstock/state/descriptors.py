@@ -52,14 +52,14 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value a key."""
+    """One value for each key."""
 
     def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, value_type_info)
 
 
 class ListStateDescriptor(StateDescriptor):
-    """A list a key."""
+    """A list for each key."""
 
     kind = "list"
 
@@ -68,7 +68,7 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """A map a key."""
+    """A map for each key."""
 
     kind = "map"
 
@@ -80,7 +80,7 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """One value a key, into which added values are folded by a reduce function."""
+    """One value for each key, into which added values are folded by a reduce function."""
 
     kind = "reducing"
 
@@ -95,7 +95,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator a key, into which added values go by an aggregate function."""
+    """One accumulator for each key, into which added values go by an aggregate function."""
 
     kind = "aggregating"
 

@@ -21,7 +21,7 @@ def key_group_of(key: Any, max_parallelism: int) -> int:
 
 
 def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> list[int]:
-    """The key groups of many keys; those of integers and of text come without a call each."""
+    """The key groups of many keys; those of integers and of text take no call for each key."""
     digest, kinds = xxhash.xxh3_64_intdigest, set(map(type, keys))
     if kinds == {int}:
         try:

@@ -24,13 +24,13 @@ from penstock.common.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import NAN, NotANumber, is_numpy_scalar, key_bytes
 
-#: Keys that are remembered as good; past it they are forgotten, and looked at again.
+#: How many keys are remembered as good; past it they are forgotten, and checked again.
 _ADMITTED_MAX: Final = 1 << 18
 _GOOD: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
 class RefusedKeyError(StateError):
-    """A key that no state can be kept for. `index` says which one of those that were asked about."""
+    """A key for which no state can be kept. `index` says which of the keys asked about it is."""
 
     def __init__(self, index: int, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class RefusedKeyError(StateError):
 
 
 class KeyGuard:
-    """Looks at the keys of one operator; of what is known to be good, at many in one go."""
+    """Checks the keys of one operator; keys known to be good are checked many at a time."""
 
     def __init__(self) -> None:
         self._admitted: set[Any] = set()

@@ -38,7 +38,7 @@ SCRIPT: Final = "__main__"
 
 
 class StateLoader:
-    """Loads the files of one state. `has_changed` says whether anything came out other than it was written."""
+    """Loads the files of one state. `has_changed` says whether any value came out different from what was written."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class StateLoader:
         return any(path in shapes or path.startswith(f"{SCRIPT}:") for path in self._migrations)
 
     def check_key(self, key: Any, key_group: int) -> None:
-        """Raise when a key that came out of a changed class no longer belongs where it lies."""
+        """Raise when a key of a changed class no longer belongs where it lies."""
         if self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
             raise self.other_key(key)
 
@@ -183,7 +183,7 @@ class _CarefulLoads:
         return found
 
     def _stand_in(self, cls: type, before: tuple[str, ...] | None) -> type:
-        """The class itself where its instances need no look, else one that makes instances of it with care."""
+        """The class itself where its instances need no check, else one that checks and converts them."""
         fields = class_fields(cls)
         if fields is None or before == fields or (before is None and self._knows_all):
             return cls

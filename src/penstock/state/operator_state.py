@@ -137,11 +137,11 @@ class OperatorStateStore:
         self._backend = backend
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState[Any]:
-        """A list that is dealt out: at another parallelism every subtask gets about as many of all items."""
+        """A list that is dealt out: at another parallelism every subtask gets about the same number of all items."""
         return self._backend.list_state(_name(state_descriptor, ListStateDescriptor), SPLIT_MODE)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState[Any]:
-        """A list of which every subtask is given the items of all subtasks, at every restore.
+        """A list that gives every subtask the items of all subtasks, at every restore.
 
         Keep only this subtask's own items, or they multiply from restore to restore.
         """

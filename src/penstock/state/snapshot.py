@@ -56,8 +56,8 @@ Entries = dict[Any, dict[Any, Any]]
 class KeyedCapture:
     """The changes of one keyed state, frozen.
 
-    `schema` is the text of `schema.declared`. When it is another one than that of the history before, the changes are
-    the whole state; `is_whole` says so too.
+    `schema` is the text of `schema.declared`. When it differs from that of the history before, the changes are the
+    whole state; `is_whole` says so too.
     """
 
     name: str
@@ -216,7 +216,7 @@ def read_keyed(
 ) -> Entries:
     """The entries that a history leaves, by namespace, of the key groups in the range, both ends included.
 
-    With a `loader`, classes that have changed since are dealt with, or named in a `StateMigrationError`.
+    A `loader` converts classes that have changed since, or names them in a `StateMigrationError`.
     """
     tables: Entries = {}
     for data in files:

@@ -72,7 +72,7 @@ class State:
 
 
 class ValueState(State, Generic[T]):
-    """One value a key."""
+    """One value for each key."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, ABC, Generic[IN, OUT]):
-    """What things are added to, and something is got from: of list, reducing and aggregating state."""
+    """A state to which values are added, and which returns something: list, reducing and aggregating state."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class AppendingState(State, ABC, Generic[IN, OUT]):
 
     @abstractmethod
     def add(self, value: IN) -> None:
-        """Put a value to the current key's state."""
+        """Add a value to the current key's state."""
 
 
 class MergingState(AppendingState[IN, OUT]):
@@ -112,7 +112,7 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list a key."""
+    """A list for each key."""
 
     __slots__ = ()
 
@@ -156,7 +156,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class MapState(State, Generic[K, V]):
-    """A map a key."""
+    """A map for each key."""
 
     __slots__ = ()
 
@@ -238,7 +238,7 @@ class MapState(State, Generic[K, V]):
 
 
 class ReducingState(MergingState[T, T | None]):
-    """One value a key, into which added values are folded."""
+    """One value for each key, into which added values are folded."""
 
     __slots__ = ("_reduce",)
 
@@ -260,7 +260,7 @@ class ReducingState(MergingState[T, T | None]):
 
 
 class AggregatingState(MergingState[T, V | None], Generic[T, V]):
-    """One accumulator a key; `get` gives the aggregate function's result."""
+    """One accumulator for each key; `get` gives the aggregate function's result."""
 
     __slots__ = ("_function",)
 

@@ -220,7 +220,7 @@ class StateTable:
                 entries = {self._lone[namespace]: None}
             if entries is None:
                 continue  # dropped since: the mark of that says it all
-            # One look-up a key: on a large table each costs a cache miss.
+            # One look-up for each key: on a large table each costs a cache miss.
             kept = list(keys)
             if len(keys) * _ORDERED_SHARE >= len(entries):
                 # Cheap enough: in the table's order, which is that in which timers of one time fire.

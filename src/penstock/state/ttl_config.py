@@ -93,7 +93,7 @@ class _RocksdbCompactFilterCleanupStrategy(_CleanupStrategy):
         return self._query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Time:
-        """In what time all rows are looked at in any case; those of a round take at most that long."""
+        """The time within which all rows are looked at in any case; a round takes at most that long."""
         return self._periodic_compaction_time
 
 
@@ -102,7 +102,7 @@ _COMPACTION_DEFAULT: Final = _RocksdbCompactFilterCleanupStrategy(1000)
 
 
 class _CleanupStrategies:
-    """The strategies that were chosen; in the background those that suit the backend, unless that was disabled."""
+    """The chosen strategies; in the background those that suit the backend, unless that was disabled."""
 
     Strategies = _Strategies
     CleanupStrategy = _CleanupStrategy
@@ -269,10 +269,10 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
         ) -> StateTtlConfig.Builder:
-            """Throw expired rows out of RocksDB at the pace of the writing; other backends do not heed it.
+            """Throw expired rows out of RocksDB at the pace of the writes; other backends ignore it.
 
             Args:
-                query_time_after_num_entries: how many rows are looked at by one reading of the clock.
+                query_time_after_num_entries: how many rows are looked at for one reading of the clock.
                 periodic_compaction_time: rows are looked at in this time even when little is written; 30 days when
                     not given.
             """

@@ -196,7 +196,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def restore_files(self, sources: Sequence[SourceFiles]) -> None:
-        """Begin with the files of checkpoints, which are used up; the first thing to do with a backend."""
+        """Begin with the files of checkpoints, which are consumed; the first call on a backend."""
         if self._cache is not None:
             raise StateError(f"{self.owner}: files can only be restored before state is used")
         assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)

@@ -100,7 +100,7 @@ class WriteCache:
             self.turn()
 
     def turn(self) -> None:
-        """Let the old generation go."""
+        """Drop the old generation; the young one becomes the old one."""
         batch = self.store.batch()
         for member in self._members:
             member.turn(batch)
@@ -109,7 +109,7 @@ class WriteCache:
         self.generation_max = self._generation()
 
     def flush(self) -> None:
-        """Write all that is marked, and what must be known to go on with the rows."""
+        """Write all that is marked, and what a restore must know to continue with the rows."""
         batch = self.store.batch()
         for member in self._members:
             member.write_back(batch)
@@ -122,13 +122,13 @@ class WriteCache:
         batch.write()
 
     def put(self, batch: Batch, row: bytes, raw: bytes) -> None:
-        """Write a row, and learn from its size how many entries there is room for."""
+        """Write a row, and learn from its size for how many entries there is room."""
         self._rows += 1
         self._row_bytes += len(raw)
         batch.put(row, raw)
 
     def read(self, row: bytes) -> bytes | None:
-        """A row's value, whose size teaches as much."""
+        """A row's value, from whose size the cache learns the same."""
         raw = self.store.get(row)
         if raw is not None:
             self._rows += 1
@@ -148,7 +148,7 @@ class WriteCache:
             raise StateError(f"{self.owner}: a value in state {name!r} cannot be pickled: {error}") from error
 
     def encode(self, name: str, value: bytes, *keys: Any) -> bytes:
-        """What stands in a row with a pickled value, under these keys."""
+        """The content of a row with a pickled value, under these keys."""
         return encode(value, keys, lambda data: self.pickle(name, data))
 
     def unpickle(self, name: str, raw: bytes) -> Any:
@@ -166,7 +166,7 @@ class WriteCache:
         return pickler
 
     def note_shapes(self, name: str, shapes: Shapes) -> None:
-        """Pickles of these classes come into a state's rows past `pickle`."""
+        """Note that pickles of these classes come into a state's rows without `pickle`."""
         (self._picklers.get(name) or self._pickler(name)).note(shapes)
 
     def forget_shapes(self, name: str) -> None:

@@ -33,7 +33,7 @@ from penstock.state.rocksdb.rows import (
 from penstock.state.rocksdb.store import Batch, Row, RowStore
 from penstock.state.snapshot import DROP_NAMESPACE, PUT, KeyedRows, about_keyed, iterate_keyed
 
-#: A file of an export is closed when it has grown to this, so a reader never needs more at a time.
+#: A file of an export is closed when it has grown to this size, so a reader never needs more at a time.
 CHUNK_BYTES = 16 << 20
 Entry = tuple[bytes, bytes, bytes]  # key, namespace, value, all pickled
 

@@ -89,7 +89,7 @@ class RocksCapture:
                     yield name, data
 
     def discard(self) -> None:
-        """Remove the directory: the files are stored, or will not be. Discarding twice is discarding once."""
+        """Remove the directory: the files are stored, or will not be. A second call changes nothing."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -70,7 +70,7 @@ class NotingPickler(pickle.Pickler):
             self.clear_memo()
 
     def note(self, shapes: Mapping[str, tuple[str, ...] | None]) -> None:
-        """There are pickles of these classes too."""
+        """Note that there are pickles of these classes too."""
         if not shapes.items() <= self.shapes.items():
             self.shapes.update(shapes)
             self.is_new = True

@@ -18,7 +18,7 @@ from penstock.state.states import ListState
 
 T = TypeVar("T")
 
-#: A list that is read and found in more segments is written as one.
+#: A list that a read finds in more segments than this is written as one.
 _SEGMENTS_MAX = 8
 
 
@@ -98,7 +98,7 @@ class Lists(dict[Any, ListCell]):
             cell.items = []
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
-        """See `sweeper`. A row is a segment of a list; what is left of it stays where it is."""
+        """See `sweeper`. A row is a segment of a list; the items that are left stay in it."""
         keys = pickled_keys(raw)
         key = plain_of(row[key_at + 4 : key_end(row, key_at)]) if keys is None else keys[0]
         cell = self.get(key) or self._old.get(key)
@@ -134,7 +134,7 @@ class Lists(dict[Any, ListCell]):
 
 
 class RocksListState(ListState[T]):
-    """A list a key."""
+    """A list for each key."""
 
     __slots__ = ("_lists",)
 

@@ -110,7 +110,7 @@ class Maps(dict[Any, MapPane]):
 
 
 class RocksMapState(MapState[K, V]):
-    """A map a key."""
+    """A map for each key."""
 
     __slots__ = ("_maps",)
 
@@ -142,7 +142,7 @@ class RocksMapState(MapState[K, V]):
         self._maps[self._backend.current_key].clear()
 
     def items(self) -> Iterable[tuple[K, V]]:
-        """All pairs as they are now, loaded as they are gone through; the map may be changed meanwhile."""
+        """All pairs as they are now, loaded during the iteration; the map may be changed meanwhile."""
         pairs: Iterable[tuple[K, V]] = self._maps[self._backend.current_key].items()
         return pairs
 

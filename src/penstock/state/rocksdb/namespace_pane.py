@@ -15,7 +15,7 @@ from penstock.state.rocksdb.store import Batch, Row
 
 
 class NamespacePane(Pane):
-    """The entries of one namespace, a row each, in the key groups of their keys."""
+    """The entries of one namespace, one row for each, in the key groups of their keys."""
 
     __slots__ = ("_head", "_key_at", "_max_parallelism", "groups")
 

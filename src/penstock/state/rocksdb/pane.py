@@ -58,7 +58,7 @@ class Pane(dict[Any, Any]):
         raise NotImplementedError
 
     def _encode(self, key: Any, value: Any) -> bytes:
-        """What stands in the row of an entry."""
+        """The content of an entry's row."""
         raise NotImplementedError
 
     def prefixes(self) -> Iterable[bytes]:
@@ -259,7 +259,7 @@ class Pane(dict[Any, Any]):
 
     @property
     def young(self) -> int:
-        """How many keys the young generation knows of, those of no entry included."""
+        """How many keys the young generation knows, including keys without an entry."""
         return dict.__len__(self) + len(self._gone)
 
     @property
@@ -304,5 +304,5 @@ class Pane(dict[Any, Any]):
         super().clear()
         if not self._gone:
             return
-        # What is known of the store is kept for the keys that are kept.
+        # For the keys that are kept, what is known of the store is kept too.
         self._gone = {key: known for key, known in self._gone.items() if key in young}

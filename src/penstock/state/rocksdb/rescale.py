@@ -39,7 +39,7 @@ class SourceFiles:
 def assemble(
     target: Path, sources: Sequence[SourceFiles], key_groups: tuple[int, int], settings: RocksDBSettings, owner: str
 ) -> None:
-    """Make `target` a store of these key groups; the sources are used up, and so is what was in `target`."""
+    """Make `target` a store of these key groups; the sources are consumed, and what was in `target` is lost."""
     shutil.rmtree(target, ignore_errors=True)
     useful = sorted((s for s in sources if s.shared(key_groups) > 0), key=lambda s: s.shared(key_groups))
     if useful:
@@ -97,7 +97,7 @@ def _group(number: int) -> bytes:
 
 
 def _copy(rows: Iterable[Row], store: RowStore, settings: RocksDBSettings) -> None:
-    """Copy rows, which come in order, by files."""
+    """Copy rows, which come in order, by way of files."""
     path = store.directory / "incoming.sst"
     writer, size = None, 0
     for row, raw in rows:

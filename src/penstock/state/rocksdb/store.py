@@ -78,7 +78,7 @@ class Batch:
             self.delete(row)
 
     def write(self) -> None:
-        """Bring all of it into the store."""
+        """Write all of the batch to the store."""
         if len(self._batch):
             batch, self._batch = self._batch, WriteBatch(raw_mode=True)
             self._store.write(batch)
@@ -92,7 +92,7 @@ class View:
         self._turn: object = None
 
     def scan(self, prefix: bytes) -> Iterator[Row]:
-        """All rows that begin with `prefix`, in order; several may go through at a time."""
+        """All rows that begin with `prefix`, in order; several scans may run at a time."""
         rows = self._rows
         rows.seek(prefix)
         self._turn = turn = object()
@@ -151,7 +151,7 @@ class RowStore:
         return self._scan(prefix, after(prefix), ReadOptions())
 
     def scan_once(self, begin: bytes, end: bytes) -> Iterator[Row]:
-        """The rows from `begin` up to but not including `end`; they do not drive out what is looked up more often."""
+        """The rows from `begin` up to but not including `end`; the scan evicts nothing that is looked up more often."""
         options = ReadOptions()
         options.fill_cache(False)  # type: ignore[call-arg]  # its published type forgets the argument
         return self._scan(begin, end, options)
@@ -170,7 +170,7 @@ class RowStore:
         return Batch(self)
 
     def write(self, batch: WriteBatch) -> None:
-        """Write a batch of RocksDB, which is used up."""
+        """Write a batch of RocksDB, which is consumed."""
         try:
             self._db.write(batch, self._write_options)
         except Exception as error:
@@ -183,7 +183,7 @@ class RowStore:
         batch.write()
 
     def ingest(self, path: Path) -> None:
-        """Take in a file that a `SstFileWriter` made; the file is used up."""
+        """Take in a file that a `SstFileWriter` made; the file is consumed."""
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         try:
@@ -192,7 +192,7 @@ class RowStore:
             raise self._failed("take a file into", error) from error
 
     def places(self) -> Iterator[Place]:
-        """Every (key group, state, layout, namespace) that has rows; costs a look-up each, not a scan."""
+        """Every (key group, state, layout, namespace) that has rows; each costs one look-up, not a scan."""
         rows = self._db.iter()
         rows.seek(b"")
         while rows.valid():
@@ -229,5 +229,5 @@ class RowStore:
         return {name: self._db.property_int_value(of) or 0 for name, of in names.items()}
 
     def close(self) -> None:
-        """Close the store; closing twice is closing once."""
+        """Close the store; a second call changes nothing."""
         self._db.close()

@@ -27,8 +27,8 @@ from penstock.state.rocksdb.store import Batch
 from penstock.state.ttl_config import StateTtlConfig
 
 _LOOKS_A_WRITE: Final = 2
-#: Rows that are looked at in one settling point, some milliseconds; or this share of what is owed, if that is more, so
-#: that the writing cannot run away.
+#: Rows that the sweeper looks at in one settling point, some milliseconds; or this share of what is owed, if that is
+#: more, so that writes cannot outrun it.
 ROWS_MAX: Final = 4096
 _SHARE: Final = 8
 
@@ -37,7 +37,7 @@ class Sweepable(Protocol):
     """The rows of a state in one layout, and which of them are in memory."""
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
-        """Delete a row, or what of it has expired; its key begins, with its length, at byte `key_at`."""
+        """Delete a row, or the expired part of it; its key begins, with its length, at byte `key_at`."""
 
 
 class RowSweeper:

@@ -57,7 +57,7 @@ class RocksTable:
         self.changed(namespace).update(keys)
 
     def drop(self, namespace: Any) -> Mapping[Any, Any]:
-        """Remove a namespace with all its entries, and return these, which are loaded as they are gone through."""
+        """Remove a namespace with all its entries, and return these, which are loaded during the iteration."""
         pane = self._panes.take(namespace)
         if pane is None:
             return {}
@@ -78,7 +78,7 @@ class RocksTable:
         """Nothing is to be done: a snapshot covers the store as a whole."""
 
     def note_rows(self, namespace: Any, groups: int) -> None:
-        """Rows came into the store past the table, in these key groups (as bits)."""
+        """Rows came into the store without the table, in these key groups (as bits)."""
         pane = self.entries(namespace)
         pane.groups |= groups
         pane.has_rows, pane.is_complete = pane.groups != 0, False

@@ -15,7 +15,7 @@ from penstock.state.schema.declared import Declaration, StateSchema, schema_of
 from penstock.state.schema.evolution import Converter, Incompatible, Moved, evolve
 from penstock.state.schema.nodes import text_of
 
-#: What a conversion gives for an entry that is to go.
+#: What a conversion gives for an entry that must go.
 GONE: Final[Any] = object()
 
 

@@ -38,7 +38,7 @@ _OF_ELEMENTS: Final[dict[type, str]] = {
     BasicArrayTypeInfo: "BASIC_ARRAY",
     PrimitiveArrayTypeInfo: "PRIMITIVE_ARRAY",
 }
-#: Names of the Python API that Flink's notation calls otherwise.
+#: Names of the Python API that differ in Flink's notation.
 _FLINK_NAMES: Final = {
     "LONG": "BIGINT",
     "SHORT": "SMALLINT",

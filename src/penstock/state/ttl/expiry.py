@@ -23,7 +23,7 @@ class Expiry:
         self._sweeper = sweeper
 
     def access(self) -> int:
-        """The state is being used: clean a little up, and return the time (ms)."""
+        """The state is being used: clean up a little, and return the time (ms)."""
         if self._sweeper is not None:
             self._sweeper.on_access()
         return self._now_ms()

@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 
 class TtlValueState(ValueState[T]):
-    """One value a key, which expires."""
+    """One value for each key, which expires."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -54,7 +54,7 @@ class TtlValueState(ValueState[T]):
 
 
 class TtlListState(ListState[T]):
-    """A list a key, whose items expire one by one."""
+    """A list for each key, whose items expire one by one."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -89,7 +89,7 @@ class TtlListState(ListState[T]):
 
 
 class TtlMapState(MapState[K, V]):
-    """A map a key, whose values expire one by one."""
+    """A map for each key, whose values expire one by one."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -150,7 +150,7 @@ class TtlMapState(MapState[K, V]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        """Whether no value would be returned; not a reading that puts an expiry off."""
+        """Whether no value would be returned; this does not count as a read that puts the expiry off."""
         expiry = self._expiry
         now = expiry.access()
         return not any(expiry.shows_expired or pair[1] + expiry.ttl_ms > now for pair in self._inner.values())
@@ -174,7 +174,7 @@ class TtlMapState(MapState[K, V]):
 
 
 class TtlReducingState(ReducingState[T]):
-    """One folded value a key, which expires as a whole."""
+    """One folded value for each key, which expires as a whole."""
 
     __slots__ = ("_expiry", "_inner")
 
@@ -197,7 +197,7 @@ class TtlReducingState(ReducingState[T]):
 
 
 class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
-    """One accumulator a key, which expires as a whole."""
+    """One accumulator for each key, which expires as a whole."""
 
     __slots__ = ("_expiry", "_inner")
 
