@@ -41,7 +41,7 @@ def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
 
 
 def wrong_value(returned: Any, what: str) -> MisuseError:
-    """The error for what a function returned in the place of one value, of a class that is in `NO_VALUES`."""
+    """The error for what a function returned in place of one value, of a class that is in `NO_VALUES`."""
     _discard(returned)
     return _refusal(f"{what} returned a {type(returned).__name__}", isinstance(returned, GeneratorType))
 

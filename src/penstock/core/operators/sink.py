@@ -92,7 +92,7 @@ class SinkOperator(StreamOperator):
         self._committables.update([])
 
     def pickled(self, committables: list[Any]) -> bytes:
-        """Committables for their way to the client."""
+        """Committables as bytes for the client."""
         return dumps_named(committables, f"operator {self.context.operator_name!r}: what its sink has prepared")
 
     @property

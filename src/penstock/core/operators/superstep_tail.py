@@ -16,7 +16,7 @@ class TailOperator(StreamOperator):
         self._records = LongCounter()
 
     def open(self) -> None:
-        """Have the count taken along."""
+        """Register the count, so that it leaves the task with the output."""
         self.context.accumulators[RECORDS + self._role] = self._records
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:

@@ -36,7 +36,7 @@ class TimerQueue:
         return sum(map(len, self._buckets.values())) + len(self._lone)
 
     def register(self, timestamp: int, item: Any) -> None:
-        """Let `item` be due at `timestamp`; registering it twice is registering it once."""
+        """Let `item` be due at `timestamp`; a second registration changes nothing."""
         bucket = self._buckets.get(timestamp)
         if bucket is None or item not in bucket:
             self.put(timestamp, item, bucket)

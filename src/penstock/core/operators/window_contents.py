@@ -170,7 +170,7 @@ class WindowProcessContext(Generic[W]):
 
 
 class WindowResult(ABC):
-    """What becomes of a window's result when it fires; `is_list` tells whether that is the list of its records."""
+    """What is done with a window's result when it fires; `is_list`: whether that is the list of its records."""
 
     def __init__(self, function: Any, is_list: bool) -> None:
         self.function = function

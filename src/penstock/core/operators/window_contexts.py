@@ -22,7 +22,7 @@ PROCESSING_TIMERS: Final = "_penstock_window_processing_timers"
 
 
 class Times(Protocol):
-    """Who knows event time."""
+    """What knows event time."""
 
     context: OperatorContext
 

@@ -70,7 +70,7 @@ class WindowStates:
         return WindowValueState(states, token)
 
     def merge(self, descriptor: StateDescriptor, target: WindowToken, sources: Iterable[WindowToken]) -> None:
-        """Let one window have what others have together, which then have nothing."""
+        """Move the merged state of several windows to one window; the others then have none."""
         states = self._states(descriptor)
         merged: Any = None
         for source in sources:
@@ -139,7 +139,7 @@ class WindowStateStore(KeyedStateStore):
 
 
 class WindowValueState(ValueState[Any]):
-    """One value a key and window."""
+    """One value for each key and window."""
 
     __slots__ = ("_states", "_token")
 
@@ -161,7 +161,7 @@ class WindowValueState(ValueState[Any]):
 
 
 class WindowListState(ListState[Any]):
-    """A list a key and window."""
+    """A list for each key and window."""
 
     __slots__ = ("_states", "_token")
 
@@ -194,7 +194,7 @@ class WindowListState(ListState[Any]):
 
 
 class WindowMapState(MapState[Any, Any]):
-    """A map a key and window."""
+    """A map for each key and window."""
 
     __slots__ = ("_states", "_token")
 
@@ -229,7 +229,7 @@ class WindowMapState(MapState[Any, Any]):
 
 
 class WindowReducingState(ReducingState[Any]):
-    """One value a key and window, into which added values are folded."""
+    """One value for each key and window, into which added values are folded."""
 
     __slots__ = ("_states", "_token")
 
@@ -250,7 +250,7 @@ class WindowReducingState(ReducingState[Any]):
 
 
 class WindowAggregatingState(AggregatingState[Any, Any]):
-    """One accumulator a key and window; `get` gives the aggregate function's result."""
+    """One accumulator for each key and window; `get` gives the aggregate function's result."""
 
     __slots__ = ("_states", "_token")
 

@@ -26,7 +26,7 @@ class WindowTimers:
         heapify(self._heap)
 
     def register(self, timestamp: int, key: Any, token: WindowToken) -> None:
-        """Let a window of a key be due; registering it twice is registering it once."""
+        """Let a window of a key be due; a second registration changes nothing."""
         bucket = self._buckets.get(timestamp)
         if bucket is None:
             bucket = self._table.entries(timestamp)
