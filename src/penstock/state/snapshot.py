@@ -44,7 +44,7 @@ REMOVE: Final = 1
 DROP_NAMESPACE: Final = 2
 
 _CLASSES: Final = b"penstock.classes"
-#: Which canonical bytes the key groups of a file follow; files of before there were versions have none.
+#: Which canonical bytes the key groups of a file follow; files from before there were versions have none.
 _KEYS: Final = b"penstock.keys"
 KEYS_VERSION: Final = b"2"
 _NO_NAMESPACE: Final = b""

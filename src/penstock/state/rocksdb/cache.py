@@ -185,7 +185,7 @@ def segments_of(store: RowStore) -> int:
 
 
 def has_present_keys(store: RowStore) -> bool:
-    """Whether the rows follow today's canonical bytes; those of before there were versions may not."""
+    """Whether the rows follow today's canonical bytes; rows from before there were versions may not."""
     return store.get(_KEYS_ROW) == KEYS_VERSION
 
 
@@ -195,7 +195,7 @@ def put_keys_version(batch: Batch) -> None:
 
 
 def drop_keys_version(batch: Batch) -> None:
-    """Note that some of the rows may follow those of before there were versions."""
+    """Note that some of the rows may follow the canonical bytes from before there were versions."""
     batch.delete(_KEYS_ROW)
 
 
