@@ -159,7 +159,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
         return RETRY_MS if self.polls_in_vain < POLLS_IN_VAIN_MAX else SILENT_RETRY_MS
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
-        """Watermark alignment: read nothing of some open splits for now, and go on with others."""
+        """Watermark alignment: read nothing from some open splits for now, and resume others."""
         raise UnsupportedError(
             f"{type(self).__name__} opens splits, but cannot pause them: it implements no pause_or_resume_splits, so "
             "its source cannot take part in watermark alignment"
@@ -194,7 +194,7 @@ class SplitEnumeratorContext(Protocol[SplitT_contra]):
 
 
 class SplitEnumerator(ABC, Generic[SplitT]):
-    """Finds splits and hands them out. Called by one thread only; IO belongs into `call_async`."""
+    """Finds splits and hands them out. Called by one thread only; IO belongs in `call_async`."""
 
     @abstractmethod
     def start(self) -> None:
@@ -210,7 +210,7 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """A picklable value from which `Source.create_enumerator` can go on: all that has not been assigned yet."""
+        """A picklable value from which `Source.create_enumerator` continues: all that has not been assigned yet."""
 
     def close(self) -> None:
         """Release what the enumerator holds."""
@@ -227,8 +227,9 @@ class Source(ABC, Generic[T, SplitT]):
     def boundedness(self) -> Boundedness: ...
 
     def check_tempo(self, mode: str, is_local: bool) -> None:
-        """Raise `ConfigurationError` if the source cannot be read in this `execution.runtime-mode`, or in one process
-        when `is_local`, with what to do.
+        """Raise `ConfigurationError` if the source cannot be read in this mode; the error says what to do.
+
+        `mode` is the `execution.runtime-mode`; with `is_local` the job runs in one process.
         """
 
     def prepare(self, check_cancelled: Callable[[], None]) -> None:
@@ -312,14 +313,14 @@ class SinkWriter(ABC, Generic[T, CommT]):
         return []
 
     def pin(self, checkpoint_id: int, committables: Sequence[CommT]) -> None:
-        """A savepoint names these: no later attempt of the job may throw away what committing them needs.
+        """A savepoint names these: no later attempt of the job may delete what committing them needs.
 
         The savepoint is about to be stored, and may outlive the job. By default nothing is done, which is right for
-        writers that throw nothing away. Not called for sinks that commit globally.
+        writers that delete nothing. Not called for sinks that commit globally.
         """
 
     def close(self) -> None:
-        """Release what the writer holds, and throw away what was not prepared; called on every path."""
+        """Release what the writer holds, and discard what was not prepared; called on every path."""
 
 
 class Committer(ABC, Generic[CommT]):
@@ -330,14 +331,14 @@ class Committer(ABC, Generic[CommT]):
         """Commit all; a committable that was committed before is not an error (G9)."""
 
     def recommit(self, committables: Sequence[CommT]) -> None:
-        """Commit what may have been committed long ago: what restored state holds, or what a commit that failed had.
+        """Commit what may have been committed long ago: what restored state holds, or what a failed commit had.
 
         What the first commit made visible may have been removed since. By default as `commit`.
         """
         self.commit(committables)
 
     def end_job(self) -> None:
-        """The job is over, and everything that it owed is committed: remove what runs that did not count have left.
+        """The job is over, and everything that it owed is committed: remove the leftovers of runs that did not count.
 
         Called where the job is driven, in BATCH and MICRO_BATCH. What a savepoint names stays.
         """
@@ -367,7 +368,7 @@ class CommitLog(ABC):
 
     @abstractmethod
     def take_back(self) -> None:
-        """Make what was written down invisible again, as far as it was committed."""
+        """Make what the log names invisible again, as far as it was committed."""
 
     @abstractmethod
     def close_commit(self) -> None:
@@ -406,7 +407,7 @@ class Sink(ABC, Generic[T]):
         return type(self).create_committer is not Sink.create_committer
 
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog | None:
-        """For a batch: where it writes down what it commits; None for a sink whose commits cannot be taken back."""
+        """For a batch: the log of what it commits; None for a sink whose commits cannot be taken back."""
         return None
 
     def for_type(self, type_info: TypeInformation | None) -> Sink[T]:

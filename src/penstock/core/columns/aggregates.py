@@ -78,7 +78,7 @@ class Aggregates:
         return pa.Table.from_arrays([*found.columns[: len(group)], *wanted], [*group, *self.partial_columns])
 
     def merged(self, tables: Sequence[pa.Table], group: Sequence[str]) -> pa.Table:
-        """Partials with one row a group; what came first counts as earlier."""
+        """Partials with one row for each group; what came first counts as earlier."""
         table = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
         merged = _grouped(table, list(group), [(name, partial.merge) for name, _, partial in self._partials])
         return merged.rename_columns([*group, *self.partial_columns])

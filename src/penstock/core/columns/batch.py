@@ -46,7 +46,7 @@ class ColumnBatch(Batch):
         return len(self.data)
 
     def slice(self, start: int, stop: int) -> ColumnBatch:
-        """The records from `start` up to and without `stop`; nothing is copied."""
+        """The records from `start` up to `stop`, which is excluded; nothing is copied."""
         return ColumnBatch(self.data[start:stop], None if self.rowtimes is None else self.rowtimes[start:stop])
 
     def content(self) -> tuple[Any, Any]:
@@ -80,7 +80,7 @@ def make_batch(values: Any, timestamps: Any = None) -> Batch:
 
 
 def as_columns(batch: Batch, owner: str) -> ColumnBatch:
-    """The batch as columns, which rows and dicts become by their names, and tuples as `f0`, `f1` and so on.
+    """The batch as columns: those of rows and dicts by their names, those of tuples as `f0`, `f1` and so on.
 
     Raises:
         TypeError: if the records have no common columns; it names `owner`, the operator that needs them.

@@ -15,9 +15,9 @@ from penstock.common.errors import UnknownFieldError, WrongTypeError
 
 
 class Expression:
-    """Something to compute of a batch's columns. Immutable; operators make new ones.
+    """Something to compute from a batch's columns. Immutable; operators make new ones.
 
-    `==` and the other comparisons make expressions too, so expressions are no dictionary keys.
+    `==` and the other comparisons make expressions too, so expressions cannot be dictionary keys.
     """
 
     __hash__ = None  # type: ignore[assignment]

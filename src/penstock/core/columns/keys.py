@@ -100,7 +100,7 @@ def _normal(column: Any) -> Any:
 class ColumnRoutes:
     """The channel of each record by its key; a key is hashed once, as long as it is remembered.
 
-    Small integers have a table, and need not be looked for among a batch's keys first.
+    Small integers have a table, so there is no need to find a batch's distinct keys first.
     """
 
     def __init__(self, key: ColumnKey, route: Callable[[Any], int]) -> None:

@@ -38,7 +38,7 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """What writes windows into state; asked for only where they are none of the built-in kinds."""
+        """What writes windows into state; asked for only where windows are not of a built-in kind."""
 
     @abstractmethod
     def is_event_time(self) -> bool:

@@ -61,7 +61,7 @@ class CountTrigger(Trigger[Any, Any]):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Another trigger, after each firing of which the window's records are forgotten."""
+    """Wraps another trigger; after each of its firings the window's records are forgotten."""
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger

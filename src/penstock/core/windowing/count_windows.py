@@ -96,7 +96,7 @@ def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
 
 
 class GlobalWindows(WindowAssigner[Any, Any]):
-    """One window a key, which never ends: it needs a trigger, and mostly an evictor or a purging trigger."""
+    """One window for each key, which never ends: it needs a trigger, and mostly an evictor or a purging trigger."""
 
     def __init__(self) -> None:
         super().__init__()

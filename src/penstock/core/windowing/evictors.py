@@ -43,7 +43,7 @@ class TimestampedValue(Generic[T]):
 
 
 class Evictor(ABC):
-    """Throws records out of windows. One object serves all keys and windows, so it keeps nothing of its own."""
+    """Removes records from windows. One object serves all keys and windows, so it keeps nothing of its own."""
 
     class EvictorContext(ABC):
         """Times, in ms."""
@@ -64,13 +64,13 @@ class Evictor(ABC):
     def evict_before(
         self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: EvictorContext
     ) -> None:
-        """Remove from `elements` (the window's records as they came, `size` of them) what is not to be evaluated."""
+        """Remove from `elements` (the window's records as they came, `size` of them) what must not be evaluated."""
 
     @abstractmethod
     def evict_after(
         self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: EvictorContext
     ) -> None:
-        """Remove from `elements` what the window is to forget, now that it was evaluated."""
+        """Remove from `elements` what the window should forget, now that it was evaluated."""
 
 
 class _OneWay(Evictor):
@@ -109,7 +109,7 @@ class CountEvictor(_OneWay):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Keep the last `max_count` records; thrown out before the evaluation unless `do_evict_after`."""
+        """Keep the last `max_count` records; the others go before the evaluation, or after it with `do_evict_after`."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
@@ -117,7 +117,7 @@ class CountEvictor(_OneWay):
 
 
 class TimeEvictor(_OneWay):
-    """Keeps the records of the `window_size` ms up to the latest one; does nothing without timestamps."""
+    """Keeps the records less than `window_size` ms older than the latest; does nothing without timestamps."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -148,7 +148,7 @@ class DeltaEvictor(_OneWay):
     def of(
         threshold: float, delta_function: Callable[[Any, Any], float] | Any, do_evict_after: bool = False
     ) -> DeltaEvictor:
-        """Throw out what is `threshold` or more off the last record.
+        """Remove the records that differ from the last one by `threshold` or more.
 
         `delta_function(record, last)`, or the `get_delta` of an object, says how far two records are apart.
         """

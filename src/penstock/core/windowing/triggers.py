@@ -14,7 +14,7 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """What becomes of a window: the value is (is_fire, is_purge). An empty window gives nothing when it fires."""
+    """What happens to a window: the value is (is_fire, is_purge). An empty window gives nothing when it fires."""
 
     #: nothing happens
     CONTINUE = (False, False)
