@@ -227,9 +227,9 @@ class Source(ABC, Generic[T, SplitT]):
     def boundedness(self) -> Boundedness: ...
 
     def check_tempo(self, mode: str, is_local: bool) -> None:
-        """Raise `ConfigurationError` if the source cannot be read in this mode; the error says what to do.
+        """Raise `ConfigurationError`, which says what to do, if the source cannot be read in this way.
 
-        `mode` is the `execution.runtime-mode`; with `is_local` the job runs in one process.
+        `mode` is the `execution.runtime-mode`; with `is_local` one process reads the source.
         """
 
     def prepare(self, check_cancelled: Callable[[], None]) -> None:

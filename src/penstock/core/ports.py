@@ -124,7 +124,7 @@ class CheckpointStore(Protocol):
         """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory.
 
         With a `savepoint_path` the directory is that one. It is made self-contained: what the savepoint shares with
-        checkpoints is copied. A savepoint that `ends_job` is also listed among the job's checkpoints, so that a
+        checkpoints is copied. A savepoint that `ends_job` is then also put among the job's checkpoints, so that a
         recovery finds it.
         """
         ...

@@ -23,7 +23,7 @@ _PLAIN_OR_TUPLE: Final = _PLAIN | {tuple}
 
 
 def freeze(changes: Changes) -> Frozen:
-    """The changes, safe from later changes to their objects; it takes over the lists. Raises what pickling raises."""
+    """The changes, safe from later changes to their objects; the result owns the lists. Raises what pickling raises."""
     dropped, written = changes
     namespaces = [*dropped, *(namespace for namespace, _, _, _ in written)]
     lists = chain.from_iterable((keys, values, removed) for _, keys, values, removed in written)

@@ -15,9 +15,9 @@ so, and the savepoint holds what the operators hold. Either way the task waits f
 Calls out of the task. An operator may wait for calls that it has made (`AsyncWaitOperator`). While one has as many out
 as it may, the task takes no input, as if output were blocked. Results, timers, mail and checkpoints go on. At the end
 of its input a task *drains*: its operators finish one after the other, each when no call of it is out. Only then does
-the task's data end. Barriers that came after the end of the input wait for that end. When their checkpoint is complete,
-the producers may be gone, and could not send the task the barrier of another one. A source, which has no producers,
-takes part meanwhile; but the barrier of a savepoint that ends the job belongs after its end.
+the task's data end. Barriers that came after the end of the input wait for the end of the data. When their checkpoint
+is complete, the producers may be gone, and could not send the task the barrier of another one. A source, which has no
+producers, takes part meanwhile; but the barrier of a savepoint that ends the job belongs after its end.
 
 The start. When a job begins from another job's state, every task opens first. That is when operators declare their
 state, and when state that does not fit is found. No task processes anything before all are open.
