@@ -55,7 +55,7 @@ class WrongTypeError(CallError, TypeError):
 
 
 class WrongTimeError(CallError, RuntimeError):
-    """Something was called at a time, or in a place, where it does not work."""
+    """Something was called at a time or in a place where it does not work."""
 
 
 class ContractError(CallError, RuntimeError):
@@ -67,7 +67,7 @@ class UnsupportedError(CallError, NotImplementedError):
 
 
 class UnknownNameError(CallError, KeyError):
-    """There is nothing of the name that was asked for."""
+    """Nothing has the name that was asked for."""
 
     __str__ = Exception.__str__
 
@@ -113,9 +113,9 @@ class FormatError(PenstockError, ValueError):
 
 
 class MisuseError(PenstockError, TypeError):
-    """A user function is used where it does not fit, or gave what cannot be taken there.
+    """A user function is used where it does not fit, or returned something that cannot be used there.
 
-    Another attempt would meet it again, so it fails a job at once.
+    Another attempt would meet the same error, so it fails a job at once.
     """
 
     suppresses_restart = True
