@@ -64,7 +64,7 @@ class Routed:
 
 @dataclass(frozen=True)
 class _ByName:
-    """The columns that are the key of a record, and the one, of a type, that is its time; None without a time.
+    """The columns that are the key of a record, and the one, of type `type`, that is its time; None without a time.
 
     `is_hashed`: whether Spark's hash of the key will do.
     """
