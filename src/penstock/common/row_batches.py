@@ -1,7 +1,7 @@
 """Makes many rows at once from their values, and pickles them, in a fraction of the time that single rows take.
 
-A pickled value begins with the byte 0x80; here a row begins with `R`, and what follows is the pickle of its names and
-values, without the calls by which pickle takes a row apart.
+A pickled value begins with the byte 0x80. Here a row begins with `R`. The pickle of its names and values follows,
+without the calls by which pickle takes a row apart.
 """
 
 from __future__ import annotations

@@ -189,8 +189,8 @@ class WatermarkStrategy:
 
         Raises:
             TypeError: if an argument is not a length of time.
-            ValueError: if the drift is negative, the interval not positive, the group's name empty, or if the strategy
-                has no watermarks, because the others of the group would wait for them for ever.
+            ValueError: if the drift is negative, the interval not positive, the group's name empty, or the strategy
+                without watermarks, for which the others of the group would wait for ever.
         """
         if self.kind == "none":
             raise WrongValueError(

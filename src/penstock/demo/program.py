@@ -154,9 +154,10 @@ class NameHour(ProcessWindowFunction[tuple[int, int], tuple[str, str, int, int],
 class WorstDelay(KeyedProcessFunction):
     """At the end of each day on which a carrier flew: its worst delay of the year so far.
 
-    Flights of the next day come before the timer of this one fires, so the open days' worst delays are kept apart, and
-    each is folded into the running one when its day ends. A flight whose day has ended goes to `LATE`. The watermark
-    alone does not show that: it is not part of a checkpoint, so for a moment after a recovery it lags the state.
+    Flights of the next day come before the timer of this one fires. The open days' worst delays are therefore kept
+    apart, and each is folded into the running one when its day ends. A flight whose day has ended goes to `LATE`. The
+    watermark alone does not show that: it is not part of a checkpoint, so for a moment after a recovery it lags the
+    state.
     """
 
     LATE = OutputTag(LATE_FOR_DAY)

@@ -6,7 +6,7 @@ block (each line one record). The third runs `csv` line by line; it is the defin
 which line.
 
 **Line feeds in quotes.** By default a record is a line: a file can be read from the middle, and a quote that is not
-closed on its line is malformed. With `multiline=True` quoted fields may hold line feeds; the middle of a file does not
+closed on its line is malformed. With `multiline=True` quoted fields may hold line feeds. The middle of a file does not
 show whether a line feed stands in quotes, so one reader reads such a file from its start.
 """
 

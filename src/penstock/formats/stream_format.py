@@ -2,7 +2,7 @@
 
 A reader cuts a file into *blocks*, runs of whole lines, and hands each to a `LineDecoder`. A decoder keeps nothing from
 one block to the next, and what it makes of a line depends on that line alone. A position is therefore simply the offset
-of a block and a number of records after it (G8): reading again from there, in blocks of any other size, gives the same
+of a block and a number of records after it (G8). Reading again from there, in blocks of any other size, gives the same
 records in the same order.
 
 Lines end with a line feed, or a carriage return and a line feed. A lone carriage return does not end a line. A charset

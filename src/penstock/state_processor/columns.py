@@ -1,8 +1,8 @@
 """Python values as Arrow columns: which type a column has, and its array (H5).
 
-Simple types become real columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta;
-tuples, `Row`s and dataclasses of these become structs, and lists and dicts of these become lists and maps. A column
-that holds anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
+Simple types become real columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta.
+Tuples, `Row`s and dataclasses of these become structs; lists and dicts of these become lists and maps. A column that
+holds anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
 """
 
 from __future__ import annotations

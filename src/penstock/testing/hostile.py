@@ -1,8 +1,8 @@
 """The hostile run: an operator's output depends on its input alone, whatever else is done to it.
 
-The same input is run through the operator in many ways: in batches of one record, of two, and so on; left alone,
-snapshotted between every two inputs, and replaced between every two inputs by a fresh instance that was restored from
-the snapshot. All of them must give the same records with the same timestamps, in the same order.
+The same input is run through the operator in many ways, in batches of one record, of two, and so on. The operator is
+left alone, or snapshotted between every two inputs, or replaced between every two inputs by a fresh instance that was
+restored from the snapshot. All of them must give the same records with the same timestamps, in the same order.
 
 Each instance is made from a pickled copy of the factory, which exposes a function that keeps in `self` what belongs in
 state. As after a real recovery, a fresh instance hears the watermark again before its next record.

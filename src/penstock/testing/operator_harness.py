@@ -4,7 +4,7 @@
     harness.open()
     harness.process(("a", 1), 10)
     snapshot = harness.snapshot(1)          # bytes: captured, written and checksummed as in a checkpoint
-    other = OneInputOperatorHarness(...)    # also with another parallelism: keyed state is dealt out anew
+    other = OneInputOperatorHarness(...)    # also with another parallelism: keyed state is dealt out again
     other.restore(snapshot)
     other.open()
 

@@ -91,7 +91,7 @@ def _stops(cluster: Any, worker_id: str, message: Any) -> bool:
 
 
 def _ends_job(*args: Any) -> bool:
-    """The pending checkpoint, or the metadata that it becomes, among the arguments of a method."""
+    """Whether an argument of the method is a checkpoint, pending or as metadata, that ends the job."""
     return any(
         getattr(arg, "ends_job", False) or getattr(getattr(arg, "savepoint", None), "stop", None) for arg in args
     )
@@ -286,7 +286,7 @@ class CrashPlan:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Observers are in place, for whatever plan is current."""
+    """Keep observers in place, for whichever plan is current."""
     with ExitStack() as stack:
         for point in CRASH_POINTS:
             for owner, method, when in point.places:

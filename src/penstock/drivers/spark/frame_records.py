@@ -1,7 +1,7 @@
 """Between the columns of a Spark data frame and records: whole columns at a time.
 
-Into records: integers, floats, booleans, text, bytes, decimals and dates are what Arrow makes of them; a TIMESTAMP is a
-`datetime` in UTC, a TIMESTAMP_NTZ one without a zone; an array is a list, a map a dict, a struct a `Row` with names.
+In records, integers, floats, booleans, text, bytes, decimals and dates are what Arrow makes of them. A TIMESTAMP is a
+`datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a struct a `Row` with names.
 The way back takes the same, and for a struct also a tuple or a dict.
 """
 

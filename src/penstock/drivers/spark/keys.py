@@ -1,6 +1,6 @@
 """The keys of one job: a process that holds them belongs to the job.
 
-The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share, and Spark
+The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share. Spark
 carries the workers' part to the workers inside their closure. Only a process that can read what Spark ships can
 therefore join the job. Spark's own authentication and encryption guard the keys on their way.
 """

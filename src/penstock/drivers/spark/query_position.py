@@ -2,9 +2,9 @@
 
 A query's checkpoint location holds what Spark needs to go on: `metadata`, the query's id; `offsets/<n>`, the end of
 each batch; `sources/`, what each source has noted for itself; `commits/<n>`, which batches are done. An archive is
-taken while batch n is being worked on, and has all of that but the commits: the offsets of batch n and of the one
-before it, where batch n begins. Of a log of files it has the last `*.compact` and what follows it. A location that is
-made from the archive lacks the commit of batch n, so Spark gives batch n again, and a job that has done it skips it.
+taken while batch n is being worked on, and has all of that but the commits. It has the offsets of batch n and of the
+one before it, where batch n begins. Of a log of files it has the last `*.compact` and what follows it. A location that
+is made from the archive lacks the commit of batch n, so Spark gives batch n again, and a job that has done it skips it.
 Only Penstock's checkpoint says whether a batch is done. Logs that Spark has taken further since do not matter to the
 archive.
 """

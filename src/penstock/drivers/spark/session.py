@@ -1,9 +1,9 @@
 """Where a job's Spark session comes from: the program's own, or one that Penstock starts and ends.
 
 An adopted session is never stopped nor reconfigured. Penstock's own serves all jobs of the program, one after another
-or side by side. On a local master its number of threads has nothing to do with the machine's cores: a worker that waits
-for data takes no core, so a job of parallelism 4 runs on two cores, if slowly, and Spark has threads to spare for the
-program's own queries.
+or side by side. On a local master its number of threads has nothing to do with the machine's cores, because a worker
+that waits for data takes no core. A job of parallelism 4 therefore runs on two cores, if slowly, and Spark has threads
+to spare for the program's own queries.
 """
 
 from __future__ import annotations

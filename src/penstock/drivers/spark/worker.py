@@ -1,9 +1,9 @@
 """The inside of a worker: a loop that runs in a Spark task until the job master lets it go.
 
 Everything that touches the executor happens in this one loop: messages, buffers, credits, results of background work
-and steps. It ends when the executor has shut down, or when there is no job left to work for: the job master has been
-silent for longer than the heartbeat time-out, or the process that started this one is gone. Spark itself ends it by
-killing the process.
+and steps. It ends when the executor has shut down, or when there is no job left to work for. That is so when the job
+master has been silent for longer than the heartbeat time-out, or the process that started this one is gone. Spark
+itself ends it by killing the process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHECK_INTERVAL_MS = 250
 
 
 def run_worker(payload: bytes) -> tuple[str, str]:
-    """Runs a worker to its end; returns how it ended and a word on why.
+    """Runs a worker to its end; returns how it ended and, in short, why.
 
     Args:
         payload: pickled `WorkerSettings`, which came with Spark's own task.
