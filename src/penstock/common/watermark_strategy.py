@@ -109,7 +109,7 @@ class WatermarkStrategy:
         """For records that come at most this much later than the latest one; an int counts milliseconds.
 
         Raises:
-            TypeError: if the bound is no length of time.
+            TypeError: if the bound is not a length of time.
             ValueError: if it is negative.
         """
         return WatermarkStrategy("bounded", _at_least(0, max_out_of_orderness, "out-of-orderness"))
@@ -169,7 +169,7 @@ class WatermarkStrategy:
         """The same strategy with splits that are idle after this long without records; an int counts milliseconds.
 
         Raises:
-            TypeError: if the timeout is no length of time.
+            TypeError: if the timeout is not a length of time.
             ValueError: if it is not positive.
         """
         return replace(self, idleness_ms=_at_least(1, idle_timeout, "idle timeout"))

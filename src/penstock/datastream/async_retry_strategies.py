@@ -105,7 +105,7 @@ class NoRetryStrategy(AsyncRetryStrategy):
         return False
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """There is none: -1."""
+        """-1, because no call is repeated."""
         return -1
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:

@@ -32,7 +32,7 @@ class ConnectedStreams:
         )
 
     def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `CoMapFunction`; a result of None is no record."""
+        """Apply a `CoMapFunction`; a result of None stands for no record."""
         return self._add("Co-Map", func, "map", output_type)
 
     def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:

@@ -479,7 +479,7 @@ class DataStream(OperatorSettings):
         """The older name of `sink_to`; there is one kind of sink.
 
         Raises:
-            TypeError: if it is no `Sink`.
+            TypeError: if it is not a `Sink`.
         """
         if not isinstance(sink_func, Sink):
             raise WrongTypeError(

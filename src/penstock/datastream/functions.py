@@ -161,7 +161,7 @@ class KeyedProcessFunction(Function, ABC):
 
 
 class CoMapFunction(Function, ABC):
-    """One record out for each record of either stream; None is no record."""
+    """One record out for each record of either stream; None stands for no record."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any:

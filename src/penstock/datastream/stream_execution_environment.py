@@ -240,7 +240,7 @@ class StreamExecutionEnvironment(Dependencies):
         """The older name of `from_source`, without watermarks; there is one kind of source.
 
         Raises:
-            TypeError: if it is no `Source`.
+            TypeError: if it is not a `Source`.
         """
         if not isinstance(source_func, Source):
             raise WrongTypeError(

@@ -209,7 +209,7 @@ class WindowedStream(Windows):
         record's window fires once.
 
         Raises:
-            TypeError: if the key is not made of columns, or something is no aggregate.
+            TypeError: if the key is not made of columns, or an argument is not an aggregate.
             ValueError: if two aggregates have one name.
             NotImplementedError: for other windows, triggers, evictors, and allowed lateness.
         """

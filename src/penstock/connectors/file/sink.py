@@ -61,7 +61,7 @@ class FileSink(Sink[T]):
         """Starts a sink that writes record after record; a schema's messages get a line feed each.
 
         Raises:
-            ConfigurationError: if `encoder` is none.
+            ConfigurationError: if `encoder` is neither an encoder nor a schema.
         """
         if not isinstance(encoder, Encoder | SerializationSchema):
             raise ConfigurationError(f"for_row_format takes an Encoder or a SerializationSchema, not {encoder!r}")
@@ -74,7 +74,7 @@ class FileSink(Sink[T]):
         """Starts a sink that writes by bulk writers, such as CSV's or Parquet's.
 
         Raises:
-            ConfigurationError: if `writer_factory` is none.
+            ConfigurationError: if `writer_factory` is not a writer factory.
         """
         if not isinstance(writer_factory, BulkWriterFactory):
             raise ConfigurationError(f"for_bulk_format takes a BulkWriterFactory, not {writer_factory!r}")

@@ -145,7 +145,7 @@ class SparkHandle:
 
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
-    """How many tasks a local master runs at once; None for one that is none."""
+    """How many tasks a local master runs at once; None for any other master."""
     found = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,[^]]*)?\])?", master.strip())
     if found is None:
         return None
