@@ -1,8 +1,8 @@
 """Accumulators: what all subtasks of a job add to, and the client reads when the job has finished.
 
-Each subtask adds to its own; they are merged when somebody asks. They count what was processed, which after a failure
-may be some records twice, and what a subtask added in an attempt that failed is lost with it: for answers that must be
-exact, use state.
+Each subtask adds to its own; they are merged when the client asks for them. They count what was processed, which after
+a failure may include some records twice. What a subtask added in a failed attempt is lost with that attempt. For
+answers that must be exact, use state.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Accumulator(ABC, Generic[V, R]):
 
     @abstractmethod
     def get_local_value(self) -> R:
-        """What it amounts to: in the end, of all subtasks."""
+        """The value of what was taken in; in the end, of all subtasks."""
 
     @abstractmethod
     def reset_local(self) -> None:
-        """Begin anew."""
+        """Begin again."""
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Take in what another one has, which stays as it is."""
+        """Take in the content of another one, which stays as it is."""
 
 
 class _Sum(Accumulator[V, V]):

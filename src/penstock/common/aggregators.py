@@ -1,9 +1,9 @@
 """Aggregators of iterations: figures that all subtasks of a superstep add to, and the next superstep reads.
 
 An aggregator is registered with an iteration under a name. In a superstep each operator's subtask that asks for it
-(`RuntimeContext.get_iteration_aggregator`) adds to a copy of its own. When the superstep is complete, what the copies
-have come to is brought together, once for each task, however often Spark ran it; then the convergence criterion sees
-it, and the functions of the next superstep do (`RuntimeContext.get_previous_iteration_aggregate`).
+(`RuntimeContext.get_iteration_aggregator`) adds to a copy of its own. When the superstep is complete, the results of
+the copies are aggregated, once for each task, however often Spark ran it. The convergence criterion then sees the
+result, and so do the functions of the next superstep (`RuntimeContext.get_previous_iteration_aggregate`).
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ V = TypeVar("V")
 
 
 class Aggregator(ABC, Generic[V]):
-    """Takes values in, in any order, and gives what they amount to; must be picklable.
+    """Takes values in, in any order, and gives their aggregate; must be picklable.
 
-    What copies in several subtasks amount to is aggregated as values are: for a sum, the sum of the sums.
+    The aggregates of copies in several subtasks are aggregated as values are: for a sum, the sum of the sums.
     """
 
     @abstractmethod
     def get_aggregate(self) -> V:
-        """What the values amount to since the last `reset`; picklable."""
+        """The aggregate of the values since the last `reset`; picklable."""
 
     @abstractmethod
     def aggregate(self, element: V) -> None:
-        """Take in a value, or what another copy has come to."""
+        """Take in a value, or the aggregate of another copy."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin anew, as each superstep does."""
+        """Begin again, as each superstep does."""
 
 
 class ConvergenceCriterion(ABC, Generic[V]):
-    """Says whether an iteration has come to its end before its maximum of supersteps. Asked in the program."""
+    """Says whether an iteration ends before its maximum of supersteps. It is asked in the program."""
 
     @abstractmethod
     def is_converged(self, iteration: int, value: V) -> bool:
@@ -55,7 +55,7 @@ class ConvergenceCriterion(ABC, Generic[V]):
 
         Args:
             iteration: the superstep that is complete, from 1.
-            value: what the aggregator came to in it.
+            value: the aggregator's result in it.
         """
 
 
@@ -68,7 +68,7 @@ class _Folding(Aggregator[V]):
         self._value: Any = self.nothing
 
     def get_aggregate(self) -> V:
-        """What the numbers amount to."""
+        """The aggregate of the numbers."""
         value: V = self._value
         return value
 

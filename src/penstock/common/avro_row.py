@@ -40,7 +40,7 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
     Raises:
         TypeError: if no schema is given.
         NotImplementedError: if a Java class is given.
-        FormatError: if the schema is no schema of a record.
+        FormatError: if the schema is not that of a record.
     """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
@@ -51,7 +51,7 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         """Returns the row of a message.
 
         Raises:
-            FormatError: if the message is no such record, or holds more than one.
+            FormatError: if the message is not such a record, or holds more than one.
         """
         source = BytesIO(message)
         try:
@@ -76,7 +76,7 @@ class AvroRowSerializationSchema(SerializationSchema[Any]):
     Raises:
         TypeError: if no schema is given.
         NotImplementedError: if a Java class is given.
-        FormatError: if the schema is no schema of a record.
+        FormatError: if the schema is not that of a record.
     """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:

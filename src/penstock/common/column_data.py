@@ -11,15 +11,15 @@ import pyarrow as pa
 from penstock.common.row_batches import make_rows
 from penstock.common.types import Row
 
-#: Records that a source hands over as columns at a time, at most.
+#: The most records that a source hands over as columns at a time.
 COLUMN_BATCH_ROWS: Final = 1 << 16
 
 
 class ColumnData:
     """An Arrow record batch that behaves as the list of its records, each a `Row` with the columns' names.
 
-    Slices share memory with what they are of. Pickled, it is its IPC message, which protocol 5 keeps out of band, and
-    which of a slice has no more than the slice.
+    A slice shares memory with its batch. A pickled batch is its IPC message, which protocol 5 keeps out of band. The
+    message of a slice holds only the slice.
     """
 
     __slots__ = ("_rows", "columns")

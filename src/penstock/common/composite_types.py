@@ -44,7 +44,7 @@ class RowTypeInfo(TypeInformation):
 
     Raises:
         ValueError: if the numbers differ or a name comes twice.
-        TypeError: if a field type is no TypeInformation.
+        TypeError: if a field type is not a TypeInformation.
     """
 
     __slots__ = ("_names", "_types")
@@ -92,7 +92,7 @@ class TupleTypeInfo(TypeInformation):
     """The type of tuples of fixed length.
 
     Raises:
-        TypeError: if a field type is no TypeInformation.
+        TypeError: if a field type is not a TypeInformation.
     """
 
     __slots__ = ("_types",)

@@ -39,7 +39,7 @@ class Configuration:
         """A configuration with the entries of a dict.
 
         Raises:
-            TypeError: if a key is no string or a value is None.
+            TypeError: if a key is not a string or a value is None.
         """
         configuration = cls()
         for key, value in map.items():

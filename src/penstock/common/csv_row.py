@@ -108,7 +108,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         """Collects the settings of a `CsvRowDeserializationSchema`.
 
         Raises:
-            TypeError: if `type_info` is no row type.
+            TypeError: if `type_info` is not a row type.
         """
 
         def __init__(self, type_info: TypeInformation) -> None:
@@ -183,7 +183,7 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
         """Collects the settings of a `CsvRowSerializationSchema`.
 
         Raises:
-            TypeError: if `type_info` is no row type.
+            TypeError: if `type_info` is not a row type.
         """
 
         def __init__(self, type_info: TypeInformation) -> None:

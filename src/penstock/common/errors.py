@@ -1,9 +1,9 @@
 """Every error Penstock raises on purpose, in one small tree.
 
 The rule: `except PenstockError` catches everything that Penstock itself decided was wrong. Each error also inherits
-from the Python class that a Python programmer expects (`ValueError` for a bad value, `KeyError` for a missing name,
-`RuntimeError` where no other class fits), so that ordinary `except ValueError` works too. All of them survive pickling
-with their attributes, because they travel from workers to the driver.
+from the Python class that a Python programmer expects, so that ordinary `except ValueError` works too: `ValueError` for
+a bad value, `KeyError` for a missing name, `RuntimeError` where no other class fits. All of them survive pickling with
+their attributes, because they travel from workers to the driver.
 
 Which class to raise:
 
@@ -23,7 +23,7 @@ Which class to raise:
 | `ResourceError` | `OSError` | what the operating system refuses |
 | `OperationError` | `RuntimeError` | what cannot be done for a reason outside the call |
 
-The first seven are `CallError`s: they answer a call. In a job they count as the plain Python classes do: when a
+The first seven are `CallError`s: they answer a call. In a job they count as the plain Python classes do. When a
 function of the program made the call, the job's error shows its traceback, and the restart strategy decides whether the
 job runs again.
 """
@@ -55,7 +55,7 @@ class WrongTypeError(CallError, TypeError):
 
 
 class WrongTimeError(CallError, RuntimeError):
-    """Something was called at a time, or in a place, where it does not work."""
+    """Something was called at a time or in a place where it does not work."""
 
 
 class ContractError(CallError, RuntimeError):
@@ -67,7 +67,7 @@ class UnsupportedError(CallError, NotImplementedError):
 
 
 class UnknownNameError(CallError, KeyError):
-    """There is nothing of the name that was asked for."""
+    """Nothing has the name that was asked for."""
 
     __str__ = Exception.__str__
 
@@ -113,9 +113,9 @@ class FormatError(PenstockError, ValueError):
 
 
 class MisuseError(PenstockError, TypeError):
-    """A user function is used where it does not fit, or gave what cannot be taken there.
+    """A user function is used where it does not fit, or returned something that cannot be used there.
 
-    Another attempt would meet it again, so it fails a job at once.
+    Another attempt would meet the same error, so it fails a job at once.
     """
 
     suppresses_restart = True

@@ -14,7 +14,7 @@ __all__ = ["ExecutionConfig"]
 
 
 class ExecutionConfig:
-    """A view of a `Configuration` through methods; what is set here stands there at once.
+    """A view of a `Configuration` through methods; settings made here take effect there at once.
 
     Setters return this object and raise ConfigurationError for a value out of range.
 
@@ -26,19 +26,19 @@ class ExecutionConfig:
     """The parallelism of a program that has set none."""
 
     PARALLELISM_UNKNOWN = -2
-    """Given to `set_parallelism`, leaves the parallelism as it is."""
+    """The value with which `set_parallelism` leaves the parallelism as it is."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration() if configuration is None else configuration
 
     def get_parallelism(self) -> int:
-        """How many subtasks an operator has that names no number; `PARALLELISM_DEFAULT` if not set."""
+        """How many subtasks an operator has if it sets no number; `PARALLELISM_DEFAULT` if not set."""
         if self._configuration.contains_key(options.PARALLELISM.key()):
             return self._configuration.read(options.PARALLELISM)
         return self.PARALLELISM_DEFAULT
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """Sets how many subtasks an operator has that names no number; `PARALLELISM_DEFAULT` unsets it."""
+        """Sets how many subtasks an operator has if it sets no number; `PARALLELISM_DEFAULT` unsets it."""
         if parallelism == self.PARALLELISM_DEFAULT:
             self._configuration.remove_config(options.PARALLELISM.key())
         elif parallelism != self.PARALLELISM_UNKNOWN:

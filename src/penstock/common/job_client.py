@@ -32,8 +32,8 @@ class JobClient(ABC):
     def cancel(self) -> Future[None]:
         """Cancels the job; the future is done when the request is accepted.
 
-        Asked a second time, a job does not wait for functions that do not return: on Spark their workers are ended by
-        force, and what runs in this process is left to itself.
+        After a second request, a job does not wait for functions that do not return. On Spark their workers are ended
+        by force; functions in this process are left to run.
         """
 
     @abstractmethod
@@ -50,16 +50,16 @@ class JobClient(ABC):
         Returns:
             A future of the savepoint's path, which is done when the job has ended and everything that the savepoint
             covers is committed. It raises CheckpointError if the savepoint fails; the job then goes on. If its sources
-            had come to their end for the savepoint, it restarts from its last checkpoint to do so. From the savepoint
-            on, no failure brings the job back: it is only started again to commit what the savepoint holds.
+            had ended for the savepoint, it goes on by a restart from its last checkpoint. After the savepoint, a
+            failure no longer brings the job back: it is only started again to commit what the savepoint holds.
         """
 
     @abstractmethod
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Takes a savepoint, then cancels the job.
 
-        No checkpoint completes in between, so nothing that the savepoint does not cover is committed. What it covers
-        and was not committed yet is committed by the job that begins from it. Prefer `stop_with_savepoint`, which
+        No checkpoint completes in between, so nothing that the savepoint does not cover is committed. The job that
+        begins from the savepoint commits what it covers and was not committed yet. Prefer `stop_with_savepoint`, which
         leaves nothing open.
 
         Args:
@@ -73,7 +73,7 @@ class JobClient(ABC):
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Takes a savepoint while the job goes on.
 
-        A savepoint is no point of recovery for the running job, and nothing is committed with it.
+        The running job does not recover from a savepoint, and nothing is committed with it.
 
         Args:
             savepoint_directory: where to write; None for the configured directory.

@@ -29,7 +29,7 @@ class JobID:
 
     @classmethod
     def generate(cls) -> JobID:
-        """A new id, by chance different from all others."""
+        """A new random id, so that it differs from all others."""
         return cls(secrets.token_hex(16))
 
     def __str__(self) -> str:

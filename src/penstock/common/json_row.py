@@ -67,7 +67,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         cannot be read is dropped.
 
         Raises:
-            FormatError: if the message is no JSON object of the right form.
+            FormatError: if the message is not a JSON object of the right form.
         """
         try:
             parsed = json.loads(message, parse_float=decimal.Decimal)
@@ -105,7 +105,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
 
             Raises:
                 TypeError: if the schema is None.
-                FormatError: if it is no JSON schema of an object, or uses what is not supported.
+                FormatError: if it is not the JSON schema of an object, or uses what is not supported.
             """
             if json_schema is None:
                 raise WrongTypeError("the JSON schema must not be None")
@@ -127,7 +127,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
 
             Raises:
                 TypeError: if no row type is set.
-                ValueError: if missing fields shall fail and errors be ignored at the same time.
+                ValueError: if missing fields are to fail while errors are ignored.
             """
             if not isinstance(self._type_info, RowTypeInfo):
                 raise WrongTypeError(f"set a row type with type_info or json_schema, not {self._type_info!r}")
@@ -351,7 +351,7 @@ def _basic_writer(type_info: BasicTypeInfo) -> Convert:
 
 
 def _plain_number(value: decimal.Decimal) -> Any:
-    """A decimal as a JSON number if no digit is lost by it, else as text, which the reader takes as well."""
+    """A decimal as a JSON number if that loses no digit, else as text, which the reader accepts too."""
     if value.is_finite() and value == value.to_integral_value():
         return int(value)
     return float(value) if value.is_finite() and decimal.Decimal(repr(float(value))) == value else str(value)

@@ -2,7 +2,7 @@
 
 Supported: `type` (also a list of types with "null"), `properties`, `items` (one schema, or a list for a tuple as a
 row), `format` date, time and date-time, `contentEncoding` base64, and `$ref` within the document. Numbers, whole ones
-too, become decimals, since JSON sets them no limit.
+too, become decimals, because JSON sets no limit on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def type_of_json_schema(text: str) -> RowTypeInfo:
     """Returns the row type for the JSON schema of an object.
 
     Raises:
-        FormatError: if the text is no such schema, or refers to itself.
+        FormatError: if the text is not such a schema, or refers to itself.
     """
     try:
         schema = json.loads(text)

@@ -1,7 +1,7 @@
 """What user functions measure: counters, gauges, distributions and meters, in named groups.
 
 A metric belongs to the subtask that registered it, and is reported with the subtask's own figures, about once a second
-and at its end. It is no state: after a failure it begins anew.
+and at its end. A metric is not state: after a failure it starts again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A number that is asked for when it is reported. A function that raises, or gives no number, reports nothing."""
+    """A number that a function returns at each report. A function that raises, or returns none, reports nothing."""
 
     def __init__(self, function: Callable[[], int | float]) -> None:
         self._function = function
@@ -81,7 +81,7 @@ class Distribution(Metric):
 
 
 class Meter(Metric):
-    """A count of events, and how many there were a second of late.
+    """A count of events, and their recent rate per second.
 
     Args:
         now_ms: the clock.
@@ -97,7 +97,7 @@ class Meter(Metric):
         self._past = deque([(now_ms(), 0)])
 
     def mark_event(self, value: int = 1) -> None:
-        """So many events have happened."""
+        """Count this many events."""
         self._count += value
 
     def get_count(self) -> int:
@@ -105,7 +105,7 @@ class Meter(Metric):
         return self._count
 
     def get_rate(self) -> float:
-        """Events a second over the time span, or since the beginning while that is shorter."""
+        """Events per second over the time span, or since the beginning while that is shorter."""
         now, past = self._now_ms(), self._past
         while len(past) > 1 and past[1][0] <= now - self._span_ms:
             past.popleft()
@@ -145,7 +145,7 @@ class MetricRegistry:
 class MetricGroup:
     """Metrics under a common name; the full name of one is those of its groups and its own, with dots between.
 
-    Asking for a metric again gives the same one.
+    A second request for a metric returns the same one.
     """
 
     def __init__(self, registry: MetricRegistry, scope: tuple[str, ...] = ()) -> None:
@@ -169,7 +169,7 @@ class MetricGroup:
         return self._registered(name, Distribution, Distribution)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """A meter whose rate is taken over so many seconds."""
+        """A meter whose rate is taken over this many seconds."""
         return self._registered(name, Meter, lambda: Meter(self._registry.now_ms, time_span_in_seconds))
 
     def _registered(self, name: str, kind: type[M], make: Callable[[], M]) -> M:

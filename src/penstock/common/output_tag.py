@@ -19,7 +19,7 @@ class OutputTag:
 
     Raises:
         ValueError: if the name is empty.
-        TypeError: if the name is no string or `type_info` no TypeInformation.
+        TypeError: if the name is not a string, or `type_info` is not a TypeInformation.
     """
 
     __slots__ = ("tag_id", "type_info")

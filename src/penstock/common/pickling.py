@@ -1,7 +1,7 @@
 """Pickling of what user code made, for other processes and for checkpoints: one rule for all of it.
 
-Plain pickle, which refers to classes by name; those of the user's script are found by theirs in every worker, see
-`script`. What has no name (a class made in a function, a lambda) is pickled by cloudpickle, in full.
+The rule is plain pickle, which refers to classes by name. Every worker finds the classes of the user's script by name
+too; see `script`. What has no name (a class made in a function, a lambda) is pickled by cloudpickle, in full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.common.errors import PenstockError, shorten
 
 
 class PicklingError(PenstockError, ValueError):
-    """An object of user code cannot be turned into bytes, or its bytes not into an object."""
+    """An object of user code cannot be turned into bytes, or its bytes into an object."""
 
     suppresses_restart = True
 

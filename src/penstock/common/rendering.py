@@ -65,7 +65,7 @@ def _row(type_info: RowTypeInfo) -> Renderer:
 
 
 def _or_null(type_info: TypeInformation | None) -> Renderer:
-    """For what lies within a record, and for values of basic types."""
+    """The function for values within a record, and for values of basic types."""
     inner = _inner(type_info)
 
     def render(value: Any) -> str:

@@ -50,7 +50,7 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Whatever the configuration says already."""
+    """Keeps what the configuration says already."""
 
     def get_description(self) -> str:
         """The strategy in a few words."""
@@ -90,7 +90,7 @@ class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Restarts as long as not too many failures come within an interval."""
+    """Restarts as long as an interval does not have too many failures."""
 
     max_failure_rate: int
     failure_interval_ms: int
@@ -198,13 +198,13 @@ class RestartStrategies:
         jitter_factor: float = 0.1,
         attempts_before_reset_backoff: int = 2**31 - 1,
     ) -> RestartStrategyConfiguration:
-        """Restarts after a wait that grows from the first to the longest, and starts anew after a good while.
+        """Restarts after a wait that grows from the first to the longest, and starts again after a good while.
 
         Args:
             initial_backoff: the first wait.
             max_backoff: the longest wait.
             backoff_multiplier: by what factor the wait grows, at least 1.
-            reset_backoff_threshold: how long the job must run well for the wait to start anew.
+            reset_backoff_threshold: how long the job must run well before the wait starts again from the first.
             jitter_factor: by what share of itself the wait varies at random, 0 to 1.
             attempts_before_reset_backoff: how many restarts in a row before the job fails for good.
         """
@@ -219,7 +219,7 @@ class RestartStrategies:
 
 
 def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration:
-    """Reads the strategy a configuration asks for; never the fallback.
+    """Reads the strategy that a configuration asks for, never the fallback.
 
     Without `restart-strategy.type` it is exponential delay if checkpoints are on, else no restart.
 

@@ -1,7 +1,7 @@
-"""Many rows at once: made from their values, and pickled, in a fraction of the time that one by one takes.
+"""Makes many rows at once from their values, and pickles them, in a fraction of the time that single rows take.
 
-A pickled value begins with the byte 0x80; here a row begins with `R`, and what follows is the pickle of its names and
-values, without the calls by which pickle takes a row apart.
+A pickled value begins with the byte 0x80. Here a row begins with `R`. The pickle of its names and values follows,
+without the calls by which pickle takes a row apart.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def loads_each(payloads: list[bytes]) -> list[Any]:
 def take_apart(values: list[Any]) -> tuple[tuple[Any, ...] | None, list[list[Any]]] | None:
     """The names that all values share and the values of each, when all are rows with the same names; None otherwise.
 
-    What comes back is what `make_rows` takes.
+    The result is what `make_rows` takes.
     """
     if not values or not _are_plain_rows(values):
         return None

@@ -5,10 +5,11 @@ So the client packs what its `__main__` defines, and `as_main` puts it there whi
 plain pickle finds these classes by name everywhere: in records, splits, committables and state. In checkpoints they are
 subject to the same rules as classes of modules.
 
-Why an instance is always one of the very class that the program's functions refer to: cloudpickle, which carries those
-functions, gives each class an id and makes one class of an id in a process. What is packed here has the same ids.
+An instance is always of the very class that the program's functions refer to. This holds because cloudpickle, which
+carries those functions, gives each class an id and makes one class per id in a process. Classes packed here have the
+same ids.
 
-What cannot be packed is left out, with the reason, and told when a pickle asks for it. What is never asked for is never
+What cannot be packed is left out, and the reason is raised when a pickle asks for it. What no pickle asks for is never
 unpickled, so nothing is imported for its sake.
 """
 
@@ -27,7 +28,7 @@ import cloudpickle
 from penstock.common.errors import PenstockError, shorten
 
 MAIN: Final = "__main__"
-#: What a class or function may take, with all that it refers to; in a program it may take more.
+#: The size limit of a class or function with all that it refers to; in a program it may be larger.
 ITEM_BYTES_MAX: Final = 1 << 20
 _CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
 
@@ -54,7 +55,7 @@ def pack_script() -> bytes:
 
 @contextmanager
 def as_main(script: bytes) -> Iterator[None]:
-    """Let `__main__` be the packed script meanwhile."""
+    """Let `__main__` be the packed script within the block."""
     if not script:
         yield
         return
@@ -93,7 +94,7 @@ class _Script(ModuleType):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Leaves a class alone that is there already: it may have come with the program, and have changed since."""
+    """Leaves alone a class that is there already: it may have come with the program, and have changed since."""
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name)

@@ -1,6 +1,6 @@
 """Schemas and encoders: how records become bytes at the edges of a job, and bytes records.
 
-Unlike PyFlink's, which only name classes of Java, these do the work, and may be subclassed.
+PyFlink's schemas and encoders only name Java classes. These do the work, and may be subclassed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DeserializationSchema(ABC, Generic[T]):
         """
 
     def is_end_of_stream(self, next_element: T) -> bool:
-        """True when the record says that no more will come; never, unless overridden."""
+        """True when the record says that it is the last one; never, unless overridden."""
         return False
 
     def get_produced_type(self) -> TypeInformation:
@@ -80,7 +80,7 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
             raise FormatError(f"cannot write {element!r} as {self._charset}: {error}") from error
 
     def deserialize(self, message: bytes) -> str:
-        """Returns the text; bytes that are none in this character set become the replacement character, as in Java."""
+        """Returns the text; bytes invalid in this character set become the replacement character, as in Java."""
         return message.decode(self._charset, errors="replace")
 
     def get_produced_type(self) -> TypeInformation:

@@ -1,7 +1,7 @@
 """Single precision: what becomes of values of a declared FLOAT, for which PyFlink's serializer has four bytes.
 
 Only types that hold a FLOAT somewhere have a function that rounds; others cost nothing. Values are copied where they
-change, for whoever made them may hold them still. What does not fit its declared type is left as it is.
+change, because the function that made them may still hold them. What does not fit its declared type is left as it is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def single(value: Any) -> Any:
 
 
 def rounding(type_info: TypeInformation | None) -> Rounding | None:
-    """The function that rounds what is a FLOAT in values of this type; None where nothing is."""
+    """The function that rounds what is a FLOAT in values of this type; None if there is no FLOAT."""
     if isinstance(type_info, BasicTypeInfo):
         return single if type_info.basic_type is BasicType.FLOAT else None
     if isinstance(type_info, RowTypeInfo):

@@ -1,7 +1,7 @@
 """Lengths of time and points in time, and the one place that turns either into milliseconds.
 
-Penstock counts time in whole milliseconds since the epoch, UTC, everywhere. `Duration` keeps nanoseconds, because its
-textual form may, and is rounded down when milliseconds are asked for.
+Everywhere, Penstock counts time in whole milliseconds since the epoch, UTC. `Duration` keeps nanoseconds, because its
+textual form may hold them. It is rounded down when milliseconds are asked for.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def to_millis(value: object) -> int:
     Takes a `Duration`, a `Time`, a `datetime.timedelta`, or an int, which already counts milliseconds.
 
     Raises:
-        TypeError: for anything else, bool and float among it.
+        TypeError: for anything else, including bool and float.
     """
     if isinstance(value, Duration):
         return value.to_millis()
@@ -223,7 +223,7 @@ def format_duration(value: Duration | Time | datetime.timedelta | int) -> str:
     The text reads back with `parse_duration` unless the length is negative. An int counts milliseconds.
 
     Raises:
-        TypeError: if `value` is no length of time.
+        TypeError: if `value` is not a length of time.
     """
     if isinstance(value, Duration):
         return _format_nanos(value.nanos)

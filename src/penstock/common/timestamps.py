@@ -12,7 +12,7 @@ _TEXT_CHARS_MAX: Final = 80
 
 
 def whole_ms(timestamp: Any, what: str) -> int:
-    """The timestamp as a plain int; `what` is who returned it, for the error.
+    """The timestamp as a plain int; `what` says what returned it, for the error.
 
     Raises:
         MisuseError: if it is not a whole number, of Python's or numpy's.
@@ -31,7 +31,7 @@ def whole_ms(timestamp: Any, what: str) -> int:
 
 
 def _is_moment(timestamp: Any) -> bool:
-    """Whether it is a date or a time of numpy's, which know how to be an index, in units of their own."""
+    """Whether it is a numpy date or time: these can serve as an index too, but in units of their own."""
     return type(timestamp).__name__ in ("datetime64", "timedelta64")
 
 

@@ -151,7 +151,7 @@ class Types:
         """An array of numbers, booleans or characters without nulls: `list`, or `bytes` for BYTE.
 
         Raises:
-            TypeError: if the element type is no such type.
+            TypeError: if the element type is not one of these.
         """
         return PrimitiveArrayTypeInfo(element_type)
 

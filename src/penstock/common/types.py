@@ -145,7 +145,7 @@ class Row:
             self._values[self._index(key)] = value
 
     def __getattr__(self, item: str) -> Any:
-        # Reached only for names that are no attribute of the class. Leading underscores are never fields, so that
+        # Reached only for names that are not attributes of the class. Leading underscores are never fields, so that
         # pickle and copy, which probe for such names before the slots are filled, get their answer.
         if not item.startswith("_"):
             try:
@@ -215,7 +215,7 @@ def _make_row(fields: tuple[Any, ...] | None, *values: Any) -> Row:
 
 
 def _make_row_of_kind(row_kind_value: int, fields: tuple[Any, ...] | None, *values: Any) -> Row:
-    """Rebuilds a row that is no insert."""
+    """Rebuilds a row that is not an insert."""
     row = _make_row(fields, *values)
     row._row_kind = RowKind(row_kind_value)
     return row

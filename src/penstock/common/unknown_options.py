@@ -1,4 +1,4 @@
-"""Keys of a configuration that no option has: typing errors, and options of Flink's that mean nothing here.
+"""Keys of a configuration that no option has: typing errors, and Flink options that mean nothing here.
 
 Only keys under the prefixes of Flink and Penstock are looked at. Others are the user's own.
 """
@@ -31,7 +31,7 @@ _PREFIXES: Final = (
     "web.",
 )
 
-#: Keys of Flink's that other ones have replaced, there as here.
+#: Flink's keys that others have replaced, in Flink as here.
 _OLDER_NAMES: Final = {
     "state.backend": "state.backend.type",
     "state.backend.local-recovery": "execution.state-recovery.from-local",
@@ -48,7 +48,7 @@ _OLDER_NAMES: Final = {
     "restart-strategy": "restart-strategy.type",
 }
 
-#: What Flink has below its prefixes and Penstock has not: keys, and beginnings of keys that end in a dot or a hyphen.
+#: What Flink has below its prefixes and Penstock lacks: keys, and beginnings of keys that end in a dot or a hyphen.
 _NOT_HERE: Final = (
     "cluster.",
     "execution.batch-shuffle-mode",
@@ -100,7 +100,7 @@ _NOT_HERE: Final = (
     "web.",
 )
 
-#: How much alike (0 to 1) a key is that may have been meant, and one that surely was.
+#: How similar (0 to 1) a key must be that may have been meant, and one that surely was.
 _LIKENESS_MIN: Final = 0.75
 _TYPING_ERROR_MIN: Final = 0.9
 

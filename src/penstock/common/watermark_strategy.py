@@ -1,8 +1,8 @@
 """How a stream gets its event time: `WatermarkStrategy`, a frozen description that the runtime carries out.
 
-A watermark `w` says that no record with a timestamp of `w` or less is expected any more. The bounded strategy, after
-the largest timestamp seen `max_ts`, is at `max_ts - out_of_orderness_ms - 1`; monotonous timestamps are the bounded
-strategy with 0. All times are milliseconds since the epoch, UTC.
+A watermark `w` says that no more records with a timestamp of `w` or less are expected. If `max_ts` is the largest
+timestamp seen, the watermark of the bounded strategy is `max_ts - out_of_orderness_ms - 1`. Monotonous timestamps are
+the bounded strategy with 0. All times are milliseconds since the epoch, UTC.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TimestampAssigner(ABC):
 
 
 class WatermarkGenerator(ABC):
-    """Decides on watermarks by rules of its own; each source split has its own generator."""
+    """Decides on watermarks by its own rules; each source split has its own generator."""
 
     @abstractmethod
     def on_event(self, value: Any, timestamp_ms: int) -> int | None:
@@ -61,7 +61,7 @@ class WatermarkGenerator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """Holds sources back that run ahead of the slowest in their group.
+    """Holds back sources that run ahead of the slowest in their group.
 
     Attributes:
         group: sources with the same group name are aligned.
@@ -99,17 +99,17 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """For timestamps that never fall within a split."""
+        """For timestamps that never decrease within a split."""
         return WatermarkStrategy("bounded")
 
     @staticmethod
     def for_bounded_out_of_orderness(
         max_out_of_orderness: Duration | Time | datetime.timedelta | int,
     ) -> WatermarkStrategy:
-        """For records that come at most so much later than the latest one; an int counts milliseconds.
+        """For records that come at most this much later than the latest one; an int counts milliseconds.
 
         Raises:
-            TypeError: if the bound is no length of time.
+            TypeError: if the bound is not a length of time.
             ValueError: if it is negative.
         """
         return WatermarkStrategy("bounded", _at_least(0, max_out_of_orderness, "out-of-orderness"))
@@ -121,7 +121,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_ingestion_time() -> WatermarkStrategy:
-        """Event time is the time by the worker's clock at which a record comes here; so no record is ever late."""
+        """Event time is the time by the worker's clock at which a record comes here, so no record is ever late."""
         return WatermarkStrategy("ingestion")
 
     @staticmethod
@@ -142,8 +142,8 @@ class WatermarkStrategy:
 
         Args:
             timestamp_assigner: a `TimestampAssigner`, or a function of the record, or of the record and its present
-                timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` is of one. It
-                gives an int for every record: anything else, None included, fails the job.
+                timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` has one. The
+                function gives an int for every record: anything else, None included, fails the job.
 
         Raises:
             TypeError: if it is none of these.
@@ -156,7 +156,7 @@ class WatermarkStrategy:
     def with_timestamp_column(self, column: str) -> WatermarkStrategy:
         """The same strategy with timestamps from a column, or from a field of that name: integers (ms), or moments.
 
-        Batches of columns are then never looked at record by record. Moments without a zone are UTC.
+        Batches of columns are then never read record by record. Moments without a zone are UTC.
 
         Raises:
             ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
@@ -166,10 +166,10 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=ColumnAssigner(column))
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
-        """The same strategy with splits idle after so long without records; an int counts milliseconds.
+        """The same strategy with splits that are idle after this long without records; an int counts milliseconds.
 
         Raises:
-            TypeError: if the timeout is no length of time.
+            TypeError: if the timeout is not a length of time.
             ValueError: if it is not positive.
         """
         return replace(self, idleness_ms=_at_least(1, idle_timeout, "idle timeout"))
@@ -188,9 +188,9 @@ class WatermarkStrategy:
             update_interval: how often sources report and are told; None for one second.
 
         Raises:
-            TypeError: if a length of time is none.
-            ValueError: if the drift is negative, the interval not positive, the group's name empty, or if the strategy
-                has no watermarks, for which the others of the group would wait for ever.
+            TypeError: if an argument is not a length of time.
+            ValueError: if the drift is negative, the interval not positive, the group's name empty, or the strategy
+                without watermarks, for which the others of the group would wait for ever.
         """
         if self.kind == "none":
             raise WrongValueError(
@@ -223,7 +223,7 @@ class OneArgumentAssigner:
 
 @dataclass(frozen=True, slots=True)
 class ColumnAssigner:
-    """Takes timestamps from a column; of records that are no columns, from the field of that name."""
+    """Takes timestamps from a column, or from the field of that name where records are not columns."""
 
     column: str
 
@@ -275,7 +275,7 @@ def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
 
 
 def _required_arguments(function: Callable[..., Any]) -> int:
-    """How many positional arguments a function cannot do without; 1 for built-ins that do not say."""
+    """How many positional arguments a function requires; 1 for built-ins that do not say."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,8 +1,9 @@
 """A bounded stream kept in files: the sink that writes it, and the source that reads it again (`DataStream.cache`).
 
-Each subtask writes pickled batches, one behind the other, into hidden files that a commit makes visible, and at the end
-of its input an empty file that says so. The result is whole when every subtask has said so. Without checkpoints a
-subtask has one file, which another attempt writes anew; with them, one for the records between two checkpoints.
+Each subtask writes pickled batches, one after the other, into hidden files that a commit makes visible. At the end of
+its input it writes an empty file that says so. The result is whole when every subtask has such a file. Without
+checkpoints a subtask has one file, which another attempt writes again. With checkpoints it has one for the records
+between two checkpoints.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class CachingSink(Sink[Any]):
         return _CachingWriter(self._directory, context, 0)
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, FileCommittable]:
-        """A writer that goes on with the number of the next file."""
+        """A writer that continues with the number of the next file."""
         return _CachingWriter(self._directory, context, max(state, default=0))
 
     def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:

@@ -1,9 +1,9 @@
 """The sink behind `execute_and_collect`, and the client's half of it.
 
 A *payload* is a pickled list of records. It travels to the client in a frame with the subtask and a number that only
-grows. Committing again after a recovery sends a frame again, with the same number; the client drops it (G9). The
-client of another job, which began from a savepoint, cannot know what the client of the former one had, so it may get
-the records of the last commit once more.
+grows. A commit that is repeated after a recovery sends the frame again with the same number, and the client drops it
+(G9). The client of another job, which began from a savepoint, does not know what the former client received. It may
+therefore get the records of the last commit once more.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.common.errors import ProtocolError
 from penstock.common.pickling import dumps
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
-# Numbers of one attempt begin above all of the attempt before, even if writer state fell to another subtask.
+# Numbers of one attempt begin above all of the attempt before, even if writer state went to another subtask.
 _ATTEMPT_SHIFT = 32
 
 
 class CollectCommittable(NamedTuple):
-    """Records of one subtask between two checkpoints, and the number that tells a repetition."""
+    """Records of one subtask between two checkpoints, and the number by which a repetition is recognised."""
 
     subtask_index: int
     sequence: int
@@ -42,7 +42,7 @@ class CollectSink(Sink[Any]):
 
     @property
     def shows_on_commit(self) -> bool:
-        """Not when it sends at once."""
+        """True unless it sends at once."""
         return not self._immediate
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, CollectCommittable]:
@@ -50,7 +50,7 @@ class CollectSink(Sink[Any]):
         return self.restore_writer(context, ())
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, CollectCommittable]:
-        """A writer that goes on counting behind all that the state has counted."""
+        """A writer that goes on counting after all that the state has counted."""
         return _CollectWriter(context, self._immediate, max(context.attempt << _ATTEMPT_SHIFT, *state, 0))
 
     def create_committer(self, context: SinkWriterContext) -> Committer[CollectCommittable]:
@@ -101,9 +101,9 @@ def encode_frame(committable: CollectCommittable) -> bytes:
 
 
 class CollectedRecords:
-    """Turns frames back into records at the client, leaving out those that came before.
+    """Turns frames back into records at the client, and leaves out those that came before.
 
-    Only frames of the client's own job may be given to it: records are unpickled.
+    Give it only frames of the client's own job, because it unpickles records.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class CollectedRecords:
         """The records of a frame; none if it is a repetition.
 
         Raises:
-            ProtocolError: if it is no frame.
+            ProtocolError: if it is not a frame.
         """
         try:
             subtask_index, sequence, payload = self._decoder.decode(frame)

@@ -34,14 +34,14 @@ class GeneratorSplit:
 
 
 class DataGeneratorSource(Source[T, GeneratorSplit]):
-    """Yields `function(0)`, `function(1)`, … shared by all subtasks (G8: the position is an index).
+    """Yields `function(0)`, `function(1)`, …, shared by all subtasks (G8: the position is an index).
 
     Subtask i of n yields the indexes i, i + n, i + 2n, …, so that all subtasks advance together.
 
     Args:
         function: makes the record of an index; it must give the same record for the same index at every call.
         count: how many records; None for no end.
-        rate_per_second: records a second of all subtasks together; None for as many as can be taken.
+        rate_per_second: records per second of all subtasks together; None for no limit.
         timestamps: gives the event time (ms) of an index; None for none.
         rate_limiter_strategy: how fast to go; another way to give a rate, or a number of records a checkpoint.
 

@@ -1,14 +1,16 @@
-"""A source made of several, read one after the other: a bounded history first, say, and then what is live (A2).
+"""A source made of several, read one after the other: for example a bounded history first, and then live data (A2).
 
-The next source begins when every reader has read the one before to its end, so in no checkpoint are splits of two of
-them under way. The enumerator hosts that of the present source, and the readers host readers of it. The protocol needs
-no message of its own: where the present enumerator says that it has no more for a reader, that reader gets an *end
-mark* in place of a split; when it has then read what it has, it asks for a split again, which tells that it is done.
+The next source begins when every reader has read the one before to its end, so no checkpoint holds unfinished splits of
+two sources. The enumerator hosts the enumerator of the present source, and the readers host its readers. The protocol
+needs no message of its own. Where the present enumerator says that it has no more for a reader, that reader gets an
+*end mark* in place of a split. Once the reader has read what it has, it asks for a split again, which says that it is
+done.
 
-After a restart the present source's enumerator goes on from its snapshot, and readers hear again that there is no more.
+After a restart the present source's enumerator goes on from its snapshot, and tells readers again that there is no
+more.
 
-In batch and in micro-batch execution all splits are dealt out ahead, those of several sources at a time. A reader lays
-those of later sources by, and knows by them that the present one has no more for it.
+In batch and in micro-batch execution all splits are dealt out ahead, those of several sources at a time. A reader puts
+those of later sources aside, and learns from them that the present source has no more for it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class HybridSource(Source[Any, HybridSplit]):
     """Reads sources one after the other. Made by `HybridSource.builder(first).add_source(next).build()`.
 
     Raises:
-        ConfigurationError: if one of them but the last never ends.
+        ConfigurationError: if any of them but the last never ends.
     """
 
     def __init__(self, sources: Sequence[Source[Any, Any]]) -> None:
@@ -65,7 +67,7 @@ class HybridSource(Source[Any, HybridSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """That of the last source."""
+        """The boundedness of the last source."""
         return self.sources[-1].boundedness
 
     def create_enumerator(
@@ -79,7 +81,7 @@ class HybridSource(Source[Any, HybridSplit]):
         return _HybridReader(self.sources, context)
 
     def max_parallelism(self) -> int | None:
-        """The lowest of the sources' own."""
+        """The lowest limit among the sources' own."""
         limits = [limit for source in self.sources if (limit := source.max_parallelism()) is not None]
         return min(limits) if limits else None
 
@@ -95,7 +97,7 @@ class HybridSourceBuilder:
         """The source to read after those before.
 
         Raises:
-            ConfigurationError: if it is no source.
+            ConfigurationError: if it is not a source.
         """
         if not isinstance(source, Source):
             raise ConfigurationError(f"a HybridSource is made of sources, not of {source!r}")
@@ -117,7 +119,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
         self._sources = sources
         self.context = context
         self.number, state = restored or (0, None)
-        #: readers that were told of the end of the present source, and those that have come to it
+        #: readers that were told of the end of the present source, and those that have reached it
         self._told: set[int] = set()
         self._done: set[int] = set()
         self._make(state)
@@ -145,7 +147,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
                 self._present.handle_split_request(reader)
 
     def tell_end(self, subtask_index: int) -> None:
-        """The present source has no more for a reader."""
+        """Tell a reader that the present source has no more for it."""
         self._told.add(subtask_index)
         if self.number + 1 < len(self._sources):
             self.context.assign_split(HybridSplit(self.number, None, is_end=True), subtask_index)
@@ -167,7 +169,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
 
 
 class _ForOneEnumerator:
-    """What the enumerator of one of the sources is handed; nothing of it is heard once the next source has begun."""
+    """What the enumerator of one of the sources is handed; its calls have no effect once the next source has begun."""
 
     def __init__(self, host: _HybridEnumerator, number: int) -> None:
         self._host = host
@@ -296,7 +298,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
 
 
 class _ForOneReader:
-    """What the reader of one of the sources is handed: its requests end with its source."""
+    """What the reader of one of the sources is handed; its requests end with its source."""
 
     def __init__(self, context: SourceReaderContext) -> None:
         self._context = context
@@ -321,6 +323,6 @@ class _ForOneReader:
         self._context.close_split(split_id)
 
     def close_splits(self) -> None:
-        """The reader is gone, and with it all that it had open."""
+        """Close the reader, and with it all that it had open."""
         for split_id in list(self._open):
             self.close_split(split_id)

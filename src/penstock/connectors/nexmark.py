@@ -1,8 +1,8 @@
 """A generator of auction events in the manner of the Nexmark benchmark, for demos, tests and measurements.
 
 Of 50 events in a row the first is a new person, the next three are new auctions, and 46 are bids. Every field is
-computed from the seed and the event's index by a mixing function, so an event is the same whoever makes it and whenever
-(G8).
+computed from the seed and the event's index by a mixing function, so an event is the same wherever and whenever it is
+made (G8).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
         return _NexmarkReader(context, self)
 
     def chunk(self, number: int) -> Batch:
-        """The events of a chunk, at most `CHUNK_EVENTS`; none behind the end."""
+        """The events of a chunk, at most `CHUNK_EVENTS`; none after the end."""
         first = number * CHUNK_EVENTS
         stop = first + CHUNK_EVENTS if self._events is None else min(first + CHUNK_EVENTS, self._events)
         if stop <= first:
@@ -171,7 +171,7 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
         return (self._mix(indexes, lane) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def _mix(self, indexes: Integers, lane: int) -> Integers:
-        """Well mixed 64-bit numbers, one for each index, others for each lane and seed (SplitMix64's finaliser)."""
+        """Well mixed 64-bit numbers, one for each index; they differ by lane and seed (SplitMix64's finaliser)."""
         x = indexes * np.uint64(0x9E3779B97F4A7C15) + np.uint64(self._salt(lane))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""How fast a source that makes its records may go: not at all limited, at a rate, or so many between checkpoints."""
+"""How fast a source that makes its records may go: without limit, at a rate, or N records between checkpoints."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 from penstock.common.errors import ConfigurationError
 
-# What a source held back by its host may catch up with, in ms of its rate.
+# How much a source that its host held back may catch up with, in ms of its rate.
 _CATCH_UP_MS: Final = 1_000
 #: How long (ms) a source waits before it looks again whether a checkpoint has completed.
 _CHECKPOINT_POLL_MS: Final = 10
 
 
 class RateLimiter(ABC):
-    """Counts the records of one subtask; told of time, records and checkpoints by its reader."""
+    """Counts the records of one subtask; its reader tells it of time, records and checkpoints."""
 
     @abstractmethod
     def allowance(self, now_ms: int) -> int:
@@ -23,14 +23,14 @@ class RateLimiter(ABC):
 
     @abstractmethod
     def spend(self, records: int) -> None:
-        """Takes account of records that went out."""
+        """Counts records that went out."""
 
     @abstractmethod
     def retry_after_ms(self) -> int:
         """How long until a record may go out, in ms, at least 1."""
 
     def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
-        """A checkpoint has completed."""
+        """Take in that a checkpoint has completed."""
 
 
 class RateLimit(RateLimiter):
@@ -54,7 +54,7 @@ class RateLimit(RateLimiter):
         return int(self._credit)
 
     def spend(self, records: int) -> None:
-        """Takes account of records that went out."""
+        """Counts records that went out."""
         self._credit -= records
 
     def retry_after_ms(self) -> int:
@@ -63,7 +63,7 @@ class RateLimit(RateLimiter):
 
 
 class CheckpointLimit(RateLimiter):
-    """So many records, and as many again after each completed checkpoint; without checkpoints it stops for ever."""
+    """Allows N records, and N more after each completed checkpoint; without checkpoints it stops for ever."""
 
     def __init__(self, per_checkpoint: int) -> None:
         self._per_checkpoint = per_checkpoint
@@ -74,15 +74,15 @@ class CheckpointLimit(RateLimiter):
         return self._left
 
     def spend(self, records: int) -> None:
-        """Takes account of records that went out."""
+        """Counts records that went out."""
         self._left -= records
 
     def retry_after_ms(self) -> int:
-        """Nobody knows when the checkpoint will complete, so look again soon."""
+        """A short time: when the checkpoint will complete is unknown, so the source looks again soon."""
         return _CHECKPOINT_POLL_MS
 
     def notify_checkpoint_complete(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self._left = self._per_checkpoint
 
 
@@ -95,7 +95,7 @@ class RateLimiterStrategy:
 
     @staticmethod
     def per_second(records_per_second: float) -> RateLimiterStrategy:
-        """At most so many records a second.
+        """At most this many records per second.
 
         Raises:
             ConfigurationError: if the rate is not positive.
@@ -106,7 +106,7 @@ class RateLimiterStrategy:
 
     @staticmethod
     def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
-        """At most so many records between two completed checkpoints; each subtask has its share of them.
+        """At most this many records between two completed checkpoints; each subtask has its share of them.
 
         Raises:
             ConfigurationError: if the number is not positive; in the job, if it is below the source's parallelism.
@@ -121,7 +121,7 @@ class RateLimiterStrategy:
         return RateLimiterStrategy()
 
     def create_rate_limiter(self, parallelism: int, now_ms: int) -> RateLimiter | None:
-        """The limiter of one of so many subtasks; None for no limit."""
+        """The limiter of one subtask of this many; None for no limit."""
         if self.records_per_second is not None:
             return RateLimit(self.records_per_second / parallelism, now_ms)
         if self.records_per_checkpoint is not None:

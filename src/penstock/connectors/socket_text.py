@@ -1,4 +1,4 @@
-"""Lines of text from a TCP socket: for trying things out, as what a socket has delivered cannot be read again (J)."""
+"""Lines of text from a TCP socket: for trials only, because what a socket has delivered cannot be read again (J)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.core.records import Batch
 
 #: How long to wait between two attempts to connect.
 RETRY_INTERVAL_MS: Final = 1_000
-#: Without a delimiter in so many bytes, the source fails rather than gather more.
+#: Without a delimiter in this many bytes, the source fails rather than gather more.
 RECORD_BYTES_MAX: Final = 16 << 20
 _RECEIVE_BYTES: Final = 64 << 10
 
@@ -40,13 +40,13 @@ class SocketTextSource(Source[str, SocketSplit]):
     Args:
         hostname: where to connect to.
         port: of the server, from 1 to 65535.
-        delimiter: what stands between two records; with a line feed, a carriage return before it goes too. What is
-            behind the last one when the server closes the connection is a record as well, unless it is empty.
+        delimiter: what stands between two records; with a line feed, a carriage return before it goes too. The text
+            after the last delimiter, when the server closes the connection, is a record as well unless it is empty.
         max_retry: how often to connect again, once a second, when there is no connection (any more): 0 for never, and
-            a negative number for ever. Every success begins the count anew. After the last attempt the stream ends.
+            a negative number for ever. Every success restarts the count. After the last attempt the stream ends.
 
     Raises:
-        ConfigurationError: if the port is none, or the delimiter is empty.
+        ConfigurationError: if the port is not one, or the delimiter is empty.
     """
 
     replayable = False
@@ -63,7 +63,7 @@ class SocketTextSource(Source[str, SocketSplit]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Nobody knows when the server will close the connection."""
+        """Unbounded: when the server will close the connection is unknown."""
         return Boundedness.CONTINUOUS_UNBOUNDED
 
     def max_parallelism(self) -> int | None:
@@ -82,7 +82,7 @@ class SocketTextSource(Source[str, SocketSplit]):
 
 
 class _SocketReader(SourceReader[str, SocketSplit]):
-    """Never waits for the network: it connects and receives as far as that goes at once."""
+    """Never waits for the network: it connects and receives as far as it can at once."""
 
     def __init__(self, source: SocketTextSource, context: SourceReaderContext) -> None:
         self._source = source
@@ -118,7 +118,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         return max(1, self._retry_at_ms - self._context.now_ms())
 
     def _connect(self) -> bool:
-        """Begin to connect, or see how it went; whether there is a connection now."""
+        """Begin to connect, or see how it went; return whether there is a connection now."""
         if self._retry_at_ms is not None and self._context.now_ms() < self._retry_at_ms:
             return False
         self._retry_at_ms = None
@@ -143,7 +143,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         return True
 
     def _lose(self) -> None:
-        """There is no connection (any more): connect again in a while, or end."""
+        """Connect again in a while, or end: there is no connection (any more)."""
         self.close()
         limit = self._source.max_retry
         if 0 <= limit <= self._retries:

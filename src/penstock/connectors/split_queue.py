@@ -12,14 +12,14 @@ SplitT = TypeVar("SplitT")
 
 
 class SplitQueue(SplitEnumerator[SplitT], Generic[SplitT]):
-    """Hands out a fixed list of splits, each to the reader that asks next; its state is what is left (G8)."""
+    """Hands out a fixed list of splits, each to the reader that asks next; its state is the splits left (G8)."""
 
     def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT], restored: Any | None) -> None:
         self._context = context
         self._splits: deque[SplitT] = deque(splits if restored is None else restored)
 
     def start(self) -> None:
-        """Nothing is to be found."""
+        """Does nothing, because the splits are known."""
 
     def handle_split_request(self, subtask_index: int) -> None:
         """Assigns the next split, or says that there is none."""

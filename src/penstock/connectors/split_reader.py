@@ -1,4 +1,4 @@
-"""A reader for sources that make the records of a split from a position: collections, numbers, generators."""
+"""A reader for sources that make a split's records from a position: collections, numbers, generators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
 
     @abstractmethod
     def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | None:
-        """The next records, at least one, and the split behind them; None when the split has no more."""
+        """The next records, at least one, and the split after them; None when the split has no more."""
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """At most `max_records` records, or why there are none."""

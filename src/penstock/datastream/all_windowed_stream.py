@@ -1,8 +1,8 @@
 """A stream without keys cut into windows (C1).
 
-It is a keyed stream with one key, in one subtask: so state, timers and snapshots are those of keyed windows, and batch
-execution sorts its records by time as it does those of any key. The operator cannot have more than one subtask, for all
-records share its windows.
+It is a keyed stream with one key, in one subtask. State, timers and snapshots are therefore those of keyed windows, and
+batch execution sorts its records by time, as it does for any key. The operator cannot have more than one subtask,
+because all records share its windows.
 """
 
 from __future__ import annotations

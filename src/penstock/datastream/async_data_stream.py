@@ -1,6 +1,6 @@
 """Asynchronous functions on a stream: many calls to a service outside of the job at a time (PyFlink's AsyncDataStream).
 
-What is guaranteed, and what happens at a time-out, a retry, a checkpoint and the end is said in `docs/async.md`.
+`docs/async.md` says what is guaranteed, and what happens at a time-out, a retry, a checkpoint and the end.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ __all__ = ["AsyncDataStream"]
 class AsyncDataStream:
     """Applies an `AsyncFunction`, or a plain `async def` function that returns a list, to a stream.
 
-    Everywhere, `timeout` is how long a record may take, its retries included: a `Time`, a `Duration`, or ms; 0 or None
-    is for ever. `capacity` is how many records of a subtask may be on their way; with that many it takes no more input.
+    In every method, `timeout` is how long a record may take, including its retries: a `Time`, a `Duration`, or ms. 0 or
+    None means no limit. `capacity` is how many records of a subtask may be in progress; a subtask that has this many
+    takes no more input.
 
     Raises:
         TypeError: if the function is not asynchronous.
@@ -40,7 +41,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results as they come; but none passes a watermark."""
+        """Emit results as they come, but never let one pass a watermark."""
         return _transform(data_stream, async_function, False, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
@@ -51,7 +52,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results in the order of their records: a slow call holds up those behind it."""
+        """Emit results in the order of their records: a slow call delays those after it."""
         return _transform(data_stream, async_function, True, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
@@ -63,7 +64,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """As `unordered_wait`; calls that the strategy's predicate names are made again."""
+        """As `unordered_wait`, but repeat the calls that the strategy's predicates select."""
         return _transform(data_stream, async_function, False, timeout, async_retry_strategy, capacity, output_type)
 
     @staticmethod
@@ -75,7 +76,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """As `ordered_wait`; calls that the strategy's predicate names are made again."""
+        """As `ordered_wait`, but repeat the calls that the strategy's predicates select."""
         return _transform(data_stream, async_function, True, timeout, async_retry_strategy, capacity, output_type)
 
 

@@ -1,4 +1,4 @@
-"""Functions that wait for somebody else's answer."""
+"""Functions that wait for the answer of an external service."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from penstock.datastream.function import Function
 
 
 class AsyncFunction(Function, ABC):
-    """Asks something outside of the job about each record, many records at a time; for `AsyncDataStream`.
+    """Asks an external service about each record, many records at a time; for `AsyncDataStream`.
 
-    `async_invoke` runs on the worker's event loop, one thread for all asynchronous functions there: what blocks that
-    thread stops all of them. `open`, `close` and `timeout` run on the thread of the task, where no event loop is, so
-    a client that belongs to an event loop is made by the first `async_invoke`.
+    `async_invoke` runs on the worker's event loop, one thread for all asynchronous functions there: a call that blocks
+    that thread stops all of them. `open`, `close` and `timeout` run on the task's thread, which has no event loop.
+    Create a client that belongs to an event loop in the first `async_invoke`.
 
-    A record's call may be made again: after a failure of the job, or as a retry. Let it be harmless.
+    A record's call may be repeated, after a failure of the job or as a retry, so make it safe to repeat.
     """
 
     @abstractmethod
     async def async_invoke(self, value: Any) -> list[Any]:
-        """The records to emit for one record, none or many. Raising fails the job, unless it is retried."""
+        """The records to emit for one record, none or many. An exception fails the job unless the call is retried."""
 
     def timeout(self, value: Any) -> list[Any]:
-        """The records to emit for a record whose time is over; by default the job fails with a TimeoutError."""
+        """The records to emit for a record that timed out; by default the job fails with a TimeoutError."""
         raise CallTimeoutError("the asynchronous call took too long; override timeout() to emit something instead")

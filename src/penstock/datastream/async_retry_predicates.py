@@ -1,4 +1,4 @@
-"""Reasons for which an asynchronous call is made again, for the strategies of `async_retry_strategies`."""
+"""Reasons to repeat an asynchronous call, for the strategies of `async_retry_strategies`."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def has_exception_predicate(error: Exception) -> bool:
 
 
 def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
-    """Whether the exception is of a type; to be handed over with that type bound, as by `functools.partial`."""
+    """Whether the exception is of a type; bind that type first, for example with `functools.partial`."""
     return isinstance(error, expected_error_type)

@@ -1,8 +1,8 @@
-"""How often asynchronous calls are made again, and after how long.
+"""How often asynchronous calls are repeated, and after how long.
 
 `max_attempts` counts the calls that may be followed by another one: with 3, a record's fourth call is its last. The
-predicates say which calls are repeated, None: not for that reason. When the reason remains after the last call, its
-results count all the same, or its exception fails the job.
+predicates say which calls are repeated; None means that calls are not repeated for that reason. If the reason remains
+after the last call, the results of that call count all the same, or its exception fails the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OfException = Callable[[Exception], bool] | None
 
 
 class AsyncRetryPredicate(ABC):
-    """When a call is made again: what its results, or its exception, must be like."""
+    """Which results, and which exceptions, cause a call to be repeated."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[Any]], bool] | None:
@@ -37,15 +37,15 @@ class AsyncRetryPredicate(ABC):
 
 
 class AsyncRetryStrategy(ABC):
-    """How often a call is made again, and after how long. Attempts are counted from 1, the first call."""
+    """How often a call is repeated, and after how long. Attempts are counted from 1, the first call."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether another attempt may follow that many."""
+        """Whether another attempt may follow this many."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """How long to wait after that many attempts, in ms."""
+        """How long to wait after this many attempts, in ms."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate:
@@ -53,7 +53,7 @@ class AsyncRetryStrategy(ABC):
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy:
-        """Never again."""
+        """Never repeat a call."""
         return NoRetryStrategy()
 
     @staticmethod
@@ -63,7 +63,7 @@ class AsyncRetryStrategy(ABC):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
-        """Always after the same time; see `FixedDelayRetryStrategy`."""
+        """Repeat calls after a fixed delay; see `FixedDelayRetryStrategy`."""
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
@@ -75,7 +75,7 @@ class AsyncRetryStrategy(ABC):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
-        """After longer and longer; see `ExponentialBackoffDelayRetryStrategy`."""
+        """Repeat calls after a growing delay; see `ExponentialBackoffDelayRetryStrategy`."""
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
         )
@@ -105,7 +105,7 @@ class NoRetryStrategy(AsyncRetryStrategy):
         return False
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """There is none: -1."""
+        """-1, because no call is repeated."""
         return -1
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
@@ -129,11 +129,11 @@ class _LimitedRetryStrategy(AsyncRetryStrategy):
 
 
 class FixedDelayRetryStrategy(_LimitedRetryStrategy):
-    """Repeats a call after always the same time.
+    """Repeats a call after a fixed delay.
 
     Args:
-        max_attempts: after how many calls another one may follow.
-        backoff_time_millis: how long to wait for it, ms.
+        max_attempts: how many calls of a record may be followed by another one.
+        backoff_time_millis: how long to wait before that one, ms.
         result_predicate: whether to repeat a call for its results.
         exception_predicate: whether to repeat a call for its exception.
 
@@ -158,13 +158,13 @@ class FixedDelayRetryStrategy(_LimitedRetryStrategy):
 
 
 class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
-    """Repeats a call after a time that grows with each of its attempts.
+    """Repeats a call after a delay that grows with each attempt.
 
     Args:
-        max_attempts: after how many calls another one may follow.
-        initial_delay: how long to wait for the second call, ms.
-        max_retry_delay: how long to wait for any later one at most, ms.
-        multiplier: by what each delay is longer than the one before.
+        max_attempts: how many calls of a record may be followed by another one.
+        initial_delay: how long to wait before the second call, ms.
+        max_retry_delay: how long to wait at most before any later call, ms.
+        multiplier: the factor by which each delay is longer than the one before.
         result_predicate: whether to repeat a call for its results.
         exception_predicate: whether to repeat a call for its exception.
 

@@ -63,7 +63,7 @@ class BroadcastConnectedStream:
         """Apply a `KeyedBroadcastProcessFunction` when the stream is keyed, or else a `BroadcastProcessFunction`.
 
         Raises:
-            TypeError: for the one in the place of the other, and for anything else.
+            TypeError: if the function is the wrong one of the two, or anything else.
         """
         stream, descriptors = self.non_broadcast_stream, self.broadcast_state_descriptors
         if isinstance(stream, KeyedStream):

@@ -1,4 +1,4 @@
-"""A stream whose records are kept when they were computed once, for later jobs of the same environment."""
+"""A stream whose records are kept once they are computed, for later jobs of the same environment."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _log = logging.getLogger("penstock.cache")
 
 
 class CachedDataStream(DataStream):
-    """A stream that the first job that uses it also writes down, and that later jobs read instead of computing it.
+    """A stream that the first job to use it also writes to files, and that later jobs read instead of computing it.
 
-    Records and their timestamps are kept, watermarks are not: assign them behind it where windows need them. Until a
-    job has come to its end with all records, every job computes the stream.
+    Records and their timestamps are kept, watermarks are not: assign them after this stream where windows need them.
+    Until a job has reached its end with all records, every job computes the stream.
     """
 
     def __init__(self, environment: StreamExecutionEnvironment, cache: Cache) -> None:
@@ -67,7 +67,7 @@ class Cache:
             "Cache",
             PassOnOperator,
             self._inputs,
-            # that of what is kept, so that nothing is dealt out on the way and order is kept too
+            # as that of the kept stream: records are not dealt out on the way, so their order is kept too
             parallelism=first.parallelism or (1 if first.parallelism_limit == 1 else None),
             output_type=first.output_type,
         )
@@ -93,7 +93,7 @@ class Cache:
         return True
 
     def plan(self) -> Transformation | None:
-        """Make the transformation fit for the next job; returns the sink that keeps the records, if they are not yet.
+        """Prepare the transformation for the next job; return the sink that keeps the records, if it is needed.
 
         While one job writes them, others compute the stream and keep nothing.
         """

@@ -27,7 +27,7 @@ _ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointConfig:
-    """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations in ms, or timedeltas."""
+    """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations: ms or timedeltas."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -74,11 +74,11 @@ class CheckpointConfig:
         return self
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """How many checkpoints may be in the making at once."""
+        """How many checkpoints may be in progress at once."""
         return self._configuration.read(CHECKPOINTING_MAX_CONCURRENT)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """How many checkpoints may be in the making at once."""
+        """How many checkpoints may be in progress at once."""
         self._configuration.write(CHECKPOINTING_MAX_CONCURRENT, max_concurrent_checkpoints)
         return self
 
@@ -126,7 +126,7 @@ class CheckpointConfig:
         return Duration.of_millis(self._configuration.read(ALIGNED_TIMEOUT_MS))
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
-        """Take unaligned checkpoints also where Flink would not: there is no such place, so it is set and read only."""
+        """Take unaligned checkpoints also where Flink would not. There is no such case, so this is stored only."""
         self._configuration.write(FORCE_UNALIGNED, force_unaligned_checkpoints)
         return self
 
@@ -143,11 +143,11 @@ class CheckpointConfig:
         return self.get_aligned_checkpoint_timeout()
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """The older form of `set_tolerable_checkpoint_failure_number`: none is tolerated, or any number."""
+        """The older form of `set_tolerable_checkpoint_failure_number`: tolerates no failure, or any number."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether the first checkpoint that fails, fails the job."""
+        """Whether the first failed checkpoint fails the job."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:

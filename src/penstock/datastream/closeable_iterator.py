@@ -67,10 +67,10 @@ class CloseableIterator:
         return self.__next__()
 
     def take(self, limit: int, is_bounded: bool) -> list[Any]:
-        """At most so many results; then the job is over.
+        """At most `limit` results; then the job is over.
 
-        One without other sinks is cancelled when they are there. So is one that never ends. A bounded job with other
-        sinks goes on to its end, so that they get all records, and its other results are dropped.
+        A job without other sinks is cancelled once the results are there, and so is a job that never ends. A bounded
+        job with other sinks goes on to its end, so that they get all records. Its other results are dropped.
 
         Raises:
             JobExecutionError: if the job fails, also after the last result that is wanted.
@@ -94,7 +94,7 @@ class CloseableIterator:
             _log.warning("%s, so the job is cancelled: what its sinks %s have not committed is lost", reason, names)
 
     def close(self) -> None:
-        """Cancel the job, when it still runs, and wait for its end."""
+        """Cancel the job if it still runs, and wait for its end."""
         if self._is_running():
             self._warn_of_other_sinks("the results are closed")
         job, self._job = self._job, None

@@ -17,7 +17,7 @@ from penstock.plan.transformation import Transformation, Upstream
 
 
 class ConnectedStreams:
-    """Two connected streams; keyed when both are, and then state and timers belong to the key, whichever its stream."""
+    """Two connected streams; if both are keyed, state and timers belong to the key, whichever stream it is from."""
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         self.stream1 = stream1
@@ -32,7 +32,7 @@ class ConnectedStreams:
         )
 
     def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `CoMapFunction`; a result of None is no record."""
+        """Apply a `CoMapFunction`; a result of None stands for no record."""
         return self._add("Co-Map", func, "map", output_type)
 
     def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:

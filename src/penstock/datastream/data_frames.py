@@ -23,7 +23,7 @@ _SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
 def source_of_dataframe(
     environment: StreamExecutionEnvironment, df: Any, type_info: TypeInformation | None
 ) -> Source[Any, Any]:
-    """A source that reads a data frame, or what comes to one that is streaming."""
+    """A source that reads a data frame, or the rows that arrive in a streaming one."""
     if df.isStreaming:
         from penstock.drivers.spark.streaming_frame import StreamingFrameSource
 

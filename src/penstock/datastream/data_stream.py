@@ -1,8 +1,8 @@
 """Streams and what can be done with them, under PyFlink's names (A2).
 
 Nothing runs while a program is being built: each call adds a transformation to the environment. Records are plain
-Python values, and need no types. Where a program declares one (`output_type`), `get_type` tells it, `print` goes by it,
-and with `Types.ROW` tuples, lists and dicts that a function emits become rows.
+Python values and need no types. Where a program declares a type (`output_type`), `get_type` returns it and `print`
+formats records by it. With `Types.ROW`, the tuples, lists and dicts that a function emits become rows.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 Function = Any
 
-#: Kinds of transformations that give one record for one, or the same ones.
+#: Kinds of transformations that emit one record for each, or pass the same ones on.
 _WITHOUT_SIDE_OUTPUTS = {
     "Cache",
     "Filter",
@@ -114,7 +114,7 @@ __all__ = [
 class DataStream(OperatorSettings):
     """A stream of records: the output of one transformation, or several as a union.
 
-    What is set on a stream (name, parallelism, …) holds for the operator that made it.
+    Settings of a stream (name, parallelism, …) apply to the operator that made it.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ class DataStream(OperatorSettings):
         return self._transformation.display_name
 
     def get_type(self) -> TypeInformation:
-        """The type of the records as far as the program says; `Types.PICKLED_BYTE_ARRAY()`, any, where it does not."""
+        """The type of the records if the program declares one, else `Types.PICKLED_BYTE_ARRAY()`, which is any."""
         declared = self._type_info or self._upstreams[0].transformation.output_type
         return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """What the stream reads; for those who add transformations."""
+        """What the stream reads; for code that adds transformations."""
         return self._upstreams
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -156,15 +156,15 @@ class DataStream(OperatorSettings):
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
-        """The settings of execution of the environment."""
+        """The execution settings of the environment."""
         return self._environment.get_config()
 
     def plan(self) -> Plan:
-        """How this stream would be made, to look at: as text, Mermaid or SVG; a picture in a notebook."""
+        """The plan of this stream, to look at: as text, Mermaid or SVG; in a notebook, a picture."""
         return self._environment.plan_of(self._upstreams)
 
     def explain(self) -> str:
-        """How this stream would be made, as text: tasks, the operators chained in each, and how records go between."""
+        """The plan of this stream, as text: tasks, the operators chained in each, and how records travel."""
         return self.plan().to_text()
 
     def _repr_html_(self) -> str:
@@ -196,8 +196,9 @@ class DataStream(OperatorSettings):
         return self._add("Map", partial(MapOperator, func), output_type=output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Any number of records out for each one in: a function that yields them or returns a list, or a
-        `FlatMapFunction`.
+        """Any number of records out for each record in.
+
+        Takes a function that yields them or returns a list, or a `FlatMapFunction`.
         """
         return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
 
@@ -217,14 +218,14 @@ class DataStream(OperatorSettings):
     ) -> DataStream:
         """Apply a vectorised function: batches of columns in, batches of columns out, of any number of records.
 
-        How many records come at a time is not said; so the function must not depend on it.
+        The number of records in a batch is not defined, so the function must not depend on it.
 
         Args:
             func: a function of a `pyarrow.RecordBatch` or a data frame, or an object with `map_batch` (and `open` and
                 `close`); returns an Arrow record batch or table, or a data frame.
             format: what the function is given: `arrow`, `pandas` or `polars`.
-            timestamp_column: a column of the result with the timestamps of its records (ms, or moments); without it as
-                many records must come out as went in, which keep theirs.
+            timestamp_column: a column of the result with the timestamps of its records (ms, or moments); without it, as
+                many records must come out as went in, and they keep their timestamps.
             output_type: what the records are.
 
         Raises:
@@ -248,7 +249,7 @@ class DataStream(OperatorSettings):
         return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a `ProcessFunction`: sees timestamps, may write to side outputs.
+        """Apply a `ProcessFunction`, which sees timestamps and may write to side outputs.
 
         Raises:
             MisuseError: for a `KeyedProcessFunction`, which needs `key_by` before it.
@@ -276,8 +277,8 @@ class DataStream(OperatorSettings):
         """Partition by a key: all records of a key go to one subtask.
 
         Args:
-            key_selector: a function of the record, a `KeySelector`, or the name of a column or field, or several of
-                them, whose values are the key; of columns, records are then not looked at one by one.
+            key_selector: a function of the record, a `KeySelector`, or the name or names of the columns or fields whose
+                values are the key. With columns, records are not looked at one by one.
             key_type: the type of the key.
         """
         from penstock.datastream.keyed_stream import KeyedStream
@@ -322,8 +323,8 @@ class DataStream(OperatorSettings):
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give the records event timestamps, and the stream watermarks (C2).
 
-        Directly behind a source it has the source's parallelism, unless another one is set: so it sees each record in
-        the order in which it was read.
+        Directly after a source, the operator has the source's parallelism unless another one is set, so it sees the
+        records in the order in which they were read.
         """
         factory = partial(TimestampsAndWatermarksOperator, watermark_strategy)
         stream = self._add("Timestamps/Watermarks", factory, keeps_type=True)
@@ -337,14 +338,14 @@ class DataStream(OperatorSettings):
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Windows of `size` records, a new one every `slide` records; one behind the other when that is 0."""
+        """Windows of `size` records, a new one every `slide` records; one after the other when that is 0."""
         return self.window_all(count_windows(size, slide))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator wrote to a side output.
 
         Raises:
-            MisuseError: if it is an operator that writes none, such as a map.
+            MisuseError: if the operator writes no side output, such as a map.
         """
         transformation = self._transformation
         if transformation.kind in _WITHOUT_SIDE_OUTPUTS:
@@ -358,8 +359,8 @@ class DataStream(OperatorSettings):
     def cache(self) -> CachedDataStream:
         """Keep the records when a job computes them, for later jobs of this environment to read; bounded streams only.
 
-        They lie in files: in a temporary directory of this machine, or below `penstock.cache.dir`, which must be set
-        where workers run on other machines. `env.close()` deletes them.
+        The records lie in files: in a temporary directory of this machine, or below `penstock.cache.dir`, which must be
+        set if workers run on other machines. `env.close()` deletes them.
 
         Raises:
             NotImplementedError: if the stream comes from a source that never ends.
@@ -367,10 +368,10 @@ class DataStream(OperatorSettings):
         return self._environment.cached(self)
 
     def iterate(self, max_iterations: int) -> IterativeStream:
-        """Begin a bulk iteration: a loop over this bounded stream, of at most so many supersteps (I3).
+        """Begin a bulk iteration: a loop over this bounded stream, of at most `max_iterations` supersteps (I3).
 
-        What is returned stands for the data at the start of a superstep; its `close_with` takes what a superstep comes
-        to, and gives the stream of what the last one came to.
+        The returned stream stands for the data at the start of a superstep. Its `close_with` takes the result of a
+        superstep and returns the stream of the last one's result.
 
         Raises:
             ConfigurationError: if the stream comes from a source that never ends.
@@ -417,12 +418,13 @@ class DataStream(OperatorSettings):
         """Deal records out round robin among neighbours only: each subtask of the narrower side has its own group.
 
         From parallelism 2 to 4, the first subtask feeds the first two and the second one the others; back from 4 to 2,
-        each of the two reads from its own two. Cheaper than `rebalance`, but evens out within a group only.
+        each of the two reads from its own two. This is cheaper than `rebalance`, but evens out load within a group
+        only.
         """
         return self._partitioned(RescalePartitioner())
 
     def shuffle(self) -> DataStream:
-        """Send each record to a subtask by chance, uniformly; the chance of each sender is the same in every run."""
+        """Send each record to a random subtask, uniformly; each sender draws the same random numbers in every run."""
         return self._partitioned(ShufflePartitioner())
 
     def partition_custom(
@@ -433,7 +435,7 @@ class DataStream(OperatorSettings):
         return self._partitioned(CustomPartitioner(partitioner, selector))
 
     def forward(self) -> DataStream:
-        """Subtask i to subtask i; both sides must have the same parallelism."""
+        """Send records from subtask i to subtask i; both sides must have the same parallelism."""
         return self._partitioned(ForwardPartitioner())
 
     @overload
@@ -451,7 +453,7 @@ class DataStream(OperatorSettings):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
-        """Every record to every subtask; with descriptors of broadcast states, to be connected with another stream."""
+        """Send every record to every subtask; with state descriptors, for connection with another stream."""
         if broadcast_state_descriptor is not None:
             from penstock.datastream.broadcast_stream import BroadcastStream
 
@@ -459,7 +461,7 @@ class DataStream(OperatorSettings):
         return self._partitioned(BroadcastPartitioner())
 
     def global_(self) -> DataStream:
-        """Every record to the first subtask."""
+        """Send every record to the first subtask."""
         return self._partitioned(GlobalPartitioner())
 
     # --- sinks -------------------------------------------------------------------------------------------------------
@@ -477,7 +479,7 @@ class DataStream(OperatorSettings):
         """The older name of `sink_to`; there is one kind of sink.
 
         Raises:
-            TypeError: if it is no `Sink`.
+            TypeError: if it is not a `Sink`.
         """
         if not isinstance(sink_func, Sink):
             raise WrongTypeError(
@@ -488,7 +490,8 @@ class DataStream(OperatorSettings):
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print the records on the program's standard output, with the subtask's number when there are several.
 
-        Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` gives.
+        Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` writes
+        them.
         """
         return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self.declared_type)))
 
@@ -498,10 +501,10 @@ class DataStream(OperatorSettings):
         return transformation
 
     def collect(self, limit: int | None = None) -> list[Any]:
-        """Run the program and bring the records of this stream here, all of them or at most `limit`.
+        """Run the program and collect the records of this stream, all of them or at most `limit`.
 
-        Without a limit this waits for the end of the job, which for a stream that never ends is for ever. What becomes
-        of the rest of the job at the limit: see `execute_and_collect`.
+        Without a limit this waits for the end of the job, so it never returns if the stream never ends.
+        `execute_and_collect` says what becomes of the rest of the job at the limit.
         """
         if limit is not None:
             return list(self.execute_and_collect(limit=limit))
@@ -509,15 +512,15 @@ class DataStream(OperatorSettings):
             return list(results)
 
     def to_dataframe(self, schema: Any = None) -> Any:
-        """The records as a Spark data frame, to go on with in Spark; for batch execution (I2).
+        """The records as a Spark data frame, for further work in Spark; for batch execution (I2).
 
-        Nothing runs until Spark is asked for a result, and then each time that it is, as with any data frame; a frame
-        that is used several times may be cached. What leads only to data frames is no part of `execute`.
+        As with any data frame, nothing runs until Spark is asked for a result, and then it runs each time. A frame that
+        is used several times may be cached. `execute` leaves out what leads only to data frames.
 
         Args:
             schema: the columns, as DDL such as `"name STRING, count BIGINT"` or a `StructType`. Records are rows,
-                tuples or dicts of that many fields, or single values for one column. None when the `output_type` of
-                the operator before says it, or the records are those of a data frame.
+                tuples or dicts with one field for each column, or single values for one column. None if the
+                `output_type` of the operator before gives the columns, or if the records are those of a data frame.
 
         Raises:
             ConfigurationError: if nothing says what the columns are, or the program is not for batch execution on
@@ -530,10 +533,10 @@ class DataStream(OperatorSettings):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the program and bring the records here: an iterator, or with `limit` a list of at most so many.
+        """Run the program and collect the records: an iterator, or with `limit` a list of at most this many.
 
-        With checkpoints on, each record comes exactly once, when the checkpoint that covers it has completed; with a
-        limit records come at once, and after a failure perhaps again.
+        With checkpoints on, each record arrives exactly once, when the checkpoint that covers it has completed. With a
+        limit, records arrive at once, and after a failure perhaps again.
 
         At the limit the job is cancelled, unless it is bounded and the program has other sinks: then it goes on to its
         end, so that they get all records. A warning names the sinks that are cancelled with a job that never ends.
@@ -548,7 +551,7 @@ class DataStream(OperatorSettings):
         return results if limit is None else results.take(limit, is_bounded)
 
     def _results(self, job_name: str | None, has_limit: bool) -> tuple[CloseableIterator, bool]:
-        """Run the program: its results, and whether it comes to an end."""
+        """Run the program; return its results, and whether it ends."""
         other_sinks, is_bounded = self._environment.ends_so_far()
         results = CloseableIterator(other_sinks)
         immediate = has_limit or not self._environment.is_checkpointed

@@ -14,8 +14,10 @@ from penstock.core.operators.emitting_rows import emitting_rows, emitting_single
 def declared(
     factory: Callable[[], StreamOperator], output_type: TypeInformation | None
 ) -> Callable[[], StreamOperator]:
-    """The factory; where rows are declared, tuples, lists and dicts that its operators emit become rows, and where a
-    FLOAT is, it is rounded to single precision.
+    """The factory, whose operators emit what the type declares.
+
+    Where the type declares rows, the tuples, lists and dicts that the operators emit become rows. Where it declares a
+    FLOAT, the number is rounded to single precision.
     """
     if isinstance(output_type, RowTypeInfo):
         factory = partial(emitting_rows, factory, output_type)

@@ -34,7 +34,7 @@ class Dependencies:
         directory.
 
         Args:
-            archive_path: where it lies on this machine.
+            archive_path: the archive's path on this machine.
             target_dir: the name of the directory it is unpacked to; by default the archive's file name.
 
         Raises:
@@ -63,7 +63,7 @@ class Dependencies:
         self._append(SPARK_JARS, jars_path)
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Add URLs to the class path of user code in Java; there is none: raises NotImplementedError."""
+        """Add URLs to the class path of user code in Java. Penstock runs none, so this raises NotImplementedError."""
         raise UnsupportedError("no JVM code of the user's runs here; jars for Spark itself are added with add_jars")
 
     def _append(self, option: Option[Any], values: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""In which tempo a program runs."""
+"""The tempo in which a program runs."""
 
 from enum import Enum
 

@@ -91,7 +91,7 @@ class FilterFunction(Function, ABC):
 
 
 class ReduceFunction(Function, ABC):
-    """Folds two values into one; must be associative, and must not change its arguments: they were emitted before."""
+    """Folds two values into one; must be associative, and must not change its arguments, which were emitted before."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
@@ -111,7 +111,7 @@ class Partitioner(Function, ABC):
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
-        """A number from 0 to `num_partitions` - 1; the same for equal keys, if equal keys shall meet."""
+        """A number from 0 to `num_partitions` - 1; equal keys must have the same one if they are to meet."""
 
 
 class AggregateFunction(Function, ABC):
@@ -130,7 +130,7 @@ class AggregateFunction(Function, ABC):
         """The result for an accumulator."""
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """Two accumulators as one; needed for session windows only."""
+        """Two accumulators merged into one; needed for session windows only."""
         raise UnsupportedError(f"{type(self).__name__}.merge is needed for windows that merge")
 
 
@@ -161,7 +161,7 @@ class KeyedProcessFunction(Function, ABC):
 
 
 class CoMapFunction(Function, ABC):
-    """One record out for each record of either stream; None is no record."""
+    """One record out for each record of either stream; None stands for no record."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
@@ -231,17 +231,19 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     The broadcast side keeps what it learns in broadcast states, which the other side reads: rules, prices, models.
 
-    Rules, which nothing enforces but the first:
+    Rules, of which Penstock enforces only the first:
 
-    - Only `process_broadcast_element` writes broadcast state. It must come to the same in every subtask: from the
-      record and the state alone, not from a clock, chance, the subtask's index or what the other side has seen.
-      Subtasks do not talk to each other, a checkpoint keeps the state of each, and after a rescaling each takes the
-      copy of any one.
-    - Records of several producers come in another order to each subtask. Let the state not depend on that order: keep
-      a version in the value, or give the broadcast stream parallelism 1.
-    - A record of either side may overtake one of the other: whoever needs the rules first keeps records waiting.
-    - Broadcast state lies in memory, once a subtask, whatever the state backend, and whole in every checkpoint.
-    - A broadcast stream without watermarks holds event time back; `WatermarkStrategy.with_idleness` lets it pass.
+    - Only `process_broadcast_element` writes broadcast state. It must write the same in every subtask: from the record
+      and the state alone, not from a clock, chance, the subtask's index or what the other side has seen. Subtasks do
+      not talk to each other, a checkpoint keeps the state of each, and after a rescaling each subtask takes the copy of
+      any one.
+    - Records of several producers reach each subtask in a different order. Do not let the state depend on that order:
+      keep a version in the value, or give the broadcast stream parallelism 1.
+    - A record of either side may overtake one of the other: a function that needs the rules first keeps records
+      waiting.
+    - Broadcast state lies in memory, once per subtask, whatever the state backend. Every checkpoint holds all of it.
+    - A broadcast stream without watermarks holds event time back; `WatermarkStrategy.with_idleness` lets event time
+      pass.
     """
 
     Context: TypeAlias = BroadcastContext
@@ -313,7 +315,7 @@ class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
         """The records to emit."""
 
     def clear(self, context: WindowProcessContext[W]) -> None:
-        """The window is cleaned up: remove what `context.window_state()` holds for it. Nothing else does."""
+        """Remove what `context.window_state()` holds for a window that is cleaned up. Nothing else removes it."""
 
 
 class ProcessAllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
@@ -326,4 +328,4 @@ class ProcessAllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
         """The records to emit."""
 
     def clear(self, context: WindowProcessContext[W]) -> None:
-        """The window is cleaned up: remove what `context.window_state()` holds for it. Nothing else does."""
+        """Remove what `context.window_state()` holds for a window that is cleaned up. Nothing else removes it."""

@@ -16,7 +16,7 @@ _COMMITTER = "{}: Committer"
 
 
 class GlobalSink(DataStreamSink):
-    """The end of a stream: what is said of it holds for the writers, and name and uid for the committer too."""
+    """The end of a stream; its settings apply to the writers, and its name and uid to the committer too."""
 
     def __init__(self, writer: Transformation, committer: Transformation) -> None:
         super().__init__(writer)

@@ -25,7 +25,7 @@ __all__ = ["IntervalJoin", "IntervalJoined"]
 
 
 class IntervalJoin:
-    """Two keyed streams that are to be joined; say how close together by `between`."""
+    """Two keyed streams to be joined; `between` says how close together."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         for stream in (left, right):
@@ -86,12 +86,12 @@ class IntervalJoined:
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
-        """Send left records that come behind the watermark to a side output instead of dropping them."""
+        """Send left records that the watermark has passed to a side output instead of dropping them."""
         self._late_tags[0] = output_tag.tag_id
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
-        """Send right records that come behind the watermark to a side output instead of dropping them."""
+        """Send right records that the watermark has passed to a side output instead of dropping them."""
         self._late_tags[1] = output_tag.tag_id
         return self
 

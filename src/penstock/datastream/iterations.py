@@ -4,13 +4,13 @@
     sums = links.connect(ranks) ...
     result = ranks.close_with(sums.map(...))
 
-A *superstep* takes what the one before came to and gives what the next one begins with. Between `iterate` and
-`close_with` streams stand for the data of a superstep; what is done with them is the *step*, which is written once and
-runs as a batch job again and again, whatever the program's own mode. The result is a bounded stream. The supersteps run
-when a job that reads it begins, and run once for all jobs of the program.
+A *superstep* takes the result of the one before and gives the input of the next one. Between `iterate` and
+`close_with`, streams stand for the data of a superstep. The operations on them are the *step*, which is written once
+and runs as a batch job again and again, whatever the program's own mode. The result is a bounded stream. The supersteps
+run when a job that reads the result begins, and they run once for all jobs of the program.
 
-A step may read other bounded streams, such as a broadcast one: they are computed once, ahead of the first superstep. It
-has no sinks and no loops of its own; loops may follow each other.
+A step may read other bounded streams, such as a broadcast one: they are computed once, before the first superstep. A
+step has no sinks and no loops of its own; loops may follow each other.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Loop:
         goes_on: str | None,
         key_selector: Callable[[Any], Any] | None = None,
     ) -> DataStream:
-        """The stream of what the loop comes to."""
+        """The stream of the loop's result."""
         if self.is_closed:
             raise WrongValueError(f"iteration {self.rules.name!r} is closed already")
         upstreams = {role: stream.upstreams for role, stream in results.items()}
@@ -118,7 +118,7 @@ class IterativeStream(DataStream):
         return super().name(name)
 
     def uid(self, uid: str) -> Self:
-        """Refused: what a superstep begins with is in no savepoint; the result of `close_with` may have a uid."""
+        """Refused, because no savepoint holds the input of a superstep; the result of `close_with` may have a uid."""
         raise UnsupportedError(f"uid {uid!r}: set it on the result of close_with()")
 
     def set_uid_hash(self, uid_hash: str) -> Self:
@@ -141,7 +141,7 @@ class IterativeStream(DataStream):
     def register_aggregation_convergence_criterion(
         self, name: str, aggregator: Aggregator[Any], convergence_check: ConvergenceCriterion[Any]
     ) -> Self:
-        """The same, and end the iteration when the criterion says so of the aggregate of a superstep.
+        """Do the same, and end the iteration when the criterion says so about a superstep's aggregate.
 
         Raises:
             ValueError: if there is an aggregator of that name, or another criterion.
@@ -150,13 +150,13 @@ class IterativeStream(DataStream):
         return self
 
     def close_with(self, iteration_result: DataStream, termination_criterion: DataStream | None = None) -> DataStream:
-        """End the step: what the next superstep begins with, and after the last one the result.
+        """End the step with the input of the next superstep, which after the last one is the result.
 
-        The last superstep is that of the maximum number, or one in which the termination criterion has no record, or
-        after which the convergence criterion is met.
+        The last superstep is the one that reaches the maximum number, or one in which the termination criterion has no
+        record, or one after which the convergence criterion is met.
 
         Args:
-            iteration_result: what a superstep comes to.
+            iteration_result: the result of a superstep.
             termination_criterion: a stream of the step; when it is empty, the superstep is the last one.
 
         Raises:
@@ -173,7 +173,7 @@ class IterativeStream(DataStream):
 class DeltaIteration:
     """A solution set, of which each superstep replaces a part, and a workset; made by `DataStream.iterate_delta`.
 
-    A superstep sees the solution set as the supersteps before have left it. Its delta replaces records of equal key and
+    A superstep sees the solution set as the previous supersteps left it. Its delta replaces records of equal key and
     adds those of new keys. The iteration ends when the workset is empty; its result is the solution set.
     """
 
@@ -235,7 +235,7 @@ class DeltaIteration:
     def register_aggregation_convergence_criterion(
         self, name: str, aggregator: Aggregator[Any], convergence_check: ConvergenceCriterion[Any]
     ) -> Self:
-        """The same, and end the iteration when the criterion says so, whatever is in the workset."""
+        """Do the same, and end the iteration when the criterion says so, whatever is in the workset."""
         self._loop.register_criterion(name, aggregator, convergence_check)
         return self
 
@@ -243,7 +243,8 @@ class DeltaIteration:
         """End the step.
 
         Args:
-            solution_set_delta: what replaces records of the solution set by key; of several of one key the last.
+            solution_set_delta: the records that replace those of equal key in the solution set; of several records of
+                one key, the last one counts.
             new_workset: the workset of the next superstep.
 
         Raises:

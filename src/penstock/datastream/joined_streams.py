@@ -4,10 +4,10 @@
     orders.co_group(payments).where(...).equal_to(...).window(...).apply(Compare())
     people.join(cities).where(lives_in).equal_to(name).apply(Tell())
 
-Both streams become one, whose records know which stream they are of, and that one is windowed as any keyed stream. So
-all that windows do (late records, triggers) is the same here. A join gives, for each key and window, each pair; records
-without a partner give nothing. The records that a window holds for a key are kept until it fires. Bounded streams need
-no window: without one all records of a key meet, at the end of both streams.
+Both streams become one, whose records know which stream they come from, and which is windowed as any keyed stream. All
+that windows do (late records, triggers) is therefore the same here. A join gives, for each key and window, each pair;
+records without a partner give nothing. The records that a window holds for a key are kept until it fires. Bounded
+streams need no window: without one all records of a key meet, at the end of both streams.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CoGroupedStreams(_TwoStreams):
 
 
 class Where:
-    """The first stream has its key; say that of the second by `equal_to`."""
+    """The first stream has its key; set that of the second with `equal_to`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Where:
 
 
 class EqualTo:
-    """Both streams have their keys; say the windows by `window`, or `apply` a function to bounded streams."""
+    """Both streams have their keys; set the windows with `window`, or `apply` a function to bounded streams."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class EqualTo:
 
 
 class WithWindow:
-    """Two streams in common windows; what is set here is set on the windows, and `apply` handles their records."""
+    """Two streams in common windows; settings made here are those of the windows, and `apply` handles their records."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class WithWindow:
 
 
 def _tagged(stream: DataStream, number: int) -> DataStream:
-    """The stream with the number on every record, in the parallelism and the order that it has."""
+    """The stream with the number on every record, in its own parallelism and order."""
     transformation = Transformation("Tag", partial(MapOperator, _Tag(number)), stream.upstreams)
     if len(stream.upstreams) == 1:
         upstream = stream.upstreams[0].transformation

@@ -11,7 +11,7 @@ def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, reme
     """Raise where a function that works on keys is given to a stream without.
 
     Raises:
-        MisuseError: if it is of `keyed_class` and not of `plain_class` too, with the remedy.
+        MisuseError: if the function is of `keyed_class` but not also of `plain_class`; the message names the remedy.
     """
     if isinstance(function, keyed_class) and not isinstance(function, plain_class):
         raise MisuseError(

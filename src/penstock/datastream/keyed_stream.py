@@ -139,11 +139,11 @@ class KeyedStream(DataStream):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Windows of `size` records of a key, a new one every `slide` records; one behind the other when that is 0."""
+        """Windows of `size` records of a key, a new one every `slide` records; one after the other when that is 0."""
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
-        """Pair the records of this stream with another keyed stream's whose timestamps are close."""
+        """Pair the records of this stream with those of another keyed stream whose timestamps are close."""
         from penstock.datastream.interval_join import IntervalJoin
 
         return IntervalJoin(self, other_stream)

@@ -21,7 +21,7 @@ class OperatorSettings(ABC):
     @property
     @abstractmethod
     def _transformation(self) -> Transformation:
-        """The step of the program that is meant; raises `TypeError` when there is none."""
+        """The step of the program that the settings are for; raises `TypeError` if there is none."""
 
     def name(self, name: str) -> Self:
         """What plans, errors and metrics call the operator."""
@@ -34,7 +34,7 @@ class OperatorSettings(ABC):
         return self
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """The operator's id itself, 32 hexadecimal digits: to find the state of an operator again that had no uid (H3).
+        """The operator's id itself, 32 hexadecimal digits: to find the state of an operator that had no uid (H3).
 
         Raises:
             ValueError: if it is not 32 hexadecimal digits.
@@ -72,15 +72,15 @@ class OperatorSettings(ABC):
         return self
 
     def force_non_parallel(self) -> Self:
-        """One subtask, whatever is set elsewhere, and never more when the job is rescaled."""
+        """Run one subtask, whatever is set elsewhere, and never more when the job is rescaled."""
         self._transformation.parallelism = self._transformation.max_parallelism = 1
         return self
 
     def set_buffer_timeout(self, timeout_millis: int | Duration | datetime.timedelta) -> Self:
         """How old (ms) a network buffer of what the operator emits may get before it is sent though not full.
 
-        0 sends at once, -1 only full ones (and what is left when the task has nothing else to do). A task sends the
-        buffers of all operators that are chained in it by the shortest of their times.
+        0 sends buffers at once, -1 sends only full ones (and what is left when the task has nothing else to do). A task
+        sends the buffers of all operators that are chained in it by the shortest of their times.
 
         Raises:
             ValueError: if it is less than -1.
@@ -92,7 +92,7 @@ class OperatorSettings(ABC):
         return self
 
     def start_new_chain(self) -> Self:
-        """Begin a task of its own, in which operators behind this one may run too (B4)."""
+        """Begin a task of its own, in which operators after this one may run too (B4)."""
         self._transformation.chaining = Chaining.HEAD
         return self
 
@@ -102,9 +102,10 @@ class OperatorSettings(ABC):
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Share slots only with operators of that group (E3); those behind follow, unless they say another.
+        """Share slots only with operators of this group (E3); operators after this one follow unless they set another.
 
-        A job needs, for each group, as many slots as the highest parallelism in it. Without more, all is in `default`.
+        For each group, a job needs as many slots as the highest parallelism in it. By default, all operators are in the
+        group `default`.
 
         Raises:
             NotImplementedError: for a group with resources of its own.

@@ -1,8 +1,9 @@
 """What a program says at its end when it has left something undone: steps never executed, jobs that still run.
 
-Only a script says so: not a notebook or an interpreter's prompt, where one looks at things; not a test run, where
-programs are built to be looked at; not a forked process; and not a program that fails, whose traceback says more.
-An environment may be gone by then, so nothing of it is kept here but that it had sinks, and what they are called.
+Only a script says so. A notebook or an interpreter's prompt does not, because its user looks at things there, and a
+test run does not, because it builds programs to look at them. Neither does a forked process, nor a program that fails,
+whose traceback says more. An environment may be gone by then, so this module keeps only that it had sinks, and what
+they are called.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Unexecuted:
         self._sinks: list[tuple[weakref.ref[Transformation], str]] = []
 
     def add(self, sink: Transformation) -> None:
-        """The program has a sink more; it may get another name yet."""
+        """Note another sink of the program, whose name may still change."""
         if not self._sinks:
             _left.unexecuted.append(self)
             _left.listen()
@@ -58,7 +59,7 @@ class _Left:
         self._pid = 0
 
     def listen(self) -> None:
-        """Be the first to hear of the end: ahead of those who then end jobs and sessions."""
+        """Be the first to hear of the end, before the handlers that then end jobs and sessions."""
         self._pid = os.getpid()
         atexit.unregister(self.tell)
         atexit.register(self.tell)

@@ -12,7 +12,7 @@ def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) ->
     """The type of the fields at these positions; None where it is not known which there are.
 
     Raises:
-        ValueError: if the type has not so many fields.
+        ValueError: if a position is beyond the type's last field.
     """
     if not isinstance(type_info, RowTypeInfo | TupleTypeInfo):
         return None

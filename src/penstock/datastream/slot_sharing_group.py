@@ -27,7 +27,7 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """So many times 1,048,576 bytes."""
+        """This many times 1,048,576 bytes."""
         return MemorySize(mebi_bytes << 20)
 
     def get_bytes(self) -> int:
@@ -69,8 +69,8 @@ class MemorySize:
 class SlotSharingGroup:
     """A group of operators that share slots; made by `SlotSharingGroup.builder(name).build()`.
 
-    The resources of a group are what its user wishes for. Slots of Penstock are Spark tasks, which are all alike, so an
-    environment does not take a group that has any: their size is set with `spark.executor.memory` and its like.
+    The resources of a group are what its user asks for. Slots of Penstock are Spark tasks, which are all alike, so an
+    environment refuses a group that has resources. The size of slots is set with `spark.executor.memory` and its like.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SlotSharingGroup:
         return dict(self._external_resources)
 
     def check_is_available(self) -> SlotSharingGroup:
-        """The group itself, if it wishes for nothing that there is not.
+        """The group itself, if it asks for no resources.
 
         Raises:
             NotImplementedError: if it has resources.

@@ -66,7 +66,7 @@ DEFAULT_JOB_NAME = "Penstock Streaming Job"
 class StreamExecutionEnvironment(Dependencies):
     """Collects a program's transformations and runs them.
 
-    Without more, `execute` runs on Spark: on the active SparkSession, else on one that it starts on this machine.
+    By default, `execute` runs on Spark: on the active SparkSession, else on one that it starts on this machine.
     `execution.target: local` runs everything in this process, without Java.
     """
 
@@ -101,7 +101,7 @@ class StreamExecutionEnvironment(Dependencies):
         return ExecutionConfig(self._configuration)
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """How many subtasks an operator has that names no number of its own."""
+        """How many subtasks an operator has if it sets no number of its own."""
         self._configuration.write(PARALLELISM, parallelism)
         return self
 
@@ -119,7 +119,7 @@ class StreamExecutionEnvironment(Dependencies):
         return self._configuration.read(MAX_PARALLELISM)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """In which tempo the program runs: streaming by default; batch, automatic or micro-batch (I1)."""
+        """The tempo in which the program runs: streaming by default; batch, automatic or micro-batch (I1)."""
         self._configuration.write(RUNTIME_MODE, execution_mode.value)
         return self
 
@@ -178,16 +178,16 @@ class StreamExecutionEnvironment(Dependencies):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Where savepoints go that name no directory."""
+        """The directory of savepoints that name none."""
         self._configuration.write(SAVEPOINT_DIR, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Where savepoints go that name no directory; None when that is not set."""
+        """The directory of savepoints that name none; None when it is not set."""
         return self._configuration.read(SAVEPOINT_DIR)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Make a group known by its name; a group that is not made known needs no more than its name.
+        """Register a group by its name; a group that is not registered needs only its name.
 
         Raises:
             NotImplementedError: for a group with resources of its own.
@@ -240,7 +240,7 @@ class StreamExecutionEnvironment(Dependencies):
         """The older name of `from_source`, without watermarks; there is one kind of source.
 
         Raises:
-            TypeError: if it is no `Source`.
+            TypeError: if it is not a `Source`.
         """
         if not isinstance(source_func, Source):
             raise WrongTypeError(
@@ -307,7 +307,7 @@ class StreamExecutionEnvironment(Dependencies):
             self._unexecuted.add(transformation)
 
     def leave_out(self, transformations: list[Transformation]) -> None:
-        """Let `execute` leave out these, which became a data frame, where nothing else of the program needs them."""
+        """Let `execute` leave out these, which became a data frame, unless another part of the program needs them."""
         self._left_out.update(transformations)
 
     # --- execution ---------------------------------------------------------------------------------------------------
@@ -324,8 +324,10 @@ class StreamExecutionEnvironment(Dependencies):
         return build_job_graph(program, self._configuration, self._name(job_name)), caches
 
     def _program(self) -> tuple[list[Transformation], list[Cache]]:
-        """The transformations to run, upstream first: those added, those that they need of programs executed before,
-        and the sinks of caches; and these caches.
+        """The transformations to run, upstream first, and the caches to fill.
+
+        The transformations are those added, those that they need from programs executed before, and the sinks of these
+        caches.
         """
         writers = {id(cache.transformation): (cache, cache.plan()) for cache in self._caches}
         program = upstream_first(self._ends())
@@ -347,7 +349,7 @@ class StreamExecutionEnvironment(Dependencies):
         return program, caches
 
     def _check_options(self) -> None:
-        """Warn of keys that no option has, of each once; or raise, where the configuration is to be strict."""
+        """Warn once of each key that no option has, or raise if the configuration is to be strict."""
         unknown = unknown_options(self._configuration.key_set() - self._told_options)
         is_strict = self._configuration.read(CONFIGURATION_STRICT)
         if unknown and is_strict:
@@ -382,7 +384,7 @@ class StreamExecutionEnvironment(Dependencies):
         return [transformation for transformation in self._transformations if transformation not in self._left_out]
 
     def ends_so_far(self) -> tuple[list[str], bool]:
-        """The names of the program's sinks so far, and whether all that it reads comes to an end; called by streams."""
+        """The names of the program's sinks so far, and whether all its input ends; called by streams."""
         sinks = list(dict.fromkeys(t.display_name for t in self._ends() if t.sink is not None))
         sources = [t.source for t in upstream_first(self._ends()) if t.source is not None]
         return sinks, all(source.boundedness is Boundedness.BOUNDED for source in sources)
@@ -419,7 +421,7 @@ class StreamExecutionEnvironment(Dependencies):
         return self.plan().to_json()
 
     def close(self) -> None:
-        """Forget the program that was not executed, and delete what was cached; jobs that run go on."""
+        """Forget the program that was not executed, and delete what was cached; running jobs go on."""
         self._unexecuted.clear()
         self._transformations, self._left_out = [], set()
         for cache in self._caches:
@@ -428,7 +430,7 @@ class StreamExecutionEnvironment(Dependencies):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program and wait for its end; raises `JobExecutionError` when it fails.
 
-        Ctrl-C cancels it; what SIGTERM does is said by the option `penstock.on-sigterm`.
+        Ctrl-C cancels it; the option `penstock.on-sigterm` says what SIGTERM does.
         """
         check_on_sigterm(self._configuration)
         job = self.execute_async(job_name)

@@ -110,7 +110,7 @@ class Windows:
         return self
 
     def evictor(self, evictor: Evictor) -> Self:
-        """Throw records out of a window that fires; it then keeps all records, whatever becomes of them."""
+        """Remove records from a window that fires; the window then keeps all records, whatever is made of them."""
         if not isinstance(evictor, Evictor):
             raise WrongTypeError(f"expected an Evictor, such as CountEvictor.of(10), not {evictor!r}")
         self._evictor = evictor
@@ -204,11 +204,12 @@ class WindowedStream(Windows):
     def select(self, *aggregates: Aggregate, output_type: TypeInformation | None = None) -> DataStream:
         """Aggregate the columns of each window by kernel: `lit(1).count`, `col("price").max.alias("highest")`, ….
 
-        A record for each key and window: the columns of the key, `window_start` and `window_end` (ms), and one for each
-        aggregate. Needs `key_by` with names of columns, and windows of event time; a record's window fires once.
+        The result is one record for each key and window: the columns of the key, `window_start` and `window_end` (ms),
+        and one column for each aggregate. This needs `key_by` with names of columns, and windows of event time; a
+        record's window fires once.
 
         Raises:
-            TypeError: if the key is not made of columns, or something is no aggregate.
+            TypeError: if the key is not made of columns, or an argument is not an aggregate.
             ValueError: if two aggregates have one name.
             NotImplementedError: for other windows, triggers, evictors, and allowed lateness.
         """

@@ -17,13 +17,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Answer:
-    """What the demo asks, with whole numbers only.
+    """The answer to what the demo asks, with whole numbers only.
 
     Attributes:
         hourly: for (origin, hour) the departures and the sum of their delays in minutes.
         worst: for (carrier, day) the carrier's worst delay in minutes from the year's beginning to that day.
-        late: how many flights came too late for their hour and stood in the side output.
-        faults: what cannot be in any right answer, in words.
+        late: how many flights came too late for their hour and were in the side output.
+        faults: what no right answer can contain, in words.
     """
 
     hourly: Mapping[tuple[str, str], tuple[int, int]]
@@ -70,7 +70,7 @@ def running_worst(worst: Mapping[tuple[str, str], int]) -> dict[tuple[str, str],
 
 
 def differences(ours: Answer, theirs: Answer) -> list[str]:
-    """One line for each row that is not the same in both, or that is there twice."""
+    """One line for each row that differs between the two, or that is there twice."""
     return [
         *ours.faults,
         *_unequal("departures and minutes of delay", ours.hourly, theirs.hourly),
@@ -92,7 +92,7 @@ def by_carrier(answer: Answer) -> dict[str, int]:
 
 
 def _rows(folder: Path) -> Iterator[dict[str, str]]:
-    """The rows of all files that are visible; a side output that nothing went to has no folder."""
+    """The rows of all visible files; a side output that nothing went to has no folder."""
     for path in sorted(folder.glob("[!._]*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)

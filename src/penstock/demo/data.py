@@ -32,7 +32,7 @@ class Flights:
         count: how many flights each has.
         first_ms: the planned departure of the first, in ms since the epoch.
         last_ms: the planned departure of the last.
-        are_real: whether somebody flew them.
+        are_real: whether they took place.
     """
 
     original: Path
@@ -63,7 +63,7 @@ def prepare(folder: Path, limit: int | None = None) -> Flights:
     """Lay out the flights in `folder`.
 
     Args:
-        folder: is made when it is not there.
+        folder: where to; it is made if it does not exist.
         limit: how many flights to take, from the beginning of the year; None for all.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What one sees while the job runs: a line that keeps changing on a terminal, a new line now and then elsewhere."""
+"""What the user sees while the job runs: a changing line on a terminal, a new line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Meter:
         counts = self._counts
         if counts and records < counts[-1][1]:  # a new attempt counts from its recovery point
             counts.clear()
-        if not counts or records > counts[-1][1]:  # workers report now and then: only news are worth a mark
+        if not counts or records > counts[-1][1]:  # workers report now and then: only news is worth a mark
             counts.append((now_s, records))
         while len(counts) > 1 and now_s - counts[0][0] > _RATE_WINDOW_S:
             counts.popleft()
@@ -74,7 +74,7 @@ class Meter:
 
 
 class Live:
-    """Shows figures, as the console allows; a context manager.
+    """Shows figures, as far as the console allows; a context manager.
 
     Args:
         console: where to.

@@ -1,4 +1,4 @@
-"""Flights that nobody flew, for where the real ones are not installed: as many, in the same form, always the same.
+"""Made-up flights, for where the real ones are not installed: as many, in the same form, always the same.
 
 Like the real ones they leave three airports between five in the morning and midnight. A few are cancelled, most leave
 about in time, and some leave many hours late.
@@ -24,7 +24,7 @@ _CARRIERS: Final = (
 )
 _DESTINATIONS: Final = ("ORD", "ATL", "LAX", "BOS", "MCO", "CLT", "SFO", "FLL", "MIA", "DCA", "DTW", "DFW")
 # fmt: on
-#: In the middle of the night nobody leaves.
+#: No flight leaves in the middle of the night.
 _HOURS_OF_DAY: Final = 19
 _FIRST_HOUR: Final = 5
 #: New York is five hours behind UTC.

@@ -1,4 +1,4 @@
-"""A source slowed down to so many records a second, so that a small input lasts as long as a stream would."""
+"""A source slowed down to a number of records per second, so that a small input lasts as long as a stream would."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PERIOD_MS: Final = 50
 
 
 class PacedSource(Source[T, SplitT]):
-    """Another source, at a rate. Positions and splits are the other's; nobody sleeps.
+    """Another source, at a rate. Positions and splits are the other's; no thread sleeps.
 
     Args:
         source: the source to slow down.

@@ -1,9 +1,9 @@
 """The demo's job: what the airports' hours were like, and how bad each carrier's worst delay has got.
 
-The flights come in the order in which they left; their event time is the minute for which they were planned. So a delay
-is also how late a record is, and the watermark follows six hours behind: a flight delayed by more may find its hour
-closed and goes to a side output, which is written as well. Which flights those are depends on how far the readers are
-when they meet them; that the windows and the side outputs together hold every departure exactly once does not.
+The flights come in the order in which they left; their event time is the minute for which they were planned. A delay is
+therefore also how late a record is, and the watermark follows with a lag of six hours. A flight delayed by more may
+find its hour closed, and goes to a side output, which is written as well. Which flights those are depends on how far
+the readers are when they meet them. The windows and the side outputs together always hold every departure exactly once.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def build(env: StreamExecutionEnvironment, departures: Path, output: Path, per_s
     Args:
         env: the environment.
         departures: the flights in the order of their departure.
-        output: the folder to write to; a folder in it for each of `COLUMNS`.
-        per_second: flights a second; None for as many as it can take.
+        output: the folder to write to, with a folder in it for each of `COLUMNS`.
+        per_second: flights per second; None for no limit.
     """
     planned = WatermarkStrategy.for_bounded_out_of_orderness(OUT_OF_ORDERNESS).with_timestamp_assigner(planned_ms)
     departed = env.from_source(_source(departures, per_second), planned, "flights").filter(has_departed)
@@ -146,7 +146,7 @@ class NameHour(ProcessWindowFunction[tuple[int, int], tuple[str, str, int, int],
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[int, int]]
     ) -> Iterator[tuple[str, str, int, int]]:
-        """One row a window."""
+        """One row per window."""
         for departures, delay_minutes in elements:
             yield key, hour_name(context.window().start), departures, delay_minutes
 
@@ -154,9 +154,10 @@ class NameHour(ProcessWindowFunction[tuple[int, int], tuple[str, str, int, int],
 class WorstDelay(KeyedProcessFunction):
     """At the end of each day on which a carrier flew: its worst delay of the year so far.
 
-    Flights of the next day come before the timer of this one fires, so the open days' worst delays are kept apart, and
-    each is folded into the running one when its day ends. A flight whose day has ended goes to `LATE`. The watermark
-    alone does not tell that: it is not part of a checkpoint, so for a moment after a recovery it is behind the state.
+    Flights of the next day come before the timer of this one fires. The open days' worst delays are therefore kept
+    apart, and each is folded into the running one when its day ends. A flight whose day has ended goes to `LATE`. The
+    watermark alone does not show that: it is not part of a checkpoint, so for a moment after a recovery it lags the
+    state.
     """
 
     LATE = OutputTag(LATE_FOR_DAY)

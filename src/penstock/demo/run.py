@@ -46,7 +46,7 @@ class DemoOptions:
         target: "spark" or "local".
         kill: whether a worker is killed; only on Spark.
         keep: the folder to work in and to leave behind; None for one that is removed.
-        per_second: flights a second that the source hands out; None for as many as can be taken.
+        per_second: flights per second that the source hands out; None for no limit.
         limit: how many flights; None for the whole year.
     """
 
@@ -149,7 +149,7 @@ def _get_ready(
 
 
 def survived(console: Console, options: DemoOptions, outcome: Outcome) -> bool:
-    """Whether what was to happen to the job did happen; says so if not."""
+    """Whether the expected events happened to the job; says so if not."""
     if options.kills and outcome.killed_pid is None:
         console.print("[bold red]no worker was killed[/]: the job ended too soon for that")
         return False
@@ -160,7 +160,7 @@ def survived(console: Console, options: DemoOptions, outcome: Outcome) -> bool:
 
 
 def _busy(console: Console, what: str) -> AbstractContextManager[Any]:
-    """Says what takes a while: while it does on a terminal, as a line elsewhere."""
+    """Says what takes a while: on a terminal as long as it lasts, elsewhere as a line."""
     if console.is_terminal:
         return console.status(what)
     console.print(what)
@@ -172,7 +172,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Shows what Penstock warns of among the demo's own lines."""
+    """Shows Penstock's warnings among the demo's own lines."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _ANSWER_S_MAX: Final = 10.0
-#: A worker is killed when so many checkpoints have completed and this share of the flights has been read.
+#: A worker is killed when this many checkpoints have completed and this share of the flights has been read.
 _KILL_CHECKPOINTS_MIN: Final = 2
 _KILL_SHARE: Final = 0.25
 
@@ -96,7 +96,7 @@ class Watch:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            return None  # it has gone by itself; another will be found
+            return None  # it has ended by itself; another will be found
         self._console.print(
             f"  [bold]killed {worker_id}[/], process {pid} on {host}, with SIGKILL after "
             f"{progress.checkpoints_completed} checkpoints and {progress.source_records:,} flights",

@@ -39,7 +39,7 @@ class BackendSettings:
         """What makes the backends of a worker; called in the worker."""
         if self.name == "hashmap":
             return HeapBackends()
-        # Whoever does without RocksDB does not pay for its import.
+        # A job without RocksDB does not pay for its import.
         from penstock.drivers.rocksdb_backends import RocksDBBackends
         from penstock.state.rocksdb.settings import RocksDBSettings
 

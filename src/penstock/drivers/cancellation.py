@@ -1,8 +1,8 @@
 """A cancelled job whose function does not return: says where it hangs, and ends the waiting when asked twice.
 
-A thread cannot be ended from outside. So a job that runs its functions in this process ends when they return, and not
-before. What can be done is to say so, and to let go: the job's thread is left to itself (it is a daemon thread, which
-does not keep the process), and whoever waits for the job gets an error that says where it is.
+A thread cannot be ended from outside. A job that runs its functions in this process therefore ends when they return,
+and not before. What remains is to say so, and to let go. The job's thread is left to itself (it is a daemon thread,
+which does not keep the process). The caller that waits for the job gets an error that says where the job is.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from penstock.core.task.whereabouts import outermost_first, whereabouts
 
 _log = logging.getLogger("penstock.job")
 
-#: How long a cancelled job may take before anybody hears of it, and, at least, before the waiting ends.
+#: How long a cancelled job may take before the log says so, and, at least, before the waiting ends.
 PATIENCE_MS: Final = 3_000
 
 
 class CancellationPatience:
-    """When to say that a job does not end, and when to wait no longer. Pure: times (ms) in, decisions out.
+    """Decides when to say that a job does not end, and when to wait no longer. Pure: times (ms) in, decisions out.
 
     Args:
         interval_ms: how often to say so, after the first time.
-        timeout_ms: after how long to wait no longer though nobody asked again; 0 for never.
-        grace_ms: how long after that, or after somebody has asked again, the job may take to end by force.
+        timeout_ms: after how long to wait no longer, without a second request; 0 for never.
+        grace_ms: how long after that, or after a second request, the job may take to end by force.
         now_ms: when the job was cancelled.
     """
 
@@ -46,7 +46,7 @@ class CancellationPatience:
         self._end_ms = now_ms + max(timeout_ms, PATIENCE_MS) + grace_ms if timeout_ms else None
 
     def on_cancelled_again(self, now_ms: int) -> None:
-        """Somebody has asked a second time: an orderly end has its chance, and no more."""
+        """Take in a second request: an orderly end still has its chance, and no more."""
         end_ms = max(now_ms, self._begun_ms + PATIENCE_MS) + self._grace_ms
         self._end_ms = end_ms if self._end_ms is None else min(end_ms, self._end_ms)
 
@@ -74,10 +74,10 @@ class CancellationWatch:
     """Watches over the end of one job, in a thread that lives from the first `cancel` to the job's end.
 
     Args:
-        job_name: for what is said.
+        job_name: the name that messages use.
         result: done when nothing of the job is left; fails with a `JobExecutionError` when it is waited for no longer.
         configuration: `task.cancellation.interval` and `task.cancellation.timeout`.
-        where: what the job is at; None for nothing worth a word.
+        where: what the job is at; None for nothing worth a message.
         grace_ms: how long ending by force may take, where that is possible.
     """
 
@@ -106,7 +106,7 @@ class CancellationWatch:
         return self._patience is not None
 
     def on_cancel(self) -> None:
-        """The job is cancelled, or cancelled again; any thread may say so."""
+        """Take in that the job is cancelled, or cancelled again; any thread may call this."""
         with self._lock:
             if self._result.done():
                 return
@@ -127,7 +127,7 @@ class CancellationWatch:
             thread.join()
 
     def say_what_is_left(self) -> None:
-        """Whoever waited does so no longer."""
+        """Log that the job is not waited for any longer."""
         if not self._result.done():
             _log.warning("%s: not waited for any longer; %s", self._job_name, self._rest())
 

@@ -31,8 +31,8 @@ class _Call:
 class EventLoopThread:
     """Implements `core.ports.Coroutines` with asyncio on a daemon thread, which begins with the first call.
 
-    Either side wakes the other only when nothing was waiting for it already. That something is waiting is seen after
-    it was added, and looked for again after the last was taken, so neither side sleeps over it.
+    Either side wakes the other only when nothing was waiting for it already. Each side checks the queue after it adds
+    an item, and again after it takes the last one, so neither side misses an item.
 
     Args:
         name: of the thread.
@@ -79,7 +79,7 @@ class EventLoopThread:
         return delivered
 
     def close(self) -> None:
-        """Cancels what runs and ends the thread; one that hangs is left to itself. No result is delivered any more."""
+        """Cancels what runs and ends the thread; a thread that hangs is left alone. No more results are delivered."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -137,14 +137,14 @@ class EventLoopThread:
 
 
 class WaitingEventLoop:
-    """An `EventLoopThread` for an owner that has nothing else to wait for: as `BatchTask` asks for it."""
+    """An `EventLoopThread` for an owner that has nothing else to wait for, such as `BatchTask`."""
 
     def __init__(self, name: str) -> None:
         self._event = threading.Event()
         self.coroutines = EventLoopThread(name, self._event.set)
 
     def wait(self, ms: int) -> None:
-        """Until a result is there, or so many ms are over; hands over what is there."""
+        """Wait until a result is there, or this many ms are over; hand over what is there."""
         self._event.wait(ms / 1000)
         self._event.clear()
         self.coroutines.deliver()

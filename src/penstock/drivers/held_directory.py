@@ -1,7 +1,7 @@
-"""A directory of temporary files that goes with its process, or, if that is killed, with the next one that makes one.
+"""A directory of temporary files that its process removes, or, if that is killed, the next process that makes one.
 
-A file in it is held as long as the process lives (`filesystem.create_held`), which needs no process ids: containers may
-share a disk.
+The process holds a file in it as long as it lives (`filesystem.create_held`). This needs no process ids, because
+containers may share a disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HELD: Final = ".held"
 class HeldDirectory:
     """Made below `parent` (None: the machine's directory of temporary files); `remove` it.
 
-    Those of the same prefix whose processes are no more are removed first.
+    Directories of the same prefix whose processes have ended are removed first.
     """
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:

@@ -38,7 +38,7 @@ class ClientListener:
 
 
 def log_to_stderr_by_default() -> None:
-    """A program that has not set up logging still hears what its jobs do."""
+    """Let a program that has not set up logging still hear what its jobs do."""
     logger = logging.getLogger("penstock")
     if logger.handlers or logging.getLogger().handlers:
         return

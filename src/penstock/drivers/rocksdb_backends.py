@@ -1,4 +1,4 @@
-"""RocksDB backends of a worker: each has a directory, which goes when the backend is closed."""
+"""RocksDB backends of a worker: each has a directory, which is removed when the backend is closed."""
 
 from __future__ import annotations
 

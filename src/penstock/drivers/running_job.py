@@ -1,4 +1,4 @@
-"""What every driver gives back for a job that it runs: PyFlink's `JobClient`, with progress and an orderly end."""
+"""What every driver returns for a job that it runs: PyFlink's `JobClient`, with progress and an orderly end."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class RunningJob(JobClient):
 
     @abstractmethod
     def begin_cancel(self) -> None:
-        """Let the job end soon; called again when somebody asks again."""
+        """Let the job end soon; called again at each further request."""
 
     @abstractmethod
     def where(self) -> str | None:
-        """What keeps the job from ending, in words; None when nothing does that is worth a word."""
+        """What keeps the job from ending, in words; None when nothing worth a message does."""
 
     @abstractmethod
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job, unless it was, and wait until nothing of it is left, or is waited for no longer."""
+        """Cancel the job, unless it was, and wait until nothing of it is left, or until the waiting ends."""
 
     def cancel(self) -> Future[None]:
         """Cancel the job; see `JobClient`."""
@@ -84,7 +84,7 @@ class RunningJob(JobClient):
         return completed(None)
 
     def wait(self) -> JobExecutionResult:
-        """Wait for the outcome; Ctrl-C meanwhile cancels the job, and goes on when nothing of it is left.
+        """Wait for the outcome; Ctrl-C meanwhile cancels the job, and takes effect when nothing of it is left.
 
         While a function does not return, the log names it now and then. A second Ctrl-C, or a second `cancel`, ends the
         waiting.
@@ -178,7 +178,7 @@ def settle(
     runtime_ms: int,
     accumulators: dict[str, Any] | None = None,
 ) -> None:
-    """Give the outcome of a job that has ended to whoever waits for it."""
+    """Give the outcome of a job that has ended to the caller that waits for it."""
     if status is JobStatus.FINISHED:
         result.complete(JobExecutionResult(job_id, runtime_ms, accumulators))
     elif status is JobStatus.CANCELED:

@@ -1,7 +1,8 @@
 """What SIGTERM does to a program that waits for its job: nothing of its own, unless `penstock.on-sigterm` says more.
 
-The signal is heard in the main thread alone, and only while that waits. What it asks for is done in another thread, for
-a handler may come at any place of the main one. A second signal does what the first would have done without this.
+Only the main thread hears the signal, and only while it waits. Another thread carries out what the signal asks for,
+because a handler may interrupt the main thread anywhere. A second signal does what the first would have done without
+this.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _end(job: RunningJob, action: str) -> None:
     try:
         path = job.stop_with_savepoint(False).result()
     except Exception as error:  # noqa: BLE001 - whatever kept it from being taken
-        # Its checkpoints are there: those of a job that was killed are gone on from, those of a cancelled one may go.
+        # Its checkpoints are there. A killed job resumes from its checkpoints; those of a cancelled one may be deleted.
         _log.warning("SIGTERM: %s; the program ends as it is", error)
         os.kill(os.getpid(), signal.SIGTERM)
     else:

@@ -44,7 +44,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """Let something happen behind all that is ready."""
+        """Let something happen after all that is ready."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -54,7 +54,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """Let something happen in so many seconds."""
+        """Let something happen in this many seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -90,7 +90,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody awaited failed: log it. A call that is given up without its loop being closed is no failure."""
+        """Log a failure that was never awaited. A call given up without its loop being closed is not a failure."""
         if "exception" in context:
             _log.error("%s", context.get("message"), exc_info=context["exception"])
 
@@ -116,7 +116,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         return math.ceil(self._scheduled[0][0] * 1000 - 1e-3) if self._scheduled else None
 
     def run_ready(self) -> bool:
-        """Let all happen that is due now, and what follows of it now; whether there was anything."""
+        """Let all happen that is due now, and what follows from it now; return whether there was anything."""
         ran = False
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
@@ -193,7 +193,7 @@ class VirtualCoroutines:
         return self._loop.next_due_ms()
 
     def deliver(self) -> bool:
-        """Run what is due now and call what waits for results; whether there were any."""
+        """Run what is due now and call what waits for results; return whether there were any."""
         self._loop.run_ready()
         fatal, self._fatal = self._fatal, None
         if fatal is not None:

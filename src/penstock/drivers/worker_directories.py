@@ -1,9 +1,9 @@
-"""Directories of a worker's process on its machine's disk. A process that is killed leaves its own behind.
+"""Directories of a worker's process on its machine's disk. A process that is killed leaves its own on the disk.
 
-Whoever makes a directory holds a lock on a file in it for as long as it uses the directory. The lock goes with the
-process, and holds for all that see the disk: containers that number their processes alike, and machines with a shared
-disk. So what a process has left behind is known by this, that its lock can be taken. Where a file system has no locks,
-nothing is removed but by whoever made it.
+The process that makes a directory holds a lock on a file in it for as long as it uses the directory. The lock goes with
+the process, and holds for all that see the disk: containers that number their processes alike, and machines with a
+shared disk. A directory whose lock can be taken was therefore left by a process that has ended. Where a file system has
+no locks, only the process that made a directory removes it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ except ImportError:  # Windows
 
 PREFIX: Final = "penstock-state-"
 LOCK_NAME: Final = ".lock"
-#: One that looks for what was left behind may take a new lock for such, for a moment.
+#: A process that looks for left-over directories may take a new lock for one of these, for a moment.
 TRIES_MAX: Final = 3
 
 
 class WorkerDirectory:
-    """A directory, empty at first, that belongs to whoever holds this."""
+    """A directory, empty at first, that belongs to the holder of this object."""
 
     def __init__(self, path: Path, lock: int | None) -> None:
         self.path = path
         self._lock = lock
 
     def remove(self) -> None:
-        """Remove the directory with all that is in it; again does nothing."""
+        """Remove the directory with all that is in it; a second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -44,7 +44,7 @@ class WorkerDirectory:
 class WorkerDirectories:
     """Makes them below `parent` (None: the machine's directory of temporary files), for one job.
 
-    What processes of the job that are no more have left there is removed first.
+    Directories that ended processes of the job left there are removed first.
     """
 
     def __init__(self, parent: str | None, job_id: str) -> None:
@@ -53,7 +53,7 @@ class WorkerDirectories:
         remove_left_behind(self.parent, self._prefix)
 
     def make(self) -> WorkerDirectory:
-        """A new one; whoever asked for it removes it."""
+        """A new directory; the caller removes it."""
         self.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(TRIES_MAX):
             path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.parent))
@@ -65,7 +65,7 @@ class WorkerDirectories:
 
 
 def remove_left_behind(parent: Path, prefix: str) -> None:
-    """Remove the directories that nobody uses any more."""
+    """Remove the directories that are no longer in use."""
     for directory in parent.glob(f"{prefix}*"):
         lock = _locked(directory)
         if lock is not None:
@@ -83,7 +83,7 @@ def _locked(directory: Path, flags: int = 0) -> int | None:
         return None
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever looked while the file was new and not locked may have removed it.
+        # A process that looked while the file was new and not locked may have removed it.
         if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
             return descriptor
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The state storage of a worker: the job's checkpoints, behind copies on the worker's own disk if so configured."""
+"""The state storage of a worker: the job's checkpoints, with copies on the worker's own disk if so configured."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory
 
 _MAGIC: Final = b"Obj\x01"
-#: A block is written when it has so many bytes.
+#: A block is written when it has this many bytes.
 _BLOCK_BYTES: Final = 64 << 10
 
 

@@ -1,4 +1,4 @@
-"""Avro schemas as formats of files use them: parsed once, and as types of Arrow for Parquet."""
+"""Avro schemas as file formats use them: parsed once, and as Arrow types for Parquet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AvroSchema:
     """
 
     def __init__(self, text: str) -> None:
-        AvroRowSerializationSchema(avro_schema_string=text)  # raises for what is no schema of a record
+        AvroRowSerializationSchema(avro_schema_string=text)  # raises if it is not the schema of a record
         self.text = text
 
     @staticmethod
@@ -66,7 +66,7 @@ class AvroSchema:
         return [field["name"] for field in json.loads(self.text)["fields"]]
 
     def to_arrow(self) -> pa.Schema:
-        """The same as a schema of Arrow.
+        """The same as an Arrow schema.
 
         Raises:
             FormatError: if it has a union of more than null and one type, or refers to a type by its name.

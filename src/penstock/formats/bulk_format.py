@@ -16,7 +16,8 @@ T_co = TypeVar("T_co", covariant=True)
 class BulkFile(ABC, Generic[T_co]):
     """An open file made of units, each of which holds records in order.
 
-    A position in it is a unit and a number of records within (G8), so both must be the same at every reading.
+    A position in the file is a unit and a number of records within it (G8), so units and records must be the same at
+    every reading.
     """
 
     @abstractmethod
@@ -25,7 +26,7 @@ class BulkFile(ABC, Generic[T_co]):
 
     @abstractmethod
     def read(self, unit: int, skip_records: int) -> Iterator[list[T_co] | ColumnData]:
-        """The records of a unit but its first `skip_records`, in lists or columns of a size that is quick to make."""
+        """The records of a unit after its first `skip_records`, in lists or columns of a size that is quick to make."""
 
 
 class BulkFormat(ABC, Generic[T_co]):
@@ -33,7 +34,7 @@ class BulkFormat(ABC, Generic[T_co]):
 
     @abstractmethod
     def open(self, file: BinaryIO) -> BulkFile[T_co]:
-        """Opens a seekable file; whoever calls closes it. Raises FormatError when it is not of this format."""
+        """Opens a seekable file, which the caller closes. Raises FormatError when it is not of this format."""
 
 
 class BatchWriter(BulkWriter[T]):
@@ -41,7 +42,7 @@ class BatchWriter(BulkWriter[T]):
 
     @abstractmethod
     def add_elements(self, elements: Sequence[T]) -> None:
-        """Takes records in order, which may stay in memory until `flush`; raises FormatError for one that misfits."""
+        """Takes records in order, which may stay in memory until `flush`; raises FormatError if one does not fit."""
 
     def add_columns(self, data: ColumnData) -> None:
         """Takes records that are columns; by default as rows."""
@@ -52,7 +53,7 @@ class BatchWriter(BulkWriter[T]):
         self.add_elements([element])
 
     def discard(self) -> None:
-        """Lets go of what is held; the file will be removed. Called instead of `finish`, with the stream still open."""
+        """Releases what is held; the file will be removed. Called instead of `finish`, with the stream still open."""
 
 
 class BatchWriterFactory(BulkWriterFactory[T]):
@@ -64,7 +65,7 @@ class BatchWriterFactory(BulkWriterFactory[T]):
 
 
 def fields_of(record: Any, names: Sequence[str]) -> Sequence[Any]:
-    """The values of a record in the order of `names`: of a dict by name (absent ones are None), of others by position.
+    """The values of a record in the order of `names`: a dict's by name (absent ones are None), others' by position.
 
     Raises:
         ValueError: if the record has another number of fields.

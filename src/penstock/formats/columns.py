@@ -1,6 +1,6 @@
 """Columns of text turned into columns of values, and columns into records.
 
-A whole column is converted at once, which costs a fraction of converting row by row.
+A whole column is converted at once, at a fraction of the cost of converting row by row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def column_types(columns: Columns) -> dict[str, ColumnType]:
     """Name and type of each column.
 
     Raises:
-        ConfigurationError: if a name comes twice or a type is none.
+        ConfigurationError: if a name comes twice or a type is not one.
     """
     if isinstance(columns, RowTypeInfo):
         return dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
@@ -53,9 +53,9 @@ def column_types(columns: Columns) -> dict[str, ColumnType]:
 
 
 def converter(name: str, column_type: ColumnType, null_values: frozenset[str], array_separator: str = ";") -> Convert:
-    """A function from a column of texts to a column of values; raises what its parser raises for a text that is none.
+    """A function from a column of texts to a column of values; raises what its parser raises for an invalid text.
 
-    A text among `null_values` is None. So is the empty text in any column but one of text.
+    A text among `null_values` is None, and so is the empty text in any column but one of text.
     """
     parse = parser_of(column_type, name, array_separator)
     if parse is str:

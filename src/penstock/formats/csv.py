@@ -1,12 +1,13 @@
 """CSV as a source reads it.
 
-Three ways lead from a block to columns, each taken only where it gives the same answer as the next: cutting the text
-at every delimiter (no quotes, each line of the right width), Python's `csv` over the whole block (each line one
-record), and `csv` line by line, which is the definition and tells what is wrong with which line.
+Three ways lead from a block to columns. Each is taken only where it gives the same answer as the next. The first cuts
+the text at every delimiter (no quotes, each line of the right width). The second runs Python's `csv` over the whole
+block (each line one record). The third runs `csv` line by line; it is the definition, and tells what is wrong with
+which line.
 
 **Line feeds in quotes.** By default a record is a line: a file can be read from the middle, and a quote that is not
-closed on its line is malformed. With `multiline=True` quoted fields may hold line feeds; nobody can tell from the
-middle of a file whether a line feed stands in quotes, so such a file is read by one reader from its start.
+closed on its line is malformed. With `multiline=True` quoted fields may hold line feeds. The middle of a file does not
+show whether a line feed stands in quotes, so one reader reads such a file from its start.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class CsvFormat(StreamFormat[Any]):
             `TypeInformation`, or any function from the text. None for all columns of the header, as text.
         header: the first line of each file names its columns, so that `columns` may leave some out. Without it,
             `columns` must list all of them in the file's order.
-        skip_first_row: leave out the first line of each file, or the one behind its header.
+        skip_first_row: leave out the first line of each file, or the one after its header.
         as_tuple: make each record a tuple.
         delimiter: one character between fields.
         quote: the character around fields that hold a delimiter, doubled to stand for itself; None for none.
@@ -60,8 +61,8 @@ class CsvFormat(StreamFormat[Any]):
         array_separator: what stands between the elements of a column of arrays.
         array_separators: the same for single columns, by name.
         charset: how the text is encoded; one that extends ASCII.
-        on_error: see `StreamFormat`. Malformed is a record with too few or too many fields, stray quotes, a text that
-            is not of its column's type, or bytes that are not of the charset. Empty lines are no records.
+        on_error: see `StreamFormat`. A record is malformed if it has too few or too many fields, stray quotes, a text
+            that is not of its column's type, or bytes that are not of the charset. Empty lines are not records.
         malformed_output: see `StreamFormat`.
 
     Raises:
@@ -195,7 +196,7 @@ class _CsvDecoder(LineDecoder[Any]):
 
 
 class _MultilineCsvDecoder(_CsvDecoder):
-    """Records may span lines, so a block is used up to the end of its last whole record."""
+    """Uses a block up to the end of its last whole record, because records may span lines."""
 
     def decode(self, block: bytes, last: bool) -> DecodedBlock:
         quote = self._format.quote
@@ -219,7 +220,7 @@ class _MultilineCsvDecoder(_CsvDecoder):
         return DecodedBlock(values, malformed, sum(map(len, lines[:done])))
 
     def _split_records(self, lines: list[bytes], last: bool) -> tuple[list[list[str]], list[int], list[Malformed], int]:
-        """The rows, the line on which each begins, what is no row, and how many lines all that takes."""
+        """The rows, the line on which each begins, the malformed records, and how many lines all of these take."""
         rows: list[list[str]] = []
         starts: list[int] = []
         malformed: list[Malformed] = []
@@ -262,5 +263,5 @@ class _Lines:
 
 
 def _explain(found: Malformed) -> Malformed:
-    """Python says `unexpected end of data` where we know better."""
+    """Replaces Python's `unexpected end of data` where we know better."""
     return found._replace(reason=_UNCLOSED) if found.reason == "unexpected end of data" else found

@@ -18,12 +18,13 @@ class CsvColumnsFormat(BulkFormat[Any]):
     """Reads CSV by Arrow's parser, as columns; where an operator works record by record they are rows with names.
 
     A file is read by one subtask, from its beginning: a position is a number of records, and those are parsed again
-    and passed over. What does not fit its column fails the job; `CsvFormat` goes on and sends such lines aside.
+    and passed over. A value that does not fit its column fails the job; `CsvFormat` can go on and send such lines to a
+    side output.
 
     Args:
         columns: the columns with their types (Python's, `Types` or Arrow's), in the order of the file.
         delimiter: the character between fields.
-        has_header: whether the first line has the names of the columns, which are then looked for there.
+        has_header: whether the first line has the names of the columns, by which they are then found.
     """
 
     def __init__(self, columns: Mapping[str, Any], *, delimiter: str = ",", has_header: bool = False) -> None:

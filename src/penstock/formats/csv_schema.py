@@ -85,7 +85,7 @@ class CsvSchemaBuilder:
         return self
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Lets the array column at this position have the schema's separator of elements in place of its own.
+        """Gives the array column at this position the schema's element separator in place of its own.
 
         Raises:
             ConfigurationError: if there is no such column.
@@ -126,11 +126,11 @@ class CsvSchemaBuilder:
         return self._set("array_separator", separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """No separator for arrays whose column has none of its own, so that there can be no such column."""
+        """Sets no separator for arrays whose column has none of its own, so that no such column is allowed."""
         return self._set("array_separator", None)
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """The first line of each file, or the one behind its header, is left out when reading; off unless set."""
+        """Leaves out the first line of each file, or the one after its header, when reading; off unless set."""
         return self._set("skip_first_row", skip)
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
@@ -138,7 +138,7 @@ class CsvSchemaBuilder:
         return self._set("quote", char)
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """No character goes around fields."""
+        """Sets no character around fields."""
         return self._set("quote", None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
@@ -146,7 +146,7 @@ class CsvSchemaBuilder:
         return self._set("escape", char)
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
-        """No character takes the meaning from the next one."""
+        """Sets no character that takes the meaning from the next one."""
         return self._set("escape", None)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
@@ -154,7 +154,7 @@ class CsvSchemaBuilder:
         return self._set("null_value", null_value)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Sets what ends a line that is written: a line feed (unless set), or one behind a carriage return.
+        """Sets what ends a line that is written: a line feed (unless set), or one after a carriage return.
 
         Both are read in any case.
 
@@ -168,14 +168,14 @@ class CsvSchemaBuilder:
         return self._set("line_end", separator)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """A name for the fields behind the last column; not available: raises NotImplementedError."""
+        """Would name the fields after the last column; not available: raises NotImplementedError."""
         raise UnsupportedError(
             f"fields behind the last column have no place in a row, whatever they are called ({name!r}): add a column "
             "for each, or let such lines go to `malformed_output` (CsvReaderFormat.for_schema)"
         )
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Lines that begin with `#` are left out; off unless set."""
+        """Leaves out lines that begin with `#`; off unless set."""
         return self._set("comments", allow)
 
     def size(self) -> int:

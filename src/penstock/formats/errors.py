@@ -1,4 +1,4 @@
-"""What went wrong with a record, told so that a person finds the line."""
+"""What went wrong with a record, in a form that lets a person find the line."""
 
 from __future__ import annotations
 

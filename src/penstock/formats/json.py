@@ -16,13 +16,13 @@ from penstock.formats.stream_format import NO_RECORD, LineDecoder, OnError, Stre
 
 
 class JsonLinesFormat(StreamFormat[Any]):
-    """Reads JSON lines: each line a Python value (usually a `dict`). Empty lines are no records.
+    """Reads JSON lines: each line a Python value (usually a `dict`). Empty lines are not records.
 
     Args:
         schema: makes the records instead, for instance a `JsonRowDeserializationSchema` for typed rows; a line for
-            which it answers None is no record.
-        on_error: see `StreamFormat`. Malformed is a line that is not one JSON value in UTF-8. `NaN` and `Infinity` are
-            no JSON.
+            which it returns None is not a record.
+        on_error: see `StreamFormat`. A line is malformed if it is not one JSON value in UTF-8. `NaN` and `Infinity` are
+            not JSON.
         malformed_output: see `StreamFormat`.
     """
 
@@ -64,7 +64,7 @@ class _JsonDecoder(LineDecoder[Any]):
 class JsonLinesEncoder(Encoder[Any]):
     """Writes each record as one line of JSON, for `FileSink.for_row_format`.
 
-    Takes what JSON knows, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
+    Takes JSON's own types, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
     object, one without an array.
     """
 

@@ -1,12 +1,12 @@
-"""Formats made of lines: what a format implements, and what it may count on; and text, where each line is a record.
+"""Formats made of lines: what a format implements and may rely on; and text, where each line is a record.
 
 A reader cuts a file into *blocks*, runs of whole lines, and hands each to a `LineDecoder`. A decoder keeps nothing from
-one block to the next, and what it makes of a line depends on that line alone. That is why a position is simply the
-offset of a block and a number of records behind it (G8): reading again from there, in blocks of any other size, gives
-the same records in the same order.
+one block to the next, and what it makes of a line depends on that line alone. A position is therefore simply the offset
+of a block and a number of records after it (G8). Reading again from there, in blocks of any other size, gives the same
+records in the same order.
 
-Lines end with a line feed, or a carriage return and a line feed. A lone carriage return ends no line. So a charset
-must write the line feed as the byte 10 and use that byte for nothing else: UTF-8, ASCII, Latin-1, not UTF-16.
+Lines end with a line feed, or a carriage return and a line feed. A lone carriage return does not end a line. A charset
+must therefore write the line feed as the byte 10 and use that byte for nothing else: UTF-8, ASCII, Latin-1, not UTF-16.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 OnError = Literal["fail", "skip"]
 
-#: What parsing one record may raise; anything else is a mistake of the program and not of the data.
+#: What parsing one record may raise; anything else is an error of the program and not of the data.
 BAD_RECORD = (ValueError, ArithmeticError, LookupError, TypeError, csv.Error, msgspec.MsgspecError)
 
-#: What `LineDecoder.decode_line` answers for a line without a record, such as an empty one.
+#: What `LineDecoder.decode_line` returns for a line without a record, such as an empty one.
 NO_RECORD: Any = object()
 
 
@@ -43,7 +43,7 @@ class Malformed(NamedTuple):
 
 
 class DecodedBlock(NamedTuple):
-    """What a block gave: its records, those that could not be read, and how many bytes were used up."""
+    """The result of a block: its records, those that could not be read, and how many bytes were used up."""
 
     values: list[Any]
     malformed: Sequence[Malformed]
@@ -54,7 +54,7 @@ class LineDecoder(ABC, Generic[T]):
     """Turns blocks of whole lines into records: all at once, and line by line only when something is wrong."""
 
     def decode(self, block: bytes, last: bool) -> DecodedBlock:
-        """Decodes a block. Only with `last`, which says that the file ends here, may its last line lack a line feed.
+        """Decodes a block. Its last line may lack a line feed only with `last`, which says that the file ends here.
 
         A format whose records may span lines can use up less than the whole block while `last` is False.
         """
@@ -65,7 +65,7 @@ class LineDecoder(ABC, Generic[T]):
 
     @abstractmethod
     def decode_lines(self, block: bytes) -> list[T]:
-        """The records of a block that is in order; raises one of `BAD_RECORD` when any line is not."""
+        """The records of a block without malformed lines; raises one of `BAD_RECORD` when a line is malformed."""
 
     @abstractmethod
     def decode_line(self, line: bytes) -> T:

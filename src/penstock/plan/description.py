@@ -15,7 +15,7 @@ _WIDTH_OF_LETTER, _LINE, _GAP_X, _GAP_Y, _MARGIN = 7, 18, 40, 90, 12
 
 
 class Plan:
-    """The job graph of a program: vertices (operators chained into one task), and how records go between them.
+    """The job graph of a program: vertices (operators chained into one task), and how records travel between them.
 
     `str(plan)` is text; in a notebook it shows itself as a picture.
     """
@@ -28,7 +28,7 @@ class Plan:
     # --- text --------------------------------------------------------------------------------------------------------
 
     def to_text(self) -> str:
-        """One paragraph a vertex: its number, operators and parallelism, and where its records come from."""
+        """One paragraph per vertex: its number, operators and parallelism, and where its records come from."""
         job = self._job_graph
         lines = [f"{job.name}: {len(job.vertices)} vertices, {job.slots_required} slots"]
         for vertex in job.vertices:
@@ -56,7 +56,7 @@ class Plan:
     # --- pictures ----------------------------------------------------------------------------------------------------
 
     def to_mermaid(self) -> str:
-        """A Mermaid flowchart: a box a vertex with its operators, an arrow an edge with its partitioning."""
+        """A Mermaid flowchart: a box per vertex with its operators, an arrow per edge with its partitioning."""
         lines = ["flowchart LR"]
         for vertex in self._job_graph.vertices:
             text = "<br/>".join(_escaped(line) for line in _lines_of(vertex))
@@ -95,7 +95,7 @@ class Plan:
     # --- Flink's JSON ------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """`{"nodes": [...]}` with an entry an operator: id, type, pact, contents, parallelism and predecessors."""
+        """`{"nodes": [...]}` with an entry per operator: id, type, pact, contents, parallelism and predecessors."""
         ids = {node.operator_id: number for number, node in enumerate(self._stream_graph.nodes, start=1)}
         return json.dumps({"nodes": [_json_node(node, ids) for node in self._stream_graph.nodes]}, indent=2)
 

@@ -1,4 +1,4 @@
-"""What an operator was made of, by name: to tell one `Keyed Process` from another, for people and at a restore."""
+"""What an operator was made of, by name, so that people and a restore can tell one `Keyed Process` from another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def function_name(factory: Callable[[], Any]) -> str:
     """The functions, sources and sinks that a factory hands to its operator: their classes, or their own names.
 
-    Lambdas have no name, and settings tell nothing: of these there is no word, so the answer may be "".
+    Lambdas have no name, and settings say nothing. Both are left out, so the answer may be "".
     """
     names = []
     waiting: list[Any] = [factory]

@@ -1,10 +1,10 @@
-"""A loop of a program taken apart: what is computed once ahead of it, and the step, each a program of its own.
+"""A loop of a program taken apart: what is computed once before it, and the step, each a program of its own.
 
 The step is what lies between the heads of the loop, which stand for the data at the start of a superstep, and what was
 given to `close_with`. Streams from elsewhere that the step reads do not change from superstep to superstep. They are
-computed once, together with the data that the loop begins with, and written down: that is the *prologue*. The *step*
-is a copy of the transformations of the loop that reads, in the place of heads and of streams from elsewhere, what was
-written down, and that writes down what it comes to. Everything written down has a *role*, by which drivers find it.
+computed once, together with the data that the loop begins with, and written to files: that is the *prologue*. The
+*step* is a copy of the transformations of the loop. In place of heads and of streams from elsewhere it reads these
+files, and it writes its own result to files. All that is written has a *role*, by which drivers find it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.stream_graph import operator_id_of_uid
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
 
-#: Roles of what is written down: of a bulk iteration, of a delta iteration, and the condition on which one goes on.
+#: Roles of what is written: of a bulk iteration, of a delta iteration, and the condition on which one goes on.
 PARTIAL_SOLUTION: Final = "partial solution"
 SOLUTION_SET: Final = "solution set"
 WORKSET: Final = "workset"
@@ -57,7 +57,7 @@ class LoopPlan:
     Args:
         initial: role -> the streams that the loop begins with.
         heads: role -> what stands for them in the step.
-        results: role -> what the step comes to.
+        results: role -> the step's result.
         key_selector: the key of the solution set, if there is one: then the result of that role is its delta.
     """
 
@@ -78,7 +78,7 @@ class LoopPlan:
 
     @property
     def transformations(self) -> list[Transformation]:
-        """All of the program that the loop needs."""
+        """All parts of the program that the loop needs."""
         beginning = (u.transformation for upstreams in self._initial.values() for u in upstreams)
         return upstream_first([*beginning, *self._all])
 
@@ -98,7 +98,7 @@ class LoopPlan:
                 )
 
     def programs(self, directory: str) -> LoopPrograms:
-        """The two programs; `directory` is where they write things down, each role in a directory of its own."""
+        """The two programs; `directory` is where they write, each role in a directory of its own."""
         invariants: dict[tuple[Transformation, str | None], str] = {}
         copies: dict[Transformation, Transformation] = {}
         for role, head in self._heads.items():
@@ -146,12 +146,12 @@ class LoopPlan:
 
 
 def operator_id_of_role(role: str) -> str:
-    """The operator id of the source that reads what is written down under this role."""
+    """The operator id of the source that reads what is written under this role."""
     return operator_id_of_uid(f"penstock iteration: {role}")
 
 
 def directory_of_role(directory: str, role: str) -> str:
-    """Where everything of this role is written down."""
+    """Where everything of this role is written."""
     return f"{directory}/{role.partition(':')[0].replace(' ', '-')}"
 
 
@@ -178,12 +178,12 @@ def check_outside_of_loops(program: Iterable[Transformation]) -> None:
 
 
 def _parallelism_of(transformation: Transformation) -> int | None:
-    """So that nothing is dealt out on the way into files, and `forward()` out of them means what it meant."""
+    """Ensures that nothing is dealt out on the way into files, and that `forward()` out of them means what it meant."""
     return transformation.parallelism or (1 if transformation.parallelism_limit == 1 else None)
 
 
 def _reader(role: str, of: Transformation, parallelism: int | None) -> Transformation:
-    source = CachedSource("")  # superstep by superstep another one, of the same reader
+    source = CachedSource("")  # a different one in each superstep, of the same reader
     return Transformation(
         of.kind,
         partial(SourceOperator, source, WatermarkStrategy.no_watermarks()),

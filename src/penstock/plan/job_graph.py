@@ -33,7 +33,7 @@ from penstock.state.migrations import registered
 
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
-    """The job graph of a program; functions are serialised here, so what cannot be is found before anything runs."""
+    """The job graph of a program. Functions are serialised here, so failures to do so show before anything runs."""
     return _build(stream_graph_of(transformations, configuration), configuration, job_name)
 
 
@@ -62,7 +62,7 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
 
 
 def _mode(graph: StreamGraph, configuration: Configuration) -> str:
-    """In which tempo the job runs: as told; in automatic mode as a batch when all sources are bounded."""
+    """The tempo in which the job runs: as set; in automatic mode as a batch when all sources are bounded."""
     mode, savepoint_path = configuration.read(RUNTIME_MODE), configuration.read(BATCH_SAVEPOINT_PATH)
     unbounded = [
         node.name

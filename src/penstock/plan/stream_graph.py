@@ -1,8 +1,8 @@
 """From transformations to the stream graph: every operator with its id and parallelism, every edge's partitioner.
 
 Operator ids (H3). An operator with a `uid` has the hash of it; one with a `uid_hash` has that. Any other has the hash
-of its place: its position in the order of building and the ids of its inputs; so a change upstream changes it, and
-`uid` should be set on what has state.
+of its place: its position in the order of building and the ids of its inputs. A change upstream therefore changes it,
+so set `uid` on operators that have state.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StreamNode:
 
     @property
     def name(self) -> str:
-        """What plans and errors call it."""
+        """The name that plans and errors use."""
         return self.transformation.display_name
 
 

@@ -18,7 +18,7 @@ from penstock.core.task.channels.partitioners import Partitioner
 class Upstream:
     """One stream that a transformation reads: whose output, partitioned how, and which side output.
 
-    `partitioner` is None where nothing was said: forward between equal parallelisms, rebalance otherwise.
+    `partitioner` is None if the program sets none: forward between equal parallelisms, rebalance otherwise.
     """
 
     transformation: Transformation
@@ -39,7 +39,7 @@ class Chaining(enum.Enum):
 
 @dataclass(eq=False)
 class Transformation:
-    """One step of a program, and what its user said about it. `kind` names it in plans and errors."""
+    """One step of a program, with its user's settings. `kind` names it in plans and errors."""
 
     kind: str
     factory: Callable[[], StreamOperator]
@@ -49,7 +49,7 @@ class Transformation:
     parallelism: int | None = None
     max_parallelism: int | None = None
     parallelism_limit: int | None = None
-    #: Whether it has the parallelism of a source that it reads directly, where nothing else was said: so it sees the
+    #: Whether it has the parallelism of a source that it reads directly, unless another is set, so that it sees the
     #: records in the order in which they are read.
     follows_source: bool = False
     is_stateful: bool = False
@@ -58,14 +58,14 @@ class Transformation:
     #: 32 hexadecimal digits, which are the operator's id then
     uid_hash: str | None = None
     description: str | None = None
-    #: of the buffers in which what the operator emits is sent; None for what the job says
+    #: of the buffers in which the operator's output is sent; None for the job's setting
     buffer_timeout_ms: int | None = None
     chaining: Chaining = Chaining.ALWAYS
-    #: None for that of the inputs, if they have one in common
+    #: None for that of the inputs, if all have the same
     slot_sharing_group: str | None = None
     #: what the operator emits, as far as the program says
     output_type: TypeInformation | None = None
-    #: of a source: the group whose watermarks it keeps close to
+    #: of a source: the group to whose watermarks it keeps close
     alignment: WatermarkAlignment | None = None
     #: what the client does with bytes that the sink emits to it, where that is not the sink's own handler
     client_handler: Callable[[int, bytes], None] | None = None
@@ -82,7 +82,7 @@ class Transformation:
 
 
 def upstream_first(transformations: Iterable[Transformation]) -> list[Transformation]:
-    """These and all that they read, directly or not, each behind its inputs and otherwise in the order given."""
+    """These and all that they read, directly or not, each after its inputs and otherwise in the order given."""
     ordered: dict[int, Transformation] = {}
     for transformation in transformations:
         waiting = [transformation]

@@ -1,7 +1,7 @@
 """Savepoints are open: list, read, bootstrap and rewrite them; states as Arrow, pandas or Spark tables (H5).
 
 `SavepointReader.read(path)` opens a savepoint or checkpoint; `SavepointWriter` makes a new one, from nothing or from an
-existing one, which a job begins from like from any other. See docs/savepoints.md.
+existing one. A job begins from it as from any other. See docs/savepoints.md.
 """
 
 from penstock.state_processor.listing import OperatorListing, StateListing

@@ -1,8 +1,8 @@
 """Python values as Arrow columns: which type a column has, and its array (H5).
 
-Simple types become real columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta;
-tuples, `Row`s and dataclasses of such become structs, lists and dicts of such lists and maps. A column that holds
-anything else holds pickled bytes. `arrow_type` of a column may be said instead of inferred.
+Simple types become real columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta.
+Tuples, `Row`s and dataclasses of these become structs; lists and dicts of these become lists and maps. A column that
+holds anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.common.types import Row
 from penstock.formats import arrow_types
 from penstock.state.errors import StateError
 
-#: Say this as a column's type to have its values as pickled bytes.
+#: Give this as a column's type to have its values as pickled bytes.
 PICKLED: Final = "pickled"
 
 _TIMESTAMP: Final = pa.timestamp("us")
@@ -68,7 +68,7 @@ def arrow_type(column_type: Any) -> Any:
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """The annotated types of a dataclass's fields; `int | None` is an int, for every column may hold nulls."""
+    """The annotated types of a dataclass's fields; `int | None` is an int, because every column may hold nulls."""
     try:
         hints = typing.get_type_hints(kind)
     except Exception:  # noqa: BLE001 - annotations are code, and need not mean anything here
@@ -97,7 +97,7 @@ def declared_type(type_info: TypeInformation | None) -> Any:
 
 
 def infer_type(values: Iterable[Any]) -> Any:
-    """The Arrow type into which all these values fit, or None when there is none: then they are pickled."""
+    """The Arrow type into which all these values fit; None when there is none, and they are pickled."""
     found = pa.null()
     try:
         for value in values:
@@ -172,7 +172,7 @@ def _is_whole(kind: Any) -> bool:
 
 
 def field_names(value: Any) -> list[str]:
-    """The names of the fields of a tuple, named tuple, Row or dataclass; of anything else, none."""
+    """The names of the fields of a tuple, named tuple, Row or dataclass; none for anything else."""
     if isinstance(value, Row):
         named = value._fields
         return [f"f{i}" for i in range(len(value))] if named is None else [str(name) for name in named]
@@ -233,7 +233,7 @@ def _array(values: Sequence[Any], kind: Any) -> Any:
 
 
 def _offsets(values: Sequence[Any]) -> Any:
-    """Where each value's elements begin among those of all; null for a value that is None."""
+    """Where each value's elements begin among all elements; null for a value that is None."""
     ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
     begins = [None if value is None else begin for value, begin in zip(values, ends[:-1], strict=True)]
     return pa.array([*begins, ends[-1]], pa.int32())

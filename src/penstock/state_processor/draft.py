@@ -78,7 +78,7 @@ class OperatorDraft:
 
     @property
     def title(self) -> str:
-        """How errors call the operator."""
+        """The name of the operator in errors."""
         return operator_name(self.head)
 
     def add_keyed(self, name: str, state: NewKeyed) -> None:

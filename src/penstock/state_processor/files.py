@@ -1,7 +1,7 @@
 """State files of a savepoint in the making (H5). Runs in this process, and within Spark's tasks.
 
-A file is closed when it has grown to `CHUNK_BYTES`, and the next one goes on: a history that only puts entries. So no
-writer holds more than that, whatever the size of the state.
+A file is closed when it has grown to `CHUNK_BYTES`, and the next one continues: a history that only puts entries. No
+writer therefore holds more than that, whatever the size of the state.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def entries_in_memory(shape: Shape, blocks: Iterable[RowBlock], max_parallelism:
     """The entries that rows make, by key group; all of them in memory."""
     numbers: dict[bytes, int] = {}
     first: list[tuple[int, Any, Any, Any]] = []
-    others: dict[int, list[Any]] = {}  # a list an entry only where an entry has several rows
+    others: dict[int, list[Any]] = {}  # a list per entry only where an entry has several rows
     for group, place, key, namespace, item in keyed_rows(shape, blocks, max_parallelism):
         number = numbers.setdefault(place, len(first))
         if number == len(first):

@@ -1,8 +1,8 @@
-"""What a history of files leaves: the entries of a keyed state, in pieces, still pickled (H5).
+"""The entries of a keyed state that a history of files leaves, in pieces, still pickled (H5).
 
-A single file never names an entry twice, so its rows are streamed. Of a longer history the keys are looked up first (a
-later file may replace or remove what an earlier one put), then what is left is streamed: only keys are ever held as
-Python objects, never the values. Equality of keys is Python's own, as in a running job.
+A single file never names an entry twice, so its rows are streamed. In a longer history the keys are looked up first (a
+later file may replace or remove what an earlier one put), and then the remaining entries are streamed. Only keys are
+ever held as Python objects, never the values. Equality of keys is Python's own, as in a running job.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def live_rows(
 ) -> Iterator[EntryRows]:
     """The entries of key groups `first` to `last`, both included, in the order in which they were first put.
 
-    With a `loader` classes that have changed since are dealt with as by a restore.
+    With a `loader`, classes that have changed since are handled as in a restore.
 
     Raises:
         CheckpointError: if a file is missing or damaged.

@@ -3,7 +3,7 @@
 A part is what one Spark task reads: a keyed state's history, cut to some key groups, or one list of an operator state.
 A layout turns a part into pieces: for each column a list of Python values, at most a few thousand at a time. Layouts
 are plain functions and partials of them, so they travel to Spark. `raw` asks for pickled values as they are, without
-the way through Python; only the last column of a layout may ever come so.
+the way through Python; only the last column of a layout may come as such.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class KeyedPart:
 
     @property
     def what(self) -> str:
-        """The state, for people."""
+        """The state, in words for people."""
         return f"state {self.state!r} of {self.operator}"
 
     def loader(self) -> StateLoader:
-        """What unpickles by today's classes, as a job that begins from the savepoint does (`docs/state.md`)."""
+        """The loader by today's classes, like that of a job that begins from the savepoint (`docs/state.md`)."""
         return state_loader(self.operator, self.state, self.schema, self.migrations)
 
 
@@ -64,7 +64,7 @@ Layout: TypeAlias = Callable[[FileCheckpointStore, Part, bool], Iterator[Piece]]
 
 
 def state_loader(operator: str, state: str, schema: str, migrations: Mapping[str, Callable[..., Any]]) -> StateLoader:
-    """What loads a state's files; of those that do not tell their classes the schema tells some."""
+    """The loader of a state's files; if they do not name their classes, the schema names some."""
     shapes: Shapes = dict(schema_from_json(schema).classes()) if schema else {}
     return StateLoader(operator, state, 1, migrations, shapes)
 
@@ -118,7 +118,7 @@ def result_layout(
 
 
 def list_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, index, value: a row an item."""
+    """key, index, value: a row per item."""
 
     def expand(key: Any, items: Any) -> Iterator[Any]:
         if not isinstance(items, list):
@@ -129,7 +129,7 @@ def list_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Ite
 
 
 def map_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, map_key, value: a row an entry of the map."""
+    """key, map_key, value: a row per entry of the map."""
 
     def expand(key: Any, entries: Any) -> Iterator[Any]:
         if not isinstance(entries, dict):
@@ -140,7 +140,7 @@ def map_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iter
 
 
 def session_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """key, window_start, window_end, fired, value: a row a session; times in ms."""
+    """key, window_start, window_end, fired, value: a row per session; times in ms."""
 
     def expand(key: Any, sessions: Any) -> Iterator[Any]:
         return ((key, start, end, fired, contents) for start, end, contents, fired in sessions)
@@ -149,7 +149,7 @@ def session_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> 
 
 
 def slots_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool) -> Iterator[Piece]:
-    """The same of windows of any kind; those that know no time have neither start nor end."""
+    """The same for windows of any kind; those without a time have neither start nor end."""
 
     def expand(key: Any, slots: Any) -> Iterator[Any]:
         for token, slot in slots.items():
@@ -167,7 +167,7 @@ def _expanded(
     width: int,
     expand: Callable[[Any, Any], Iterator[Any]],
 ) -> Iterator[Piece]:
-    """Several rows an entry, cut into pieces anew: one list may be long."""
+    """Several rows per entry, cut into pieces again, because one list may be long."""
     for rows in _plain(storage, part):
         entries = zip(_keys(rows), map(rows.loads, rows.values), strict=True)
         yield from _cut(chain.from_iterable(expand(key, value) for key, value in entries), width, raw)
@@ -192,7 +192,7 @@ def _finished(columns: list[list[Any]], raw: bool) -> Piece:
 
 
 def window_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, fired: bool) -> Iterator[Piece]:
-    """key, window_start, window_end, fired, value: a row a key and window; times in ms."""
+    """key, window_start, window_end, fired, value: a row per key and window; times in ms."""
     for rows in _entries(storage, part):
         windows = _namespaces(rows)
         starts, ends = [start for start, _ in windows], [end for _, end in windows]
@@ -207,13 +207,13 @@ def timer_layout(storage: FileCheckpointStore, part: KeyedPart, raw: bool, domai
 
 
 def item_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:
-    """subtask, index, value: a row an item."""
+    """subtask, index, value: a row per item."""
     items = read_operator(storage.read(part.file))
     return _cut(((part.subtask, index, item) for index, item in enumerate(items)), 3, raw)
 
 
 def pair_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iterator[Piece]:
-    """map_key, value: a row an entry of a broadcast map."""
+    """map_key, value: a row per entry of a broadcast map."""
     items = read_operator(storage.read(part.file))
     if not all(isinstance(item, tuple) and len(item) == 2 for item in items):
         raise StateError(f"{part.what} is no map: read it with read_operator_state")

@@ -20,7 +20,7 @@ class StateListing:
     Attributes:
         name: the state's name; those that begin with `_penstock` belong to the operator itself.
         mode: `keyed`, or how an operator state is redistributed: split, union, broadcast, committable, channel.
-        kind: what is known of it: value, list, map, reducing, aggregating, timers, window ...; None when nothing is.
+        kind: value, list, map, reducing, aggregating, timers, window ...; None when it is not known.
         subtasks: how many subtasks have some of it.
         files: how many files or inline pieces it consists of.
         size_bytes: how many bytes these have.
@@ -64,7 +64,7 @@ class OperatorListing:
 
 
 def list_operator(operator: OperatorState) -> OperatorListing:
-    """What the metadata says of an operator."""
+    """What the metadata says about an operator."""
     keyed = {name for subtask in operator.subtasks.values() for name in subtask.keyed}
     lists = {name for subtask in operator.subtasks.values() for name in subtask.operator}
     states = [_keyed(operator, name) for name in sorted(keyed)] + [_list(operator, name) for name in sorted(lists)]
@@ -140,5 +140,5 @@ def _states_of(operator: OperatorState) -> Iterator[str]:
 
 
 def operator_name(operator: OperatorState) -> str:
-    """How errors call an operator."""
+    """The name of an operator in errors."""
     return repr(operator.uid) if operator.uid is not None else f"{operator.name!r} (id {operator.operator_id})"

@@ -1,4 +1,4 @@
-"""Under which names the built-in operators keep their state, and what kind of state each is (H5).
+"""The names under which the built-in operators keep their state, and what kind of state each is (H5).
 
 The operators are the authority; the tests read savepoints of real jobs by these names.
 """

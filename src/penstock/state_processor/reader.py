@@ -61,12 +61,12 @@ SLICE_BYTES: Final = 128 << 20
 class SavepointReader:
     """A savepoint, or a retained checkpoint, open for reading. Operators go by uid, or by operator id.
 
-    Types of columns are inferred from the first rows of a state. `key_type` and `value_type` say them instead: a Python
-    type, a dataclass, a `TypeInformation`, an Arrow type, or `PICKLED`.
+    Types of columns are inferred from the first rows of a state. `key_type` and `value_type` give them instead: a
+    Python type, a dataclass, a `TypeInformation`, an Arrow type, or `PICKLED`.
 
     Reading unpickles what the job pickled, which runs code that the savepoint names: read only what you trust.
 
-    Every `read_...` method raises `StateError` when there is no such operator or state, saying which there are.
+    Every `read_...` method raises `StateError` when there is no such operator or state, and says which there are.
     """
 
     def __init__(self, metadata: CheckpointMetadata) -> None:
@@ -106,7 +106,7 @@ class SavepointReader:
 
     @property
     def taken_at(self) -> datetime.datetime:
-        """When it was begun, UTC."""
+        """When it began, UTC."""
         return datetime.datetime.fromtimestamp(self._metadata.timestamp_ms / 1000, datetime.UTC)
 
     @property
@@ -216,9 +216,9 @@ class SavepointReader:
         """The open windows: key, window_start, window_end (ms), fired, value.
 
         The value is what the window holds: a reduced record, an accumulator, the list of all records, or with an
-        evictor that of (record, timestamp). Windows that have `fired` are kept for late records; of windows with a
-        trigger of their own it is not known. Count windows, the global one and those of other classes have no start
-        and no end.
+        evictor that of (record, timestamp). Windows that have `fired` are kept for late records; `fired` is not known
+        for windows with a trigger of their own. Count windows, the global window and windows of other classes have no
+        start and no end.
         """
         operator = self._find(uid)
         self._check_native(operator)
@@ -253,7 +253,7 @@ class SavepointReader:
     def read_broadcast_state(
         self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """A broadcast map: map_key, value, as one of the subtasks that go on has it; all have the same."""
+        """A broadcast map: map_key, value, as one of the unfinished subtasks has it; all have the same."""
         operator = self._find(uid)
         parts = self._list_parts(operator, _name(name), ("broadcast",))
         kept = min(parts, key=lambda part: (part.subtask in operator.finished, part.subtask))
@@ -386,7 +386,7 @@ def slices(handle: KeyedStateHandle, slice_bytes: int) -> list[tuple[int, int]]:
 
 
 def split_range(first: int, last: int, pieces: int) -> list[tuple[int, int]]:
-    """Key groups `first` to `last` in so many ranges of about the same length, both ends included."""
+    """Key groups `first` to `last` in `pieces` ranges of about the same length, both ends included."""
     count = last - first + 1
     bounds = [first + i * count // pieces for i in range(pieces + 1)]
     return [(a, b - 1) for a, b in pairwise(bounds) if a < b]

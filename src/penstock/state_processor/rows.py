@@ -1,9 +1,9 @@
-"""Rows of whatever a user has, and what of each row goes into state (H5).
+"""Rows of any source that a user has, and what of each row goes into state (H5).
 
 A source is a pandas or Arrow table, an Arrow reader, a Spark data frame, or any iterable. A selector says what to take
 of a row: a column's name, a list of names (which gives a tuple), or a function of the row. Rows of tables reach
-functions as `Row`s with names, and so do structs within them; rows of an iterable are its elements, of which a name
-takes a field (of a dict, Row, named tuple or dataclass) and a number a position.
+functions as `Row`s with names, and so do structs within them. Rows of an iterable are its elements. A name takes a
+field of them (of a dict, Row, named tuple or dataclass), and a number takes a position.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ArrowBlock(RowBlock):
 
     def _call(self, function: Callable[[Any], Any]) -> list[Any]:
         if self._rows is None:
-            # A struct's own rows are made new for each look, so that a function may keep what it was given.
+            # The rows of a struct are made again for each look, so that a function may keep what it was given.
             columns = [_python_values(column) for column in self._batch.columns]
             self._rows = list(map(Row(*self._names), *columns)) if columns else []
         return list(map(function, self._rows))

@@ -29,7 +29,7 @@ NOTHING: Final = object()
 
 @dataclass(frozen=True)
 class Shape:
-    """A state with one value a key; None stores nothing, as `ValueState.update` does."""
+    """A state with one value per key; None stores nothing, as `ValueState.update` does."""
 
     what: str
     key: Selector
@@ -51,7 +51,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ListShape(Shape):
-    """A list state: a row an item, in the order of the rows."""
+    """A list state: a row per item, in the order of the rows."""
 
     def combine(self, key: Any, namespace: Any, items: list[Any]) -> Any:
         return items
@@ -59,7 +59,7 @@ class ListShape(Shape):
 
 @dataclass(frozen=True)
 class MapShape(Shape):
-    """A map state: a row an entry of the map."""
+    """A map state: a row per entry of the map."""
 
     map_key: Selector
 
@@ -101,7 +101,7 @@ class AggregatingShape(Shape):
 
 @dataclass(frozen=True)
 class WindowShape(Shape):
-    """The contents of tumbling or sliding windows: a row a key and window."""
+    """The contents of tumbling or sliding windows: a row per key and window."""
 
     start: Selector
     end: Selector
@@ -118,7 +118,7 @@ class WindowShape(Shape):
 
 @dataclass(frozen=True)
 class TimerShape(Shape):
-    """Timers: `value` selects the time at which a key's timer is due; setting one twice is setting it once."""
+    """Timers: `value` selects the time at which a key's timer is due; setting one twice sets it once."""
 
     def rows(self, block: RowBlock) -> Iterator[tuple[Any, Any, Any]]:
         times = map(to_ms, block.select(self.value))
@@ -144,7 +144,7 @@ def shape_of(what: str, descriptor: StateDescriptor, key: Selector, value: Selec
 
 
 def to_ms(moment: Any) -> int:
-    """A point in time as ms since the epoch: an int is that already, a datetime without a zone is UTC."""
+    """A point in time as ms since the epoch: an int is taken as such, a datetime without a zone is UTC."""
     if isinstance(moment, datetime.datetime):
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return (aware - _EPOCH) // _MILLISECOND

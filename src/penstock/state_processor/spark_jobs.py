@@ -1,8 +1,8 @@
 """Spark jobs of the state processor: tasks that read, copy and write files, and keyed state from a data frame (H5).
 
-Everything goes by methods of the session and the data frame at hand, so a classic session and one over Spark Connect
-serve alike. A task that Spark repeats writes its files again: files are named by their content, and what no metadata
-names is deleted when the savepoint is complete.
+All calls are methods of the session and the data frame at hand, so a classic session and one over Spark Connect both
+work. A task that Spark repeats writes its files again. Files are named by their content, and files that no metadata
+names are deleted when the savepoint is complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _shipped: dict[int, SparkHandle] = {}
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Send this package to Spark's machines, once a session."""
+    """Send this package to Spark's machines, once per session."""
     handle = _shipped.get(id(spark))
     if handle is None or handle.session is not spark:
         _shipped.clear()
@@ -59,7 +59,7 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[Callable[[], T]], what: str) -> list[T]:
-    """Run functions as tasks of one Spark job, and give their results in order.
+    """Run functions as tasks of one Spark job, and return their results in order.
 
     Raises:
         StateError: with the reason, when one of them fails for good.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas
     from pyspark.sql import DataFrame, SparkSession
 
-#: So many rows of a state decide the types of its columns.
+#: This many rows of a state decide the types of its columns.
 SAMPLE_ROWS: Final = 1000
 
 
@@ -34,7 +34,7 @@ class Column:
 
 
 class SavepointTable:
-    """The rows of a state; read anew by each method. `title` names the state in errors.
+    """The rows of a state; each method reads them again. `title` names the state in errors.
 
     Iterating gives each row as a tuple of the Python values themselves.
     """

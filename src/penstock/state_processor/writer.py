@@ -49,7 +49,7 @@ from penstock.storage.metadata import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Into how many files of key groups a state from a Spark data frame is cut, unless said otherwise.
+#: Into how many files of key groups a state from a Spark data frame is cut, unless set otherwise.
 PARTITIONS: Final = 32
 MODES: Final = ("split", "union", "broadcast")
 
@@ -118,12 +118,13 @@ class SavepointWriter:
         """Give an operator a keyed state, made from rows.
 
         Args:
-            uid: the operator's, which is added when there is none.
-            descriptor: as the job declares the state. A value state takes a row a key (a value None is no entry); a
-                list state a row an item, in the order of the rows; a map state a row an entry; rows of a reducing state
-                are folded by its function, those of an aggregating state added to an accumulator.
+            uid: the operator's; the operator is added when there is none with this uid.
+            descriptor: as the job declares the state. A value state takes one row per key (the value None makes no
+                entry). A list state takes one row per item, in the order of the rows, and a map state one row per
+                entry. Rows of a reducing state are folded by its function; those of an aggregating state are added to
+                an accumulator.
             source: the rows.
-            key: selects the key, by which the job's stream is keyed.
+            key: selects the key by which the job's stream is keyed.
             value: selects the value, item, or what is folded or added.
             map_key: selects the key within a map state.
             partitions: into how many files of key groups a Spark data frame is written, each by a task of its own.
@@ -134,7 +135,7 @@ class SavepointWriter:
     def with_reduce_state(
         self, uid: str, source: Any, key: Selector = "key", value: Selector = "value", partitions: int | None = None
     ) -> SavepointWriter:
-        """Give a `reduce` on a keyed stream its reduced record of each key; a row a key."""
+        """Give a `reduce` on a keyed stream its reduced record of each key; a row per key."""
         return self._add(uid, REDUCE_STATE, Shape(f"the state of {uid!r}", key, value), source, partitions)
 
     def with_window_state(
@@ -147,7 +148,7 @@ class SavepointWriter:
         value: Selector = "value",
         partitions: int | None = None,
     ) -> SavepointWriter:
-        """Give tumbling or sliding windows their contents, a row a key and window; bounds in ms or as datetimes.
+        """Give tumbling or sliding windows their contents, a row per key and window; bounds in ms or as datetimes.
 
         The value is what the window holds: a reduced record, an accumulator, or the list of all records.
         """
@@ -163,7 +164,7 @@ class SavepointWriter:
         time_domain: str = "event",
         partitions: int | None = None,
     ) -> SavepointWriter:
-        """Give a process function timers, a row a timer; times in ms or as datetimes (without a zone: UTC)."""
+        """Give a process function timers, a row per timer; times in ms or as datetimes (without a zone: UTC)."""
         name = _timers(time_domain)
         return self._add(
             uid, name, TimerShape(f"the {time_domain} timers of {uid!r}", key, timestamp), source, partitions
@@ -175,7 +176,7 @@ class SavepointWriter:
         """Give an operator an operator state.
 
         Args:
-            uid: the operator's, which is added when there is none.
+            uid: the operator's; the operator is added when there is none with this uid.
             name: the state's.
             items: picklable items; for a broadcast map, a dict or pairs of key and value.
             mode: `split` (dealt out over the subtasks), `union` (all to each) or `broadcast` (the same everywhere).
@@ -200,7 +201,7 @@ class SavepointWriter:
         return self
 
     def remove_timers(self, uid: str, time_domain: str = "event") -> SavepointWriter:
-        """Leave out the timers of a process function in one time domain; none is no error."""
+        """Leave out the timers of a process function in one time domain; it is not an error if there are none."""
         self._draft.find(uid).keyed.pop(_timers(time_domain), None)
         return self
 
@@ -237,8 +238,8 @@ class SavepointWriter:
     def write(self, path: str, spark: SparkSession | None = None) -> str:
         """Write the savepoint into a new directory of any fsspec file system, and return its path.
 
-        Nothing is there before all of it is: the metadata comes last. Files of states that stay as they were are copied
-        after a look at their checksums. The result shares no file with what it was made from and may be moved.
+        The savepoint appears only when all of it is there: the metadata comes last. Files of unchanged states are
+        copied after a check of their checksums. The result shares no file with what it was made from and may be moved.
 
         Args:
             path: the directory, which must not hold anything yet.
@@ -246,7 +247,7 @@ class SavepointWriter:
 
         Raises:
             CheckpointError: if the directory is not empty, or a file to read is damaged.
-            StateError: if rows or values cannot be made into state; what was written by then is deleted.
+            StateError: if rows or values cannot be made into state; files written by then are deleted.
         """
         where = absolute_url(str(path))
         fs, directory = fsspec.core.url_to_fs(where)
@@ -440,7 +441,7 @@ def _of_window(function: Callable[[Any, int, int, Any], Any], key: Any, window: 
 
 
 def _of_sessions(function: Callable[[Any, int, int, Any], Any], key: Any, namespace: Any, sessions: Any) -> Any:
-    """A session that is left out leaves its timer behind, which then finds nothing to do."""
+    """The timer of a session that is left out remains, and then finds nothing to do."""
     changed = [(s[0], s[1], function(key, s[0], s[1], s[2]), s[3]) for s in sessions]
     return [list(session) for session in changed if session[2] is not None] or None
 

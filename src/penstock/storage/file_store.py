@@ -3,8 +3,8 @@
 Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written under another name
 first and then renamed, so that it is there whole or not at all.
 
-A savepoint lies in a directory of its own, in whatever file system. Its metadata names its files without a directory,
-so the whole may be moved (H1). In memory the paths of its files are complete.
+A savepoint lies in a directory of its own, in any file system. Its metadata names its files without a directory, so the
+whole may be moved (H1). In memory the paths of its files are complete.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def _write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
     fs.makedirs(directory, exist_ok=True)
-    # A task that runs again, or twice at a time, may write what is there already, and die as it does. In object stores
-    # a file appears whole by itself.
+    # A task that runs again, or twice at a time, may write what is there already, and die meanwhile. In object stores a
+    # file appears whole by itself.
     if _RENAMING.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
         fs.pipe_file(path, data)
     else:
@@ -186,14 +186,14 @@ class FileCheckpointStore:
         _write_metadata(fs, directory, metadata.with_files(contained))
 
     def is_taken(self, savepoint_path: str) -> bool:
-        """Whether anything is at that path."""
+        """Whether there is anything at that path."""
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         fs.invalidate_cache(directory)
         found: bool = fs.exists(directory)
         return found
 
     def claim_savepoint(self, savepoint_path: str, owner: str) -> None:
-        """Take a path for one job, before anything is written there; whoever else is about to do so hears of it.
+        """Claim a path for one job before anything is written there, so that another job cannot take it.
 
         Raises:
             CheckpointError: if there is something at the path, or another job has claimed it.
@@ -209,7 +209,7 @@ class FileCheckpointStore:
         raise CheckpointError(f"there is something at {savepoint_path} already; name a directory that does not exist")
 
     def release_savepoint(self, savepoint_path: str, owner: str) -> None:
-        """Let go of a claim; what else is there stays."""
+        """Release a claim; everything else there stays."""
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         with contextlib.suppress(FileNotFoundError):
             fs.rm_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"))
@@ -221,14 +221,14 @@ class FileCheckpointStore:
         """Delete what a job has left at a path that it has claimed, but for the claim, and `kept` with its metadata.
 
         Raises:
-            CheckpointError: if the savepoint of another job is there; then nothing is deleted.
+            CheckpointError: if the savepoint of another job is there; nothing is deleted then.
         """
         self.check_savepoint_is_own(savepoint_path, owner)
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         needed = {f"{CLAIM_PREFIX}{owner}"}
         if kept is not None:
             needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
-        # The metadata first, so that what is half deleted never looks whole.
+        # The metadata first, so that a half-deleted savepoint never looks whole.
         for path in sorted(fs.find(directory), key=lambda path: (posixpath.basename(path) != METADATA_NAME, path)):
             if posixpath.basename(path) not in needed:
                 with contextlib.suppress(FileNotFoundError):
@@ -254,7 +254,7 @@ class FileCheckpointStore:
             fs.rm(directory, recursive=True)
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        """Delete a savepoint, metadata first, so that what is half deleted never looks whole."""
+        """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
         with contextlib.suppress(FileNotFoundError):
             fs.rm_file(posixpath.join(directory, METADATA_NAME))
@@ -270,21 +270,21 @@ class FileCheckpointStore:
         return found
 
     def delete(self, paths: list[str]) -> None:
-        """Delete files in this order, and then the directories that are empty; what is gone already is no error."""
+        """Delete files in this order, then empty directories; a file that is gone already is not an error."""
         if self._fs is None:
             return
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)
         for directory in {posixpath.dirname(path) for path in paths} | {self._root}:
-            # Not empty (someone still writes there), or no directories at all in this file system. That of HDFS deletes
-            # what is in them, too, so it has to be asked first.
+            # Not empty (a task still writes there), or no directories at all in this file system. HDFS deletes the
+            # contents of a directory too, so it has to be asked first.
             with contextlib.suppress(OSError):
                 if not self._fs.ls(directory, detail=False):
                     self._fs.rmdir(directory)
 
     def claim_epoch(self) -> int:
-        """A number for a job master that takes the job over, kept as a file of that name."""
+        """Reserve a number for a job master that takes the job over, kept as a file of that name."""
         if self._fs is None:
             raise CheckpointError("without execution.checkpointing.dir no other job master can take a job over")
         taken = [posixpath.basename(path) for path in self.listing() if posixpath.dirname(path) == self._root]
@@ -299,12 +299,12 @@ class FileCheckpointStore:
         return None if self._fs is None else JobMarks(self._fs, posixpath.dirname(self._root))
 
     def mark_job(self, mark: JobMark) -> None:
-        """Say durably what has become of the job; nowhere when there is no directory."""
+        """Record durably what has become of the job; does nothing without a directory."""
         if (marks := self._marks()) is not None:
             marks.set(mark)
 
     def mark_of_job(self) -> JobMark | None:
-        """What the job itself has said."""
+        """What the job itself has recorded."""
         marks = self._marks()
         return None if marks is None else marks.of_job(self._job_id)
 

@@ -1,8 +1,9 @@
-"""What has become of jobs, and what they have left, by their names: for whoever starts a job again (G8).
+"""What has become of jobs, and what they have left, by their names; read when a job is started again (G8).
 
-A job that ends and deletes its checkpoints says so first, in a small file below `<directory>/jobs`: without it, a job
-that died in between would look as if it had never begun. One that begins, and not where a job of its name was, says
-that too: what was left before is not its own. There is one such mark for each name, that of the last job to set it.
+A job that ends and deletes its checkpoints says so first, in a small file below `<directory>/jobs`. Without this file,
+a job that died in between would look as if it had never begun. A job that begins, but not where a job of its name left
+off, says so too, because what was left before is not its own. There is one such mark for each name, that of the last
+job to set it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PARTIAL: Final = ".part"
 class JobMark(msgspec.Struct, frozen=True):
     """A job has begun, or ended.
 
-    `savepoint`: the one that it began from, or was stopped with; `drained`: then nothing is left to be done.
+    `savepoint`: the one that it began from, or was stopped with. `drained`: whether nothing is left to be done then.
 
     `discards`: whether the job deletes its checkpoints next.
     """
@@ -54,7 +55,7 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class LeftByJobs(msgspec.Struct, frozen=True):
-    """What the jobs of one name have left; `checkpoints` of which no name can be read are among it."""
+    """What the jobs of one name have left; `checkpoints` includes those whose name cannot be read."""
 
     checkpoints: tuple[Left, ...]
     marks: tuple[JobMark, ...]
@@ -83,7 +84,7 @@ def decode_mark(data: bytes, where: str) -> JobMark:
 
 
 def of_name(job_name: str, found: list[Left]) -> tuple[Left, ...]:
-    """Those of a job of that name, and damaged ones of jobs of which nothing tells the name."""
+    """The checkpoints of jobs of that name, and damaged ones of jobs whose name nothing tells."""
     names = {left.job_id: left.metadata.job_name for left in found if left.metadata is not None}
     return tuple(left for left in found if names.get(left.job_id, job_name) == job_name)
 
@@ -97,7 +98,7 @@ class JobMarks:
         self._directory = posixpath.join(root, MARKS_DIRECTORY)
 
     def set(self, mark: JobMark) -> None:
-        """Set a job's mark durably, in the place of those of its name; what they had begun to delete is deleted."""
+        """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted."""
         name = mark_file(mark.job_name, mark.job_id)
         path = posixpath.join(self._directory, name)
         self._fs.makedirs(self._directory, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Copies of state files near the tasks that wrote them: a task that comes back reads its own instead of the store's.
+"""Copies of state files near the tasks that wrote them: a restarted task reads its copy instead of the store's file.
 
-A copy is never more than a shortcut. The checkpoint is what lies in the store; a copy that is missing, that could not
-be written or that does not have the checksum of the checkpoint's metadata is passed over. Copies that the newest
-completed checkpoint does not need go with the next write.
+A copy is never more than a shortcut. The checkpoint is what lies in the store. A copy that is missing, that could not
+be written or that does not have the checksum of the checkpoint's metadata is passed over. The next write removes copies
+that the newest completed checkpoint does not need.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LocalCopies:
         self._has_failed = False
 
     def write(self, checkpoint_id: int, name: str, data: bytes, savepoint_path: str | None = None) -> StateFile:
-        """Store bytes, and keep a copy of those that are no savepoint's and have a file of their own."""
+        """Store bytes, and keep a copy of those that do not belong to a savepoint and have a file of their own."""
         file = self._storage.write(checkpoint_id, name, data, savepoint_path)
         if file.path is not None and savepoint_path is None:
             self._drop_unneeded()
@@ -83,18 +83,18 @@ class LocalCopies:
         return data
 
     def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """A task's part of a checkpoint consists of these files, some of them of earlier checkpoints."""
+        """Note that a task's part of a checkpoint consists of these files, some of them of earlier checkpoints."""
         with self._lock:
             for file in files:
                 if file.path in self._needed_by:
                     self._needed_by[file.path] = max(self._needed_by[file.path], checkpoint_id)
 
     def on_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint completed: what only earlier ones need goes with the next write."""
+        """Note that a checkpoint completed: the next write removes what only earlier ones need."""
         self._completed_id = max(self._completed_id, checkpoint_id)
 
     def close(self) -> None:
-        """The worker ends: nobody needs its copies."""
+        """Remove the copies, because the worker ends."""
         with self._lock:
             self._needed_by.clear()
         self._copies.clear()

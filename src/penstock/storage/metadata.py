@@ -1,7 +1,7 @@
 """The metadata of a checkpoint: every state file with its length and checksum, organised by operator id (H3).
 
 A `_metadata` file is a magic word, a format version, a msgpack body and the body's checksum. It is written last and
-atomically; a directory without a valid one is no checkpoint (G11).
+atomically; a directory without a valid one is not a checkpoint (G11).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OperatorStateHandle(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NativeStateHandle(msgspec.Struct, frozen=True):
-    """All keyed state of one subtask in the own files of a backend, by their names there; savepoints hold none such."""
+    """All keyed state of one subtask in a backend's own files, by their names there; savepoints hold no such state."""
 
     backend: str
     first_key_group: int
@@ -91,8 +91,9 @@ class OperatorSubtaskState(msgspec.Struct, frozen=True):
 class OperatorState(msgspec.Struct, frozen=True):
     """One operator in a checkpoint. `finished` lists the subtasks that had finished for good (G10).
 
-    From `kind` on: what the program said of the operator (see `OperatorInfo`), by which an id that was made of the
-    operator's place is checked at a restore. A `kind` of "" says that the writer of the checkpoint did not tell.
+    The fields from `kind` on hold what the program said about the operator (see `OperatorInfo`). A restore uses them to
+    check an id that was made from the operator's place. A `kind` of "" says that the writer of the checkpoint did not
+    record it.
     """
 
     operator_id: str

@@ -21,7 +21,7 @@ class Record:
 
 @dataclass(frozen=True)
 class ProcessingTime:
-    """The clock goes on by so many ms."""
+    """The clock moves on by this many ms."""
 
     by_ms: int
 

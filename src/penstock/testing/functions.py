@@ -26,7 +26,7 @@ from penstock.testing.operator_harness import OneInputOperatorHarness
 def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[], StreamOperator]:
     """What makes the operator around a user's function; a plain callable is taken for a map function.
 
-    Asynchronous functions keep the order, have no time limit, and may have 100 calls out.
+    Asynchronous functions keep the order, have no time limit, and may have 100 calls in progress.
 
     Raises:
         TypeError: if the function needs a key selector and has none, or the other way round.

@@ -1,11 +1,11 @@
 """The hostile run: an operator's output depends on its input alone, whatever else is done to it.
 
-The same input is run through the operator in many ways: in batches of one record, of two, and so on; left alone,
-snapshotted between every two inputs, and replaced between every two inputs by a fresh instance that was restored from
-the snapshot. All of them must give the same records with the same timestamps, in the same order.
+The same input is run through the operator in many ways, in batches of one record, of two, and so on. The operator is
+left alone, or snapshotted between every two inputs, or replaced between every two inputs by a fresh instance that was
+restored from the snapshot. All of them must give the same records with the same timestamps, in the same order.
 
-Each instance is made from a pickled copy of the factory, so a function that keeps in `self` what belongs into state is
-found out. As after a real recovery, a fresh instance hears the watermark again before its next record.
+Each instance is made from a pickled copy of the factory, which exposes a function that keeps in `self` what belongs in
+state. As after a real recovery, a fresh instance hears the watermark again before its next record.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run_hostile(
         **arguments: those of `OneInputOperatorHarness`.
 
     Raises:
-        AssertionError: that tells the way in which the output was another.
+        AssertionError: if the output differs; it says in which of the ways.
     """
     wanted: dict[str | None, Sequence[Any]] = {None: expected}
     wanted.update({tag.tag_id: values for tag, values in (expected_sides or {}).items()})
@@ -78,7 +78,7 @@ def _compare(got: list[Record], wanted: Sequence[Any], tag: str | None, way: str
 
 
 def _batches(inputs: Sequence[object], batch_size: int) -> Iterator[_Input]:
-    """Neighbouring records that can share a batch, up to so many at a time; everything else as it is."""
+    """Neighbouring records that can share a batch, up to `batch_size` at a time; everything else as it is."""
     waiting: list[Record] = []
     for element in inputs:
         if waiting and (

@@ -4,12 +4,13 @@
     harness.open()
     harness.process(("a", 1), 10)
     snapshot = harness.snapshot(1)          # bytes: captured, written and checksummed as in a checkpoint
-    other = OneInputOperatorHarness(...)    # also with another parallelism: keyed state is dealt out anew
+    other = OneInputOperatorHarness(...)    # also with another parallelism: keyed state is dealt out again
     other.restore(snapshot)
     other.open()
 
-Nothing here waits: processing time moves only by `advance_processing_time`, and by `end`, which waits for what an
-asynchronous function has out. Coroutines run in virtual time too, so `asyncio.sleep` takes none.
+Nothing here waits in real time. Processing time moves only by `advance_processing_time`, and by `end`, which waits for
+the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so `asyncio.sleep` takes no
+real time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class OneInputOperatorHarness:
         subtask: which subtask this is, from 0; it owns that subtask's key groups.
         max_parallelism: the number of key groups.
         name: the operator's name, as it appears in errors.
-        checkpointing: whether the job that the operator believes to be in takes checkpoints.
+        checkpointing: whether the job that the operator seems to be in takes checkpoints.
         clock: to share one clock between harnesses; by default each has its own, at 0.
     """
 
@@ -117,7 +118,7 @@ class OneInputOperatorHarness:
         self._go_on()
 
     def recover_finished(self) -> None:
-        """Instead of `open`: all subtasks had finished before the snapshots were taken (G10)."""
+        """Use instead of `open` if all subtasks had finished before the snapshots were taken (G10)."""
         self._set_up()
         self.operator.recover_finished()
 
@@ -138,7 +139,7 @@ class OneInputOperatorHarness:
         self.operator.finish()
 
     def _drain(self) -> None:
-        """Let time pass until no call is out of the operator."""
+        """Let time pass until the operator has no call in progress."""
         while not self.operator.drain():
             due_ms = self._next_due_ms()
             if due_ms is None:
@@ -192,7 +193,7 @@ class OneInputOperatorHarness:
                 self.operator.on_processing_time(self.clock.now_ms())
                 self._go_on()
             if self._next_due_ms() == due:
-                break  # a source's time to poll again, which is no timer
+                break  # a source's time to poll again, which is not a timer
         self.clock.advance_to(target)
 
     def _next_due_ms(self) -> int | None:
@@ -200,7 +201,7 @@ class OneInputOperatorHarness:
         return min((time for time in times if time is not None), default=None)
 
     def _go_on(self) -> None:
-        """As at the end of a task's step: deal with calls that have come back, settle keyed state."""
+        """Do as at the end of a task's step: deal with calls that have come back, settle keyed state."""
         while self._coroutines.deliver() or self.operator.process_completions():
             pass
         self.context.keyed.settle()

@@ -26,5 +26,5 @@ class VirtualClock:
         self._now_ms = now_ms
 
     def advance(self, by_ms: int) -> None:
-        """Move on by so many ms."""
+        """Move on by this many ms."""
         self.advance_to(self._now_ms + by_ms)

@@ -1,9 +1,9 @@
 """Buffers as messages: which elements there are and in which order, splitting of what is too large, and joining.
 
-A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry an element: an
-event as itself, a batch as the number of its records, negative when these continue the last batch of the message
-before. The records of all batches follow in the payload. A single record that is larger than a message is a part of its
-own, whose payload travels in chunks (`streams`).
+A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry per element. An
+event is its own entry. The entry of a batch is the number of its records, negative when these continue the last batch
+of the message before. The records of all batches follow in the payload. A single record that is larger than a message
+is a part of its own, whose payload travels in chunks (`streams`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.wire.payload import FRAMES_MAX, BatchEncoder, Frame, Records, deco
 
 #: Elements in one message.
 ELEMENTS_MAX: Final = 65_536
-#: Room that the header of a message takes beside its outline and payload.
+#: Room that the header of a message takes besides its outline and payload.
 HEADER_BYTES_MAX: Final = 1024
 
 #: Bytes of a large record that go into one message at most: others are not held up for long.
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Part(NamedTuple):
     """One message of a buffer: its outline, its payload, and whether another one continues the buffer.
 
-    The payload of one that `is_large` goes ahead of it, in chunks.
+    The payload of a message that `is_large` goes ahead of it, in chunks.
     """
 
     outline: bytes

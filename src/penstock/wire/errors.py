@@ -11,7 +11,7 @@ RECORD_BYTES_OPTION = "penstock.network.record-bytes-max"
 
 
 class MessageTooLargeError(ProtocolError):
-    """A control message would have more bytes than one may have: it would at the next attempt, too."""
+    """A control message has more bytes than is allowed, and would have them at the next attempt too."""
 
     suppresses_restart = True
 

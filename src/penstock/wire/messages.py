@@ -1,7 +1,7 @@
 """Control messages: frames of a version byte, a number on the connection, a mark, and a tagged msgpack body.
 
-Nearly every message is one frame. One whose body is longer than a frame may be comes in several, one behind the other,
-each with the next number; the mark of all but the last says that more follow.
+Nearly every message is one frame. A message whose body is longer than a frame may be comes in several, one after the
+other, each with the next number. The mark of all but the last says that more follow.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MessageCodec(Generic[T]):
         """The frame of a message that fits into one.
 
         Raises:
-            MessageTooLargeError: if it does not; the text names the message's type and the option to change.
+            MessageTooLargeError: if it does not fit; the text names the message's type and the option to change.
         """
         body = self._encoder.encode(message)
         if len(body) + _HEADER_BYTES > self._bytes_max:
@@ -81,7 +81,7 @@ class MessageCodec(Generic[T]):
         """The number of a message that is one frame, and the message.
 
         Raises:
-            ProtocolError: for anything that is no frame of one of this codec's types.
+            ProtocolError: for anything that is not a frame of one of this codec's types.
         """
         sequence, more, body = self.open(frame)
         if more:
@@ -92,7 +92,7 @@ class MessageCodec(Generic[T]):
         """The number of a frame, whether the message goes on in the next one, and what it holds of its body.
 
         Raises:
-            ProtocolError: if it is no frame.
+            ProtocolError: if it is not a frame.
         """
         if len(frame) > self._bytes_max:
             raise ProtocolError(f"a control frame has {len(frame)} bytes, at most {self._bytes_max} are allowed")
@@ -109,7 +109,7 @@ class MessageCodec(Generic[T]):
         """The message of a whole body.
 
         Raises:
-            ProtocolError: for anything that is none of this codec's types.
+            ProtocolError: for anything that is not of one of this codec's types.
         """
         try:
             return self._decoder.decode(body)
@@ -133,7 +133,7 @@ class MessageReceiver(Generic[T]):
         self._begun = bytearray()
 
     def receive(self, frame: bytes) -> T | None:
-        """Take a frame; None when its message goes on in the next one. What raises is not taken, so no other will be.
+        """Take a frame; None when its message goes on in the next one. A frame that raises is not taken, nor any other.
 
         Raises:
             OutOfTurnError: if it is not the frame that is due.
@@ -160,12 +160,12 @@ class MessageReceiver(Generic[T]):
         return message
 
     def refuse(self) -> None:
-        """Hear nothing more."""
+        """Take no more frames."""
         self.expected = -1
 
 
 class OutOfTurnError(ProtocolError):
-    """A message came that is not the next one: some were lost, or somebody else speaks."""
+    """A message came that is not the next one: some were lost, or another peer is sending."""
 
 
 def _header(sequence: int, mark: bytes) -> bytes:
@@ -179,7 +179,7 @@ def _too_large(message: object, body: bytes, option: str, bytes_max: int) -> Mes
 
 
 def check_frame_bytes(max_frame_bytes: int) -> None:
-    """Raise `ValueError` when frames of at most so many bytes would be too short to work with."""
+    """Raise `ValueError` when frames of at most this many bytes would be too short to work with."""
     if max_frame_bytes < FRAME_BYTES_MIN:
         raise WrongValueError(f"{FRAME_BYTES_OPTION} must be at least {FRAME_BYTES_MIN}, not {max_frame_bytes}")
 

@@ -58,7 +58,7 @@ class BatchEncoder:
 
 
 def decode_batches(frames: Sequence[Frame], counts: Sequence[int]) -> list[Records]:
-    """Unpickle the batches of a message, which have so many records each.
+    """Unpickle the batches of a message, which have the given numbers of records.
 
     THIS RUNS CODE that the bytes name: call it only with bytes from a peer that has proved to belong to the job.
 

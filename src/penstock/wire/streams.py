@@ -2,13 +2,13 @@
 
 A stream is what one connection carries: first a `Hello` that names both ends, then messages numbered from zero. The
 receiver delivers a message only when it is the next one. A transport that reconnects by itself loses what was in
-flight: the next message then has the wrong number, and from there on the stream is broken: nothing of it is delivered
-any more, and the receiver is told once. So a channel is complete up to any buffer that was delivered.
+flight. The next message then has the wrong number, and from there on the stream is broken: nothing more of it is
+delivered, and the receiver is told once. A channel is therefore complete up to any buffer that was delivered.
 
-A record that is larger than a message comes in chunks, ahead of the message that it belongs to. The first one says how
-long the frames of its payload are, so that too much is refused before any memory is taken; memory is taken for what has
-come. Nothing else of the stream may come between the chunks, and the message must follow. So a stream holds one payload
-at most, no larger than a record may be.
+A record that is larger than a message comes in chunks, ahead of the message that it belongs to. The first chunk says
+how long the frames of its payload are, so that too large a payload is refused before any memory is taken. Memory is
+taken only for what has come. Nothing else of the stream may come between the chunks, and the message must follow. A
+stream therefore holds one payload at most, no larger than a record may be.
 
 Credit travels with the next buffer to the same worker, or, when there is none to send, the credit of all channels in
 one message.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 Channel: TypeAlias = tuple[int, int, int, int]
 _Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Channel: TypeAlias = tuple[_Natural, _Natural, _Natural, _Natural]
-#: A channel whose producer may send so many more buffers.
+#: A channel, and how many more buffers its producer may send.
 _Credits: TypeAlias = tuple[tuple[_Channel, Annotated[int, msgspec.Meta(ge=1)]], ...]
 _Sizes: TypeAlias = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=FRAMES_MAX)]
 _WorkerId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=WORKER_ID_CHARS_MAX)]
@@ -148,7 +148,7 @@ class StreamSender:
         yield self.buffer(channel, part._replace(payload=[]))
 
     def grant(self, channel: Channel, credit: int) -> None:
-        """Let the producer of a channel send so many more buffers, with the next message."""
+        """Let the producer of a channel send this many more buffers, with the next message."""
         self._credits[channel] = self._credits.get(channel, 0) + credit
 
     def credit(self) -> bytes | None:

@@ -29,16 +29,16 @@ _CACHE_ENTRIES_MAX = 10_000
 class BucketAssigner(ABC):
     """Says for each record to which bucket it belongs: a relative path, empty for the base path itself."""
 
-    #: True when every record goes to the base path, so that nobody needs to ask.
+    #: True when every record goes to the base path, so that the writer need not ask.
     is_constant: bool = False
-    #: True when only processing time counts: `bucket_id` is asked once for a batch, with None and the present.
+    #: True when only processing time counts: `bucket_id` is called once for a batch, with None and the present.
     goes_by_clock: bool = False
 
     @abstractmethod
     def bucket_id(self, value: Any, timestamp_ms: int) -> str:
         """The bucket of a record; `timestamp_ms` is its event time, or the present where it has none.
 
-        Results of count and global windows have the largest timestamp there is.
+        Results of count and global windows have the largest possible timestamp.
         """
 
     @staticmethod

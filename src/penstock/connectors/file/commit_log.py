@@ -1,17 +1,17 @@
-"""All or nothing for batches: which part files a run is about to make visible, in a file beside them (G9).
+"""All or nothing for batches: a file beside the part files lists those that a run is about to make visible (G9).
 
 A run of a batch has two files in the directory `.penstock` of a sink's base path, named after the job and the run:
 
 - `….run`, held by the process that drives the job as long as that lives (`filesystem.create_held`);
 - `….commit`, written whole before the first part file is made visible, and removed when all of them are.
 
-So a run whose `.run` is not held any more is dead. All that it wrote is hidden yet if there is no `.commit`; otherwise
-the files in that list are removed, visible or not. Either way nothing of the run is left, and the job's next run writes
-all rows once.
+A run whose `.run` is no longer held is therefore dead. If it has no `.commit`, all that it wrote is still hidden.
+Otherwise the files in that list are removed, visible or not. Either way nothing of the run is left, and the job's next
+run writes all rows once.
 
-Where files cannot be held (they can in local file systems) only a `.commit` of the same job's name tells of another
-run. It is taken back although that run may be alive; it then finds its list gone, and fails rather than lose its rows
-without a word.
+Where files cannot be held (they can in local file systems), only a `.commit` of the same job's name tells of another
+run. It is taken back although that run may be alive. That run then finds its list gone, and fails rather than lose its
+rows silently.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _RUN, _COMMIT = ".run", ".commit"
 
 
 class FileCommitLog(CommitLog):
-    """That of one run.
+    """The commit log of one run.
 
     Args:
         base_path: the sink's.
         staging: the staging directory of the run.
-        job_name: tells whose earlier runs are looked for.
+        job_name: the job whose earlier runs are looked for.
     """
 
     def __init__(self, base_path: str, staging: str, job_name: str) -> None:
@@ -60,7 +60,7 @@ class FileCommitLog(CommitLog):
         self._held: BinaryIO | None = None
 
     def begin(self) -> list[str]:
-        """Takes back what died; holds this run's file."""
+        """Takes back runs that died; holds this run's file."""
         lines = [line for stem in self._dead() for line in self._take_back(stem)]
         remove_what_died(self._base_path)
         if is_local(self._directory):
@@ -107,7 +107,7 @@ class FileCommitLog(CommitLog):
         remove([self._path + _COMMIT])
 
     def end(self) -> None:
-        """Removes all that is hidden of the run."""
+        """Removes all hidden files of the run."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -134,7 +134,7 @@ def _read(path: str) -> list[FileCommittable] | None:
 
 
 def _remove(files: Sequence[FileCommittable]) -> int:
-    """Removes what is there, hidden ones first, so that nobody makes them visible afterwards; how many were gone."""
+    """Removes the files, hidden ones first, so that no run shows them afterwards; returns how many were gone."""
     gone = 0
     for file in files:
         there = [path for path in (file.hidden_path, file.final_path) if size_or_none(path) is not None]

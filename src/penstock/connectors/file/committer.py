@@ -19,14 +19,14 @@ FAIL: Final = "fail"
 
 
 class CommitError(PenstockError, RuntimeError):
-    """A part file that was promised cannot be made visible, because it is gone or torn. No other attempt helps."""
+    """A promised part file cannot be made visible, because it is gone or torn. Another attempt does not help."""
 
     suppresses_restart = True
 
 
 @dataclass(frozen=True, slots=True)
 class FileCommittable:
-    """A closed part file: where it lies hidden, where it shall be seen, and its length."""
+    """A closed part file: its hidden path, its final path, and its length."""
 
     hidden_path: str
     final_path: str
@@ -46,9 +46,9 @@ class FileCommitter(Committer[FileCommittable]):
     | none | torn | CommitError | committed before, and changed since |
     | none | none | CommitError | committed before, and taken away since |
 
-    A hidden file is only ever taken away by its commit, or by an attempt that knows it to be in no snapshot. So when
-    restored state names one that is gone, the failed attempt, or an earlier job, had committed it, and whoever reads
-    the output has moved or deleted the file. With `missing` FAIL that is an error all the same.
+    Only its commit, or an attempt that knows it to be in no snapshot, takes a hidden file away. So when restored state
+    names a file that is gone, the failed attempt, or an earlier job, had committed it, and a reader of the output has
+    moved or deleted it. With `missing` FAIL that is an error all the same.
 
     Args:
         staging: the directory that the hidden files of this job are in; None when they are not together.
@@ -63,7 +63,7 @@ class FileCommitter(Committer[FileCommittable]):
         """Commits all in order, for the first time.
 
         Raises:
-            CommitError: if a part file is missing or has not the length it was promised with.
+            CommitError: if a part file is missing or does not have the promised length.
         """
         for committable in committables:
             self._commit(committable, is_first=True)
@@ -72,8 +72,8 @@ class FileCommitter(Committer[FileCommittable]):
         """Commits all in order, of which some or all may have been committed long ago.
 
         Raises:
-            CommitError: if a hidden file has not the length it was promised with; with FAIL also if a part file is
-                gone, or was changed since it was committed.
+            CommitError: if a hidden file does not have the promised length; with FAIL also if a part file is gone, or
+                was changed since it was committed.
         """
         for committable in committables:
             self._commit(committable, is_first=False)

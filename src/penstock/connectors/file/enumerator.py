@@ -1,7 +1,7 @@
 """Finds the files of a file source and hands out their splits.
 
-Splits go out in order of path and offset, each to the reader that asks next. So when files are named by time, readers
-stay close together in time.
+Splits go out in order of path and offset, each to the reader that asks next. When files are named by time, readers
+therefore stay close together in time.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         interval_ms: how long to wait between two looks; None to look once.
         restored: the state from which to go on.
 
-    A failing look fails the job, since it raises in the job master's turn. In a bounded source a path that names
-    nothing is such a failure; a watched one may stay empty for now.
+    A look that fails also fails the job, because it raises in the job master's turn. In a bounded source a path that
+    names nothing is such a failure; a watched path may be empty for now.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         return FileEnumeratorState(pending=list(self._pending), seen=dict(self._seen), listed=self._listed)
 
     def _look(self) -> list[FileInfo]:
-        """Lists all files; runs in the background, so it touches nothing that changes."""
+        """Lists all files; runs in the background, so it touches no state that changes."""
         watching = self._interval_ms is not None
         files: dict[str, FileInfo] = {}
         for path in self._paths:

@@ -22,12 +22,12 @@ from fsspec.utils import infer_compression
 
 from penstock.common.errors import FormatError, MissingPathError
 
-#: How often directories are made again that others remove because nothing is in them yet.
+#: How often a directory is made again when others remove it because nothing is in it yet.
 _ATTEMPTS_MAX: Final = 100
 
 
 class FileInfo(NamedTuple):
-    """A file that was found: its path, its length in bytes, and when it last changed (ms), if that is known."""
+    """A file that was found: its path, its length in bytes, and the time of its last change (ms), if known."""
 
     path: str
     size_bytes: int
@@ -48,8 +48,8 @@ def join(directory: str, name: str) -> str:
 def list_files(path: str, refresh: bool = False) -> list[FileInfo]:
     """All files that a path names, in order of their paths.
 
-    The path is a file, a directory (taken with all below it) or a glob pattern. What begins with `.` or `_` below the
-    path's fixed part is hidden and left out. `refresh` asks the file system anew where it caches listings.
+    The path is a file, a directory (taken with all below it) or a glob pattern. Names that begin with `.` or `_` below
+    the path's fixed part are hidden and left out. `refresh` asks the file system again where it caches listings.
 
     Raises:
         FileNotFoundError: if nothing is there, or nothing matches.
@@ -135,14 +135,14 @@ def create_held(path: str) -> BinaryIO:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(path), os.fstat(descriptor)):
                 return file
-        file.close()  # removed between its making and its lock
+        file.close()  # it was removed after it was made and before it was locked
 
 
 def remove_unless_held(path: str) -> bool:
-    """Removes a file that `create_held` made, if the process that wrote it is no more; whether it is gone.
+    """Removes a file that `create_held` made, if the process that wrote it has ended; returns whether it is gone.
 
-    The system lets go of a file when its process ends, however it ends. In other file systems than local ones nobody
-    can tell, so nothing is removed.
+    The system lets go of a file when its process ends, however it ends. In file systems that are not local there is no
+    way to tell, so nothing is removed.
     """
     if not is_local(path):
         return False
@@ -159,7 +159,7 @@ def remove_unless_held(path: str) -> bool:
 def _lock(descriptor: int, how: int) -> bool:
     try:
         fcntl.flock(descriptor, how)
-    except OSError:  # held by somebody, or there are no locks here
+    except OSError:  # a process holds it, or there are no locks here
         return False
     return True
 
@@ -190,7 +190,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def remove_empty_directory(directory: str) -> None:
-    """Removes a directory of a local file system if nothing is in it; elsewhere an empty one is nothing at all."""
+    """Removes a directory of a local file system if it is empty; elsewhere empty directories do not exist."""
     if is_local(directory):
         with contextlib.suppress(OSError):
             os.rmdir(directory)
@@ -252,7 +252,7 @@ def remove_directory(directory: str) -> None:
 
 
 def remove_empty_directories(directory: str) -> None:
-    """Removes those in a directory of a local file system in which there is nothing, and then itself."""
+    """Removes the empty directories in a directory of a local file system, and then the directory itself."""
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(directory):
             if entry.is_dir(follow_symlinks=False):

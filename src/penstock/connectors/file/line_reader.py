@@ -1,7 +1,7 @@
 """Reads one split of a file made of lines, block by block.
 
-A line belongs to the split in which its first byte lies. So a reader that begins in the middle of a file goes one byte
-back and looks for the end of that line, and every reader finishes the line on which its range ends.
+A line belongs to the split in which its first byte lies. A reader that begins in the middle of a file therefore goes
+one byte back and looks for the end of that line. Every reader finishes the line on which its range ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LineSplitReader:
         self._file: BinaryIO = open_input(split.path)
         self._buffer = b""
         self._at_end = False
-        # Where counting lines can start: so many line feeds lie before that offset.
+        # Where counting lines can start: this many line feeds lie before that offset.
         self._counted = (0, 0)
         self._skip_records = split.skip_records
         self._skip_malformed = split.skip_malformed
@@ -87,7 +87,7 @@ class LineSplitReader:
         self._file.close()
 
     def _make_decoder(self, stream_format: StreamFormat[Any], header: bytes) -> LineDecoder[Any] | None:
-        """A decoder that knows the header; None for a file that is empty though the format wants a header."""
+        """A decoder that knows the header; None if the file is empty but the format wants a header."""
         if stream_format.header_lines and not header:
             return None
         try:
@@ -97,7 +97,7 @@ class LineSplitReader:
             raise MalformedRecordError(self._split.path, 1, reason_of(error), text) from error
 
     def _next_decoded(self) -> DecodedBlock | None:
-        """Decodes whole lines from the position on, and moves it behind them."""
+        """Decodes whole lines from the position on, and moves it past them."""
         if self._decoder is None:
             return None
         want = self._block_bytes
@@ -123,7 +123,7 @@ class LineSplitReader:
         return decoded
 
     def _cut(self, want: int) -> int:
-        """Fills the buffer up to `want` bytes and a whole line; how many bytes of it are lines of this split."""
+        """Fills the buffer up to `want` bytes and a whole line; returns how many bytes are lines of the split."""
         end = self._split.end
         limit = None if end is None else end - self._position
         if limit is not None and limit <= 0:
@@ -167,7 +167,7 @@ class LineSplitReader:
         return header[:end]
 
     def _find_start(self, header_bytes: int) -> int:
-        """The offset of the first line that begins in the split, or one behind its end."""
+        """The offset of the first line that begins in the split, or one after its end."""
         start, end = self._split.start, self._split.end
         if start == 0:
             return header_bytes

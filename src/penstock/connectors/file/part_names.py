@@ -1,4 +1,4 @@
-"""The names of a file sink's part files, and which left-over files a new writer may remove.
+"""The names of a file sink's part files, and the left-over files that a new writer may remove.
 
 A part file is written in a directory of its job and operator, the *staging* directory below the base path, and
 committed by renaming it:
@@ -6,27 +6,27 @@ committed by renaming it:
     {base path}/.penstock/{owner}/.{prefix}-{subtask}-{counter}-{run}{suffix}.{stage}.{subtask}-{attempt}-{since}
     {base path}/{bucket}/{prefix}-{subtask}-{counter}-{run}{suffix}
 
-`owner` stands for the job and the operator, `run` for these and the run of the task. So no two writers ever use the
-same name: within a run of a subtask the counter tells them apart, between runs (attempts, epochs, tasks that Spark runs
-twice at a time), jobs and operators the run does (G9).
+`owner` stands for the job and the operator, `run` for these and the run of the task. No two writers ever use the same
+name (G9). Within a run of a subtask the counter tells names apart. Between runs (attempts, epochs, tasks that Spark
+runs twice at a time), jobs and operators, `run` does.
 
 **Who owns a hidden file.** `since` is the last snapshot that the writer had taken part in when it began the file, or
-the one that it was restored from. Part files end at every snapshot, so a file is named by snapshots after `since` only.
-Of these, for an attempt that is restored from checkpoint n:
+the one that it was restored from. Part files end at every snapshot, so only snapshots after `since` name a file. Of
+these, for an attempt that is restored from checkpoint n:
 
-- checkpoints up to n: the file is in them if `since` < n; it was committed, or will be before n is let go of;
-- checkpoints after n never completed, or were passed over because they are damaged: nobody can begin from them;
-- savepoints after n may be begun from at any time. The writer notes what they name, in a file of *pins* beside the part
-  files, before it acknowledges the savepoint.
+- checkpoints up to n: the file is in them if `since` < n; it was committed, or will be before n is released;
+- checkpoints after n never completed, or were passed over because they are damaged: no job can begin from them;
+- savepoints after n: a job may begin from them at any time. The writer notes what they name, in a file of *pins* beside
+  the part files, before it acknowledges the savepoint.
 
-So an attempt may remove the files of earlier attempts with `since` >= n that are not pinned, and nothing else. It looks
-into the staging directory alone, which holds what is under way, whatever has piled up in the output.
+An attempt may therefore remove the files of earlier attempts with `since` >= n that are not pinned, and nothing else.
+It looks only into the staging directory, which holds what is under way, however much the output holds.
 
-**Other jobs.** The files of another job may be named by its retained checkpoints. Only a file that was never closed is
-in none: its stage is `open`, it is held by its process as long as that lives (`filesystem.create_held`), and when it is
-not held any more everybody may remove it. A closed file is renamed to the stage `closed`. This is so in local file
-systems. In object stores there is no file before it is closed; in others nobody can tell who has died, and a person has
-to remove what is left there.
+**Other jobs.** The retained checkpoints of another job may name its files. Only a file that was never closed is in no
+checkpoint. Its stage is `open`, and its process holds it as long as the process lives (`filesystem.create_held`). Once
+it is not held any more, any job may remove it. A closed file is renamed to the stage `closed`. This is so in local file
+systems. In object stores there is no file before it is closed. In other file systems there is no way to tell which
+process has died, and a person has to remove what is left there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def staging_directory(base_path: str, job_id: str, operator_id: str) -> str:
 
 
 def is_open_part(name: str) -> bool:
-    """Whether a file of a staging directory has that name because nobody has closed it."""
+    """Whether a file of a staging directory has that name because it was not closed."""
     match = _HIDDEN.match(name)
     return match is not None and match[1] == OPEN
 
@@ -77,7 +77,7 @@ class PartNames:
     parallelism: int
     attempt: int
     run: str
-    #: Whether open files have another name than closed ones.
+    #: Whether open files have other names than closed ones.
     has_stages: bool
 
     @staticmethod
@@ -117,7 +117,7 @@ class PartNames:
     def is_stale(self, name: str, restored_id: int, pinned: set[str]) -> bool:
         """Whether a file of the staging directory was left by an earlier attempt, and no snapshot can name it.
 
-        Of subtasks beyond today's parallelism each is looked after by one of today's.
+        One of today's subtasks looks after each subtask beyond today's parallelism.
         """
         match = _HIDDEN.match(name)
         if match is None or int(match["attempt"]) >= self.attempt or name in pinned:

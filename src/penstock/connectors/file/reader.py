@@ -19,7 +19,7 @@ from penstock.formats.errors import MalformedRecordError
 from penstock.formats.stream_format import StreamFormat
 
 MALFORMED_COUNTER = "malformed_records"
-# Splits and blocks that may be passed within one call without finding a record.
+# How many splits and blocks one call may pass without finding a record.
 _STEPS_MAX = 16
 
 
@@ -40,7 +40,7 @@ class SplitReader(Protocol):
 
 
 class FileSourceReader(SourceReader[Any, FileSplit]):
-    """Reads file splits in one subtask (G8: a snapshot stands just behind the last record handed out).
+    """Reads file splits in one subtask (G8: a snapshot stands just after the last record handed out).
 
     Args:
         context: what hosts the reader.
@@ -85,14 +85,14 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
-        """Nothing to wait for when only the steps of one call were used up."""
+        """Says that there is nothing to wait for when only the steps of one call were used up."""
         return 0 if self._more_at_once else super().retry_after_ms()
 
     def add_splits(self, splits: Sequence[FileSplit]) -> None:
         """Splits to read from now on, after those at hand, in the order in which an enumerator hands them out.
 
-        Splits that readers of another parallelism had begun come in no such order, and read like that the latest might
-        come first, and take the watermark with it.
+        Splits that readers of another parallelism had begun come in no such order. Read as they come, the latest might
+        be first, and move the watermark ahead.
         """
         self._splits.extend(sorted(splits, key=lambda split: split.order))
         self._requested = False
@@ -130,7 +130,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return InputStatus.NOTHING_AVAILABLE
 
     def _advance(self) -> None:
-        """Reads the next block of the first split, or leaves that split when there is none."""
+        """Reads the next block of the first split, or leaves that split if it has none."""
         if self._reader is None:
             self._reader = self._open(self._splits[0])
         block = self._reader.next_block()
@@ -150,7 +150,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         return LineSplitReader(split, self._format, self._block_bytes)
 
     def _report(self, block: Block, reader: SplitReader) -> None:
-        """Fails for the first malformed record of the block, or counts all and sends them aside."""
+        """Fails for the first malformed record of the block, or counts them all and sends them to the side output."""
         assert isinstance(self._format, StreamFormat)
         path = self._splits[0].path
         if self._format.on_error == "fail":

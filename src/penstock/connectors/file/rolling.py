@@ -17,13 +17,13 @@ INACTIVITY_MS = 60_000
 class RollingPolicy:
     """When a part file is closed between two checkpoints. At a checkpoint every part file is closed in any case.
 
-    Make one with `default_rolling_policy` or `on_checkpoint_rolling_policy`. Limits are looked at once a batch,
-    before and after it is written, so a file may exceed its size by one batch.
+    Make one with `default_rolling_policy` or `on_checkpoint_rolling_policy`. Limits are checked once per batch, before
+    and after it is written, so a file may exceed its size by one batch.
 
     Attributes:
-        part_bytes: close a file that has so many bytes; None for no such limit.
-        rollover_interval_ms: close a file that was begun so long ago; None for no such limit.
-        inactivity_interval_ms: close a file to which nothing was written for so long; None for no such limit.
+        part_bytes: close a file that has this many bytes; None for no such limit.
+        rollover_interval_ms: close a file that was begun this long ago; None for no such limit.
+        inactivity_interval_ms: close a file to which nothing was written for this long; None for no such limit.
     """
 
     part_bytes: int | None = None

@@ -30,12 +30,12 @@ class FileSink(Sink[T]):
     Make one with `for_row_format` or `for_bulk_format`.
 
     A file is written in the hidden directory `.penstock` below the base path, and renamed once the checkpoint that
-    covers it has completed. So readers that leave out what is hidden see whole files only, and each record once. Files
-    end at every checkpoint at the latest: the interval between checkpoints sets how many there are. Without checkpoints
-    all files appear at the end of the input; those of a batch, all or none.
+    covers it has completed. Readers that leave out hidden files therefore see whole files only, and each record once.
+    Files end at every checkpoint at the latest: the interval between checkpoints sets how many there are. Without
+    checkpoints all files appear at the end of the input; in a batch, all of them or none.
 
     A job that is killed may leave hidden files behind. Its next attempt removes those that no checkpoint or savepoint
-    names, and any other job with a sink at this path those that were never closed.
+    names. Any other job with a sink at this path removes those that were never closed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FileSink(Sink[T]):
         """Starts a sink that writes record after record; a schema's messages get a line feed each.
 
         Raises:
-            ConfigurationError: if `encoder` is none.
+            ConfigurationError: if `encoder` is neither an encoder nor a schema.
         """
         if not isinstance(encoder, Encoder | SerializationSchema):
             raise ConfigurationError(f"for_row_format takes an Encoder or a SerializationSchema, not {encoder!r}")
@@ -74,7 +74,7 @@ class FileSink(Sink[T]):
         """Starts a sink that writes by bulk writers, such as CSV's or Parquet's.
 
         Raises:
-            ConfigurationError: if `writer_factory` is none.
+            ConfigurationError: if `writer_factory` is not a writer factory.
         """
         if not isinstance(writer_factory, BulkWriterFactory):
             raise ConfigurationError(f"for_bulk_format takes a BulkWriterFactory, not {writer_factory!r}")
@@ -85,7 +85,7 @@ class FileSink(Sink[T]):
         return self._writer(context, 0)
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[T, FileCommittable]:
-        """A writer after a recovery; it uses no number again that a writer of the checkpoint had used."""
+        """A writer after a recovery; it does not reuse the numbers of a writer of the checkpoint."""
         return self._writer(context, max(state, default=0))
 
     def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
@@ -136,9 +136,9 @@ class FileSink(Sink[T]):
             )
 
         def with_missing_part_files(self, missing: str) -> Self:
-            """Sets what a job does that begins from a checkpoint one of whose files was taken away, or changed.
+            """Sets what a job does if a file of the checkpoint that it begins from was taken away, or changed.
 
-            `ignore`, unless set: the file was made visible before and taken away by whoever reads the output; the job
+            `ignore`, the default: the file was made visible before, and a reader of the output took it away; the job
             goes on, and says so in its log. `fail`: the job fails.
 
             Raises:
@@ -155,7 +155,7 @@ class FileSink(Sink[T]):
             return self
 
         def with_bucket_check_interval(self, interval: int) -> Self:
-            """Accepted for PyFlink programs (ms). Limits by time are looked at with every batch instead."""
+            """Accepted for PyFlink programs (ms). Limits by time are checked with every batch instead."""
             return self
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:

@@ -33,8 +33,8 @@ class FileSource(Source[T, FileSplit]):
     `.` or `_` are left out. Files whose ending names a compression (`.gz`, `.bz2`, `.xz`, `.zip` with one file in it)
     are decompressed and read by one reader each.
 
-    Files must not change once they are there: a source that watches finds new files, not new lines, so a file should
-    be written under a hidden name and then renamed, as `FileSink` does.
+    Files must not change once they are there: a source that watches finds new files, not new lines. Write a file under
+    a hidden name and then rename it, as `FileSink` does.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class FileSourceBuilder(Generic[T]):
     def monitor_continuously(
         self, discovery_interval: Duration | Time | datetime.timedelta | int
     ) -> FileSourceBuilder[T]:
-        """Looks for new files again and again, at this interval (an int counts ms); the source never ends.
+        """Looks for new files repeatedly, at this interval (an int counts ms); the source never ends.
 
         Raises:
             ConfigurationError: if the interval is not positive.
@@ -120,7 +120,7 @@ class FileSourceBuilder(Generic[T]):
         return self
 
     def set_split_size(self, split_bytes: int) -> FileSourceBuilder[T]:
-        """Cuts large files into parts of so many bytes; the default gives each reader one, of 1 to 16 MiB.
+        """Cuts large files into parts of this many bytes; the default gives each reader one, of 1 to 16 MiB.
 
         Raises:
             ConfigurationError: if the size is not positive.

@@ -19,16 +19,16 @@ SPLIT_BYTES_MAX = 16 << 20
 class FileSplit:
     """A range of bytes of a file, and the position in it (G8).
 
-    A record belongs to the split in whose range it begins. The position is a place where reading can begin (for lines
-    the offset of one, for Parquet the ordinal of a row group) and how many records behind it were handed out.
+    A record belongs to the split in whose range it begins. The position is a place where reading can begin, and how
+    many records after it were handed out. The place is the offset of a line, or for Parquet the ordinal of a row group.
 
     Attributes:
         path: the file.
         start: the first byte of the range.
-        end: the byte behind the range; None for a file that is read as a whole.
+        end: the byte after the range; None for a file that is read as a whole.
         offset: where to begin, or `NOT_BEGUN`.
-        skip_records: records behind `offset` that were handed out before.
-        skip_malformed: malformed records behind `offset` that were reported before.
+        skip_records: records after `offset` that were handed out before.
+        skip_malformed: malformed records after `offset` that were reported before.
     """
 
     path: str
@@ -73,8 +73,8 @@ def plan_splits(file: FileInfo, splittable: bool, split_bytes: int | None, paral
 
     Args:
         file: the file.
-        splittable: whether its format lets it be read from the middle; a compressed file cannot be in any case.
-        split_bytes: bytes a split; None to give each of `parallelism` readers one, of 1 to 16 MiB.
+        splittable: whether its format lets it be read from the middle; a compressed file never does.
+        split_bytes: bytes per split; None to give each of `parallelism` readers one, of 1 to 16 MiB.
         parallelism: how many readers there are.
     """
     if not file.size_bytes:

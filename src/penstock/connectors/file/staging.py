@@ -1,4 +1,4 @@
-"""What lies in a staging directory, and what of it may go; see `part_names` for the rules."""
+"""What lies in a staging directory, and what may be removed from it; see `part_names` for the rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Staging:
         self._directory = directory
 
     def remove_stale(self, names: PartNames, restored_id: int) -> None:
-        """What earlier attempts have left; `restored_id` is the checkpoint that this one begins from, 0 for none."""
+        """The files of earlier attempts; `restored_id` is the checkpoint that this one begins from, 0 for none."""
         listed = self._listed()
         pins = self._pins(listed)
         pinned = {name for of_one in pins.values() for name in of_one}
@@ -31,12 +31,12 @@ class Staging:
         self._remove(stale + names.stale_pins(pins, listed))
 
     def pin(self, path: str, hidden_paths: list[str]) -> None:
-        """Let the parts among these files be, whatever becomes of the job, until they are committed."""
+        """Keep the parts among these files, whatever becomes of the job, until they are committed."""
         own = [name for hidden in hidden_paths if (name := _name(hidden)) and is_part(name)]
         write_whole(path, "\n".join(own).encode())
 
     def remove_unpinned(self) -> None:
-        """The job is over and owes nothing: all but what savepoints name goes."""
+        """Remove all but what savepoints name, because the job is over and has nothing left to commit."""
         listed = self._listed()
         pins = self._pins(listed)
         pinned = {name for of_one in pins.values() for name in of_one}
@@ -45,7 +45,7 @@ class Staging:
         self.remove_if_empty()
 
     def remove_if_empty(self) -> None:
-        """Leave no empty directories behind."""
+        """Remove empty directories."""
         remove_empty_directory(self._directory)
         remove_empty_directory(self._directory.rpartition("/")[0])
 
@@ -53,7 +53,7 @@ class Staging:
         return [_name(path) for path in list_all(self._directory)]
 
     def _pins(self, listed: list[str]) -> dict[str, set[str]]:
-        """By file of pins: the names in it."""
+        """The names in each file of pins."""
         pins = {}
         for name in filter(is_pins, listed):
             try:
@@ -67,7 +67,7 @@ class Staging:
 
 
 def remove_what_died(base_path: str) -> None:
-    """The part files of any job that their processes did not live to close, see `part_names`."""
+    """The part files of any job whose processes ended before they closed them, see `part_names`."""
     if is_local(base_path):
         directory = join(base_path, STAGING)
         for path in list_all(directory):

@@ -1,4 +1,4 @@
-"""Writes part files that nobody sees: the first phase of a file sink's commit (G9).
+"""Writes hidden part files: the first phase of a file sink's commit (G9).
 
 A new writer removes what earlier attempts have left and no snapshot names; the rules, and why they hold, are those of
 `part_names`.
@@ -40,12 +40,12 @@ class PartFormat(Protocol):
         ...
 
     def discard(self) -> None:
-        """Lets go of what is held; the file will be removed."""
+        """Releases what is held; the file will be removed."""
         ...
 
 
 class RowPartFormat:
-    """Writes records one after the other by an encoder, or by a schema with a line feed behind each."""
+    """Writes records one after the other by an encoder, or by a schema with a line feed after each."""
 
     def __init__(self, encoder: Encoder[Any] | SerializationSchema[Any], stream: BinaryIO) -> None:
         self._encoder = encoder
@@ -70,10 +70,10 @@ class RowPartFormat:
             self._stream.write(buffer.getbuffer())
 
     def finish(self) -> None:
-        """Nothing is left to write."""
+        """Does nothing, because no record is held back."""
 
     def discard(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because nothing is held."""
 
 
 class BulkPartFormat:
@@ -98,7 +98,7 @@ class BulkPartFormat:
         self._writer.finish()
 
     def discard(self) -> None:
-        """Lets go of what the writer holds."""
+        """Releases what the writer holds."""
         if isinstance(self._writer, BatchWriter):
             self._writer.discard()
 
@@ -224,7 +224,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._open = {}
         self._closed = []
         remove(leftover)
-        if self._has_ended:  # and not with every epoch, under the eyes of whoever looks through the output
+        if self._has_ended:  # and not with every epoch, while readers look through the output
             self._staging.remove_if_empty()
 
     def _group(self, values: list[Any], timestamps: list[int] | None, now_ms: int) -> dict[str, list[Any]]:
@@ -271,7 +271,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         size_bytes = part.stream.tell()
         make_durable(part.stream)
         if part.closed_path != part.open_path:
-            rename(part.open_path, part.closed_path)  # while the file is held, so that nobody takes it for dead
+            rename(part.open_path, part.closed_path)  # while the file is held, so that it is not taken for dead
         part.stream.close()
         del self._open[bucket_id]
         self._closed.append(FileCommittable(part.closed_path, part.final_path, size_bytes))

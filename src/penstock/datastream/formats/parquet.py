@@ -47,12 +47,12 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
     Args:
         row_type: `Types.ROW_NAMED`; names and order of the columns wanted.
         hadoop_config: must be None; there is no Hadoop.
-        batch_size: accepted for PyFlink programs; how many rows are read at a time is the source's business.
+        batch_size: accepted for PyFlink programs; the source decides how many rows are read at a time.
         is_utc_timestamp: accepted for PyFlink programs; timestamps are read as they are.
         is_case_sensitive: must be True.
 
     Raises:
-        TypeError: if the row type is none.
+        TypeError: if `row_type` is not a row type.
         ValueError: if there is a Hadoop configuration.
         NotImplementedError: for names without regard to case.
     """

@@ -42,7 +42,7 @@ _WAIT_SECONDS: Final = 0.1
 
 @dataclass
 class LoopRules:
-    """What a program says of a loop besides its step."""
+    """What a program says about a loop besides its step."""
 
     name: str
     max_iterations: int
@@ -51,13 +51,13 @@ class LoopRules:
 
 
 class Iteration:
-    """A loop: its plan, and its result once it has run. It runs once; what it came to serves all later jobs.
+    """A loop: its plan, and its result once it has run. It runs once; its result serves all later jobs.
 
     Args:
         plan: the step.
         rules: the rest; may change until the loop runs.
-        result: the role of what it comes to.
-        goes_on: the role of what ends it when it is empty; None if nothing does.
+        result: the role of its result.
+        goes_on: the role of the data that end it when they are empty; None if there are none.
     """
 
     def __init__(self, plan: LoopPlan, rules: LoopRules, result: str, goes_on: str | None) -> None:
@@ -72,7 +72,7 @@ class Iteration:
         self._result: str | None = None
 
     def compile(self, configuration: Configuration) -> None:
-        """Make the jobs, so that what cannot run is found before anything does."""
+        """Make the jobs, so that errors in them are found before any job runs."""
         if self._result is not None:
             return
         directory, stays = self._directory(configuration)
@@ -91,7 +91,7 @@ class Iteration:
             atexit.register(remove_directory, directory)
 
     def run(self, check_cancelled: Callable[[], None]) -> str:
-        """Run the loop, unless it has run; the directory of the result."""
+        """Run the loop, unless it has run; return the directory of the result."""
         while not self._lock.acquire(timeout=_WAIT_SECONDS):
             check_cancelled()
         try:
@@ -136,14 +136,14 @@ class Iteration:
 
 
 class IterationSource(Source[Any, CachedSplit]):
-    """Reads what a loop came to."""
+    """Reads a loop's result."""
 
     def __init__(self, iteration: Iteration) -> None:
         self._iteration: Iteration | None = iteration
 
     @property
     def iteration(self) -> Iteration:
-        """The loop; in the program only, for it does not travel."""
+        """The loop; in the program only, because it does not travel."""
         if self._iteration is None:
             raise WrongTimeError("an iteration is known in the program that made it, not in tasks")
         return self._iteration

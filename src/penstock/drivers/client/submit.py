@@ -42,4 +42,4 @@ def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListe
 
 
 def _goes_on() -> None:
-    """Nobody can cancel a job that is not there yet; Ctrl-C is an exception of its own."""
+    """A job that is not there yet cannot be cancelled; Ctrl-C is an exception of its own."""

@@ -1,7 +1,7 @@
-"""Supersteps one behind the other, each a batch job that reads what the one before has written down (I3).
+"""Supersteps one after the other, each a batch job that reads what the one before has written (I3).
 
-What a superstep wrote counts when its job has ended well; then what it had read is deleted. A superstep that fails
-fails the loop: within it recovery is that of batch execution, and nothing of it has been taken over.
+The output of a superstep counts when its job has ended well; its input is then deleted. A superstep that fails also
+fails the loop. Recovery within a superstep is that of batch execution, and the loop takes over nothing of a failed one.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LOOK_SECONDS: Final = 0.1
 
 @dataclass(frozen=True)
 class LoopJobs:
-    """What runs: one job ahead of the loop, and one that is run again for each superstep.
+    """What runs: one job before the loop, and one that is run again for each superstep.
 
     Attributes:
         name: of the iteration, for logs and errors.
         prologue: computes what the first superstep reads, and all that no superstep changes.
         step: a superstep.
         kept: the roles of what no superstep changes.
-        directory: where all of it is written down.
+        directory: where all of it is written.
         configuration: of these jobs.
     """
 
@@ -60,9 +60,9 @@ class LoopEnd:
 
     Attributes:
         max_iterations: how many supersteps there are at most.
-        result: the role of what the loop comes to.
-        goes_on: the role of what ends the loop when it is empty, None if nothing does.
-        criterion: an aggregator's name, and who says of its values when to end; None if nobody does.
+        result: the role of the loop's result.
+        goes_on: the role of the data that end the loop when they are empty; None if there are none.
+        criterion: an aggregator's name, and the criterion that says of its values when to end; None for none.
     """
 
     max_iterations: int
@@ -149,7 +149,7 @@ class SuperstepLoop:
     # --- one job ---------------------------------------------------------------------------------------------------
 
     def _run(self, graph: JobGraph, number: int, previous: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a job and take over what it wrote; what its aggregators came to."""
+        """Run a job and take over what it wrote; return the results of its aggregators."""
         superstep = Superstep(self._jobs.name, number, self._aggregators, cloudpickle.dumps(dict(previous), protocol=5))
         name = f"{self._jobs.name}, superstep {number}" if number else f"{self._jobs.name}, input"
         job_id, left = self._outcome(replace(self._reading(graph), name=name, superstep=superstep))
@@ -197,7 +197,7 @@ class SuperstepLoop:
 
 
 class _Quiet:
-    """Hears of a superstep's job, and leaves it to the loop to say something."""
+    """Hears of a superstep's job, and leaves all messages to the loop."""
 
     def on_job_status(self, status: str, reason: str | None) -> None:
         """Nothing."""
@@ -213,5 +213,5 @@ class _Quiet:
 def _remove(directory: str) -> None:
     try:
         remove_directory(directory)
-    except Exception as error:  # noqa: BLE001 - what is left lying is no reason to fail
+    except Exception as error:  # noqa: BLE001 - left-over files are no reason to fail
         _log.warning("%s could not be deleted: %s", directory, error)

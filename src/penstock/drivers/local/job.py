@@ -65,7 +65,7 @@ class LocalJob(RunningJob):
             background=self._cluster.background,
             store=storage.store(),
             listener=listener,
-            watches_heartbeats=False,  # workers share this thread: while one is silent, so is the job master
+            watches_heartbeats=False,  # workers share this thread, so while one is silent the job master is silent too
         )
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()
         self._over = False
@@ -88,7 +88,7 @@ class LocalJob(RunningJob):
         return where_is(self._thread)
 
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job and wait for its end, or until it is waited for no longer."""
+        """Cancel the job and wait for its end, or until the waiting ends."""
         self._cancel_once()
         self._cancellation.join(self._thread)
 
@@ -154,7 +154,7 @@ class LocalJob(RunningJob):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(question(master))
-                except Exception as error:  # noqa: BLE001 - goes to who asked
+                except Exception as error:  # noqa: BLE001 - goes to the caller that asked
                     future.set_exception(error)
         deadline = master.next_deadline()
         now = self._clock.now_ms()

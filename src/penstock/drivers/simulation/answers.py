@@ -12,7 +12,7 @@ SHOWN_MAX = 6
 
 
 def check_exact(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
-    """Each record as often as it should be there, and no other."""
+    """Each record is there as often as it should be, and no other is."""
     actual = Counter(records)
     if actual == expected:
         return None
@@ -24,7 +24,7 @@ def check_exact(sink: str, expected: Counter[Any], records: Iterable[Any]) -> st
 
 
 def check_superset(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
-    """Nothing is lost. Totals may have counted records more than once, so one at least as great has to be there."""
+    """Nothing is lost. Totals may count records more than once, so a total at least as great has to be there."""
     actual = Counter(records)
     lost = expected - actual
     totals: dict[Any, list[Any]] = defaultdict(list)
@@ -55,7 +55,7 @@ def _group(record: Any) -> Any:
 
 
 def _covers(actual: Any, expected: Any) -> bool:
-    """Whether a total has counted at least what the expected one has."""
+    """Whether a total counts at least what the expected one does."""
     origin, wanted = actual[1], expected[1]
     if not isinstance(wanted, tuple) or wanted[0] not in ("window", "bucket") or actual[2] < expected[2]:
         return False

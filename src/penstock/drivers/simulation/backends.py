@@ -1,7 +1,7 @@
 """Keyed state of simulated workers: on the heap, or in RocksDB, of which nothing is left when its worker is gone.
 
-RocksDB is the real one. Of what it does beside its caller nothing shows: it merges no files by itself, so how many
-there are follows from the captures alone.
+RocksDB is the real one. None of its background work shows: it merges no files by itself, so the number of files follows
+from the captures alone.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class StateFolder:
         self._made = 0
 
     def next(self) -> Path:
-        """A directory that nobody had before."""
+        """A directory that no backend had before."""
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="penstock-sim-", dir=MEMORY)
         self._made += 1
         return Path(self._folder) / f"{self._made}"
 
     def left(self) -> list[str]:
-        """The directories that nobody has removed."""
+        """The directories that were not removed."""
         return [] if self._folder is None else sorted(os.listdir(self._folder))
 
     def __enter__(self) -> StateFolder:
@@ -89,7 +89,7 @@ class SimulatedBackends:
         return backend
 
     def close(self) -> None:
-        """The worker is gone, and its directories with it."""
+        """Remove the worker's directories, because it is gone."""
         for backend in self._made:
             backend.close()
         self._made.clear()

@@ -1,6 +1,6 @@
 """Asynchronous functions of simulated jobs: calls that take their time, fail at first, or never come back.
 
-Whatever happens to a call, what it gives in the end is what the plain map or flat map gives, so the answer is the same.
+Whatever happens to a call, it finally gives what the plain map or flat map gives, so the answer is the same.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ NEVER: Final = 1 << 40
 
 @dataclass(frozen=True)
 class Calls:
-    """How the calls of a stage behave. `hangs`, `fails`: one record in so many; `salt` says which.
+    """How the calls of a stage behave. `hangs`, `fails`: one record in this many; `salt` says which.
 
-    All are short beside a checkpoint's time-out: an aligned barrier waits for records ahead of it to be called.
+    All are short compared with a checkpoint's time-out, because an aligned barrier waits for the calls of the records
+    ahead of it.
     """
 
     is_ordered: bool
@@ -36,7 +37,7 @@ class Calls:
 
 
 def draw_calls(world: str, has_order: bool, number: int) -> Calls | None:
-    """Every other stage is asynchronous. Draws of its own, so that everything else stays the same."""
+    """Every other stage is asynchronous. This makes its own random draws, so that everything else stays the same."""
     chance = random.Random(f"calls of {number} in {world}")
     if chance.random() < 0.5:
         return None
@@ -52,7 +53,7 @@ def draw_calls(world: str, has_order: bool, number: int) -> Calls | None:
 
 
 class AsyncStage(FlatMap):
-    """`mapped` or `expanded`, asked of something that takes its time."""
+    """`mapped` or `expanded`, as the answer of something that takes its time."""
 
     def __init__(self, world: str, keys: int, kind: str, calls: Calls) -> None:
         super().__init__(world, keys)

@@ -1,7 +1,7 @@
-"""What the next job of a history has otherwise than the one before: parallelism, backend, chaining, operators (H4).
+"""What differs between the next job of a history and the one before: parallelism, backend, chaining, operators (H4).
 
-Operators keep their uids. Only such changes are made that the right answer is known all the same: what alters records
-stands where a record is emitted as soon as it was read, so that it is known which job did it.
+Operators keep their uids. Changes are limited to those that leave the right answer known. An operator that alters
+records is placed where a record is emitted as soon as it was read, so that it is known which job altered it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PARALLELISMS = (1, 2, 3, 4)
 MISFITS = ("unclaimed", "max parallelism", "backend")
 #: Stages that emit at once what a record gives.
 IMMEDIATE = ("source", "labels", "count", "reduce", "tally", "pass", *STATELESS)
-#: Counts that a changed number or key would make others of.
+#: Counts that a changed number or key would alter.
 COUNTS = ("count", "reduce", "tally")
 
 
 @dataclass(frozen=True)
 class Changes:
-    """How likely the next job is another one, by what may be otherwise. All are drawn a seed."""
+    """How likely the next job is to differ, by what may differ. All are drawn per seed."""
 
     parallelism: float = 0.0
     graph: float = 0.0
@@ -100,7 +100,7 @@ class ChangeMaker:
         return Program(topology, self._backend(None))
 
     def same(self, program: Program) -> Program:
-        """What is restored if anything is: the program as it was."""
+        """The program as it was, from which anything restored comes."""
         return replace(program, ignores_unclaimed=True)
 
     def next(self, program: Program, metadata: CheckpointMetadata | None) -> Program:
@@ -136,11 +136,11 @@ class _Draft:
 
     def __init__(self, topology: Topology, chance: random.Random, may_map: bool) -> None:
         self._topology = topology
-        # What comes again with another key may have let a window of that key end already, without it.
+        # A record that comes again with another key may find that a window of that key has ended already, without it.
         self._may_map = may_map
         self._chance = chance
         stages = topology.stages
-        # The kind of operator must not follow the parallelism any more.
+        # The kind of operator must no longer follow the parallelism.
         self._stages = {s.uid: replace(s, two_inputs=s.has_two_inputs) for s in stages}
         self._inputs = {s.uid: [(stages[i].uid, name) for i, name in s.inputs] for s in stages}
 
@@ -169,7 +169,7 @@ class _Draft:
         for inputs in self._inputs.values():
             for number, (read, name) in enumerate(inputs):
                 if read == uid:
-                    # Behind an edge by key a forward edge kept the order of a key: one by key keeps it as well.
+                    # After an edge by key a forward edge kept the order of a key: one by key keeps it as well.
                     inputs[number] = (upstream, before if name == "forward" else name)
 
     def _add(self, may_alter: bool) -> None:

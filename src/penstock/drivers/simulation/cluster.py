@@ -32,7 +32,7 @@ from penstock.drivers.simulation.store import MemoryStore
 from penstock.drivers.simulation.worker import Worker
 
 MASTER = "master"
-#: How soon a death that makes a noise is heard of, at most.
+#: How long it takes at most until a reported death is heard of.
 NOTICE_MS_MAX = 30
 START_MS_MAX = 50
 ZOMBIE_MS_MAX = 300
@@ -138,11 +138,11 @@ class SimulatedCluster:
         worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self._made))
 
     def is_alive(self, worker: Worker) -> bool:
-        """Whether a worker is there still."""
+        """Whether a worker is still there."""
         return self.workers.get(worker.worker_id) is worker
 
     def kill(self, worker: Worker, is_noticed: bool = True) -> None:
-        """A worker's process ends, without a word. What it had sent may arrive, but for the last of it."""
+        """End a worker's process silently. What it had sent may arrive, except for the last of it."""
         engine = self.engine
         if not self.is_alive(worker):
             return
@@ -156,7 +156,7 @@ class SimulatedCluster:
             self._notice(worker.worker_id)
 
     def vanish(self) -> None:
-        """The job master has died: all workers end, and what was said to it or by it is lost."""
+        """End all workers, because the job master has died; messages to it and from it are lost."""
         self._generation += 1
         for worker in list(self.workers.values()):
             self.kill(worker, is_noticed=False)
@@ -164,7 +164,7 @@ class SimulatedCluster:
             channel.cut(0)
 
     def close(self) -> None:
-        """The job is over, and the driver with it: workers that it asked for, and never got to know, end."""
+        """End the workers that the driver asked for and never met, because the job is over, and the driver with it."""
         self._generation += 1
         for worker in list(self.workers.values()):
             if worker.worker_id not in self._registered:

@@ -1,8 +1,8 @@
 """Connections between workers that break, and what the two ends make of it.
 
-What was under way on a broken connection is lost, and so is whatever is sent on it later by the attempts that used it.
-Both ends notice after a while, and fail their tasks that have channels to the peer: such a task is cancelled, and when
-it has ended, the job master hears that it failed. The next attempt has a new connection.
+What was under way on a broken connection is lost, and so is all that the attempts that used it send on it later. Both
+ends notice after a while, and fail their tasks that have channels to the peer. Such a task is cancelled, and when it
+has ended, the job master hears that it failed. The next attempt has a new connection.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Connections:
         self._broken: dict[tuple[str, str], int] = {}
 
     def carries(self, sender: str, receiver: str, channel: ChannelId) -> bool:
-        """Whether something sent now goes anywhere."""
+        """Whether something sent now can arrive."""
         pair = _pair(sender, receiver)
         if channel.attempt > self._used.get(pair, -1):
             self._used[pair] = channel.attempt

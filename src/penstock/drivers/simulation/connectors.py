@@ -52,7 +52,7 @@ PAUSES = 0.1
 
 
 class SimulatedSource(Source[Any, Split]):
-    """Yields the same records in every run; splits come when it pleases the outside world.
+    """Yields the same records in every run; splits come when the outside world chooses.
 
     `early` is how likely a reader that asks for a split is sent home, though there are more: some other one stays.
     """
@@ -273,4 +273,4 @@ class _CommitLog(CommitLog):
         del self._world.commit_logs[self._job_id]
 
     def end(self) -> None:
-        """Nothing is left of a run but what it has committed."""
+        """Does nothing, because nothing is left of a run but what it has committed."""

@@ -2,7 +2,7 @@
 
 Each step has a name, the process that takes it, and the place in the code where it is observed: a method, and which of
 its calls are meant. A crash before the step ends the process as the call begins; a crash after it, as the call returns.
-Nothing in the runtime knows of this table: `watched` puts observers around the methods, for its own length only.
+Nothing in the runtime knows of this table: `watched` puts observers around the methods, and only within its block.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _stops(cluster: Any, worker_id: str, message: Any) -> bool:
 
 
 def _ends_job(*args: Any) -> bool:
-    """Of a pending checkpoint or the metadata that it becomes, among what a method was called with."""
+    """Whether an argument of the method is a checkpoint, pending or as metadata, that ends the job."""
     return any(
         getattr(arg, "ends_job", False) or getattr(getattr(arg, "savepoint", None), "stop", None) for arg in args
     )
@@ -269,7 +269,7 @@ class CrashPlan:
         self._seen = 0
 
     def reached(self, point: CrashPoint, is_after: bool) -> None:
-        """A step is taken; raises when the process that takes it is to die."""
+        """Note that a step is taken; raises when the process that takes it is to die."""
         if not self.left or self.left[0].point != point.name or self.left[0].is_after != is_after:
             return
         faults = self._faults
@@ -286,7 +286,7 @@ class CrashPlan:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Observers are in place, for whatever plan is current."""
+    """Keep observers in place, for whichever plan is current."""
     with ExitStack() as stack:
         for point in CRASH_POINTS:
             for owner, method, when in point.places:

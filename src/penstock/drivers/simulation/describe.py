@@ -1,4 +1,4 @@
-"""One line a transition: messages and buffers in few words, without anything that differs between replays."""
+"""One line per transition: messages and buffers in few words, without anything that differs between replays."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ class Disk:
         self.violations: list[str] = []
         #: the metadata of savepoints, by directory, as it became visible
         self.savepoints: dict[str, bytes] = {}
-        #: directories of savepoints of which a part may be left: nobody was there to delete it, or the deletion failed
+        #: directories of savepoints of which a part may be left: no process was there to delete it, or the deletion
+        #: failed
         self.excused: set[str] = set()
         #: the files of checkpoints that outlived their jobs, by directory
         self.retained: dict[str, dict[str, bytes]] = {}

@@ -16,7 +16,7 @@ SLOW_SPEED = 0.1
 
 
 class EventLog:
-    """One line a transition; nothing is written unless someone asked for a trace."""
+    """One line per transition; nothing is written unless a trace was asked for."""
 
     def __init__(self, first_line: str, is_on: bool) -> None:
         self.is_on = is_on
@@ -64,7 +64,7 @@ class Engine:
             heapq.heappop(agenda)[2]()
 
     def between(self, low: int, high: int) -> int:
-        """A number by chance, both ends included."""
+        """A random number, both ends included."""
         return low + int(self.chance.random() * (high - low + 1))
 
     def channel_speed(self) -> float:
@@ -73,7 +73,7 @@ class Engine:
 
 
 class BackgroundJob(Action):
-    """Work beside an owner's turn. It happens, and its result arrives, when the scheduler says so."""
+    """Work outside an owner's turn. It happens, and its result arrives, when the scheduler says so."""
 
     __slots__ = ("_done", "_owner", "_work")
 
@@ -137,7 +137,7 @@ class SimulatedBackground:
         self._turn(whole)
 
     def abandon(self) -> None:
-        """The owner is gone: some of its work may still happen, but nobody hears of it."""
+        """Drop the results of an owner that is gone: some of its work may still happen."""
         faults = self._engine.faults
         whose_turn, faults.in_master = faults.in_master, False
         for job in self.jobs:

@@ -1,4 +1,4 @@
-"""Faults: whether one happens now, and the count of those that did. After their end none happens any more."""
+"""Faults: whether one happens now, and the count of those that did. After their end no more faults happen."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Faults:
         return self._happens("doubled-message", self.rates.doubled_message, 1_000)
 
     def is_silent(self) -> bool:
-        """Whether nobody notices a death but by silence."""
+        """Whether a death is noticed only by silence."""
         return self._happens("silent-kill", self.rates.silent_kill, 1_000)
 
     def is_zombie(self) -> bool:

@@ -52,12 +52,12 @@ def added(one: Record, other: Record) -> Record:
 
 
 def tallied(key: Any, uid: str, count: int) -> Record:
-    """What a tally says of its n-th record of a key, beside the record."""
+    """What a tally emits for its n-th record of a key, besides the record."""
     return key, ("tally", uid), count
 
 
 class _Watched:
-    """A user function of which the outside world hears."""
+    """A user function whose calls the outside world hears of."""
 
     def __init__(self, world: str) -> None:
         self.world = world
@@ -116,7 +116,7 @@ class Sum(_Watched):
 
 
 class Tally(_Watched):
-    """Counts the records of a key in a value state, and says so beside each: `tallied`."""
+    """Counts the records of a key in a value state, and emits the count beside each: `tallied`."""
 
     def __init__(self, world: str, uid: str) -> None:
         super().__init__(world)

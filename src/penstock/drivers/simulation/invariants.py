@@ -43,7 +43,7 @@ class Invariants:
         self._found.append(f"stalled:\n{dump}")
 
     def before_master(self, message: ToMaster) -> None:
-        """A message reaches the job master: no task of now may fail, nor decline for a missing file, but as planned."""
+        """A message reaches the job master: no present task may fail, or decline for a missing file, unless planned."""
         if not isinstance(message, TaskStateChanged | DeclineCheckpoint) or len(self._found) >= FOUND_MAX:
             return
         master = self._simulation.master
@@ -60,7 +60,7 @@ class Invariants:
     def after_master(self) -> None:
         """The job master had its turn: completed checkpoints have growing ids, and all their files.
 
-        And no checkpoint waits for a task that has finished, which would only end with its time-out.
+        No checkpoint waits for a task that has finished, because such a wait would only end with its time-out.
         """
         simulation = self._simulation
         try:
@@ -102,7 +102,7 @@ class Invariants:
                 )
 
     def on_release(self, worker: Worker) -> None:
-        """The job master lets a worker go: at the end of the job nothing of it may be left there."""
+        """The job master releases a worker: at the end of the job nothing of the job may be left there."""
         if self._simulation.master.status not in (JobStatus.FINISHED, JobStatus.CANCELED):
             return
         executor = worker.executor
@@ -138,7 +138,7 @@ class Invariants:
                     self._found.append(f"finish: {task.deployment.task_name} {execution} has not come to its end")
 
     def on_answer(self, request: Request, path: str | None, error: str | None) -> None:
-        """Somebody who waits for a savepoint is answered."""
+        """A request for a savepoint is answered."""
         simulation, kind = self._simulation, request.kind
         if len(request.answers) > 1:
             self._found.append(f"waiter: {kind} was answered {len(request.answers)} times: {request.answers}")
@@ -162,7 +162,7 @@ class Invariants:
     # --- at the end ------------------------------------------------------------------------------------------------
 
     def was_refused(self) -> bool:
-        """Whether the job did not fit what it was to begin from; just the jobs must be refused that do not (H4)."""
+        """Whether the job did not fit what it was to begin from; exactly those that do not must be refused (H4)."""
         simulation, job, master = self._simulation, self._simulation.jobs.now, self._simulation.master
         error = str(master.failure) if master.status is JobStatus.FAILED else ""
         expected, reason = expected_refusals(job), reason_of(error)
@@ -181,7 +181,7 @@ class Invariants:
         simulation = self._simulation
         master = simulation.master
         if master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel:
-            # A copy of a savepoint is no checkpoint to go on from.
+            # A copy of a savepoint is not a checkpoint to go on from.
             for metadata in (m for m in master.checkpoints.completed if not m.ends_job):
                 directory = simulation.jobs.now.store.directory_of(metadata.checkpoint_id)
                 simulation.jobs.disk.retain(directory, metadata)

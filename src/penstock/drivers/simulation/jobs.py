@@ -44,7 +44,7 @@ class Job:
 
 
 class Jobs:
-    """Makes them; `now` is the last one. `resumed` counts what was otherwise in those that went on."""
+    """Makes the jobs; `now` is the last one. `resumed` counts what differed in those that went on."""
 
     def __init__(self, seed: int, scenario: Scenario, disk: Disk, faults: Faults) -> None:
         self.disk = disk
@@ -58,7 +58,7 @@ class Jobs:
         is_exactly_once = scenario.mode != "at-least-once"
         self._changes = ChangeMaker(chance, scenario.changes, max_parallelism, is_exactly_once)
         self.all: list[Job] = []
-        #: what the last job was that was not refused
+        #: the program of the last job that was not refused
         self.accepted = self._changes.first(scenario.topology)
         self.now = self._add(self.accepted, None)
 
@@ -70,7 +70,7 @@ class Jobs:
         return self._add(program, metadata)
 
     def accept(self) -> None:
-        """The job of now was not refused: what is it that differs?"""
+        """Note what differs in the present job, which was not refused."""
         job, before = self.now, self.accepted
         self.accepted = job.program
         if job.begun_from is None:

@@ -1,7 +1,7 @@
 """The process of the job master: its turns, its deadline, its death, and the start of its successor.
 
-On Spark the job master lives in the driver program, and when that dies all workers end too. So here: with the job
-master all workers vanish, and a new job master for the same job goes on from what is in the store.
+On Spark the job master lives in the driver program, and when that dies all workers end too. The same holds here: with
+the job master all workers vanish, and a new job master for the same job goes on from the content of the store.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class MasterProcess(Action):
         self.turn(self.master.on_time)
 
     def turn(self, call: Callable[[], None]) -> None:
-        """Let the job master do something; it may die of it."""
+        """Let the job master do something; it may die in doing so."""
         faults = self._engine.faults
         faults.in_master = True
         try:
@@ -108,7 +108,7 @@ class MasterProcess(Action):
         self.look_at_deadline(self._engine.now_ms())
 
     def kill(self) -> None:
-        """The process ends, without a word, and all workers with it; another one is started."""
+        """The process ends silently, and all workers with it; another one is started."""
         engine = self._engine
         if self.is_down:
             return

@@ -23,7 +23,7 @@ _worlds: dict[str, Outside] = {}
 
 
 class PlannedError(Exception):
-    """Raised by a user function because the history wants it so."""
+    """Raised by a user function because the history plans it."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Outside:
     on_reader_begun: Callable[[], None] = lambda: None
     #: called when a sink writer is told that no record will follow: operator, subtask, attempt
     on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None
-    #: the savepoints that are to end the job of now: no source is polled behind their barriers
+    #: the savepoints that are to end the present job: no source is polled after their barriers
     stopping: dict[int, StopMode] = field(default_factory=dict)
     #: whether only what a checkpoint covers may be committed
     needs_checkpoints: bool = True
@@ -65,7 +65,7 @@ class Outside:
     violations: list[str] = field(default_factory=list)
 
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any]) -> None:
-        """Store records that nobody sees yet."""
+        """Store records that are not visible yet."""
         if transaction_id in self.transactions:
             self.note(f"outside: transaction {transaction_id} was prepared twice")
         self.transactions[transaction_id] = Transaction(sink, list(records))

@@ -27,7 +27,7 @@ PATIENCE = 0.9
 
 @dataclass(frozen=True)
 class Continuation:
-    """Where the next job begins, if not at the beginning; `as_it_was`: with the program of before."""
+    """Where the next job begins, if not at the beginning; `as_it_was`: with the previous program."""
 
     path: str | None
     as_it_was: bool = False
@@ -43,7 +43,7 @@ class Request:
 
 
 class Person:
-    """Makes the wishes of the scenario, in their order, at moments that chance picks; tells `on_answer` of answers."""
+    """Makes the requests of the scenario, in their order, at random moments; tells `on_answer` of answers."""
 
     def __init__(self, simulation: Watched, on_answer: Callable[[Request, str | None, str | None], None]) -> None:
         wishes = simulation.scenario.wishes
@@ -69,13 +69,13 @@ class Person:
                 return
 
     def _waits_for_a_checkpoint(self) -> bool:
-        """Whoever goes on from the last checkpoint mostly waits until there is one."""
+        """A person who goes on from the last checkpoint mostly waits until there is one."""
         simulation = self._simulation
         is_too_early = self.wishes[0] == "abandon" and not simulation.master.checkpoints.completed
         return is_too_early and simulation.engine.chance.random() < PATIENCE
 
     def _wish_again(self) -> None:
-        """What was refused, or died with its job master, is wished again by somebody who insists."""
+        """A person who insists repeats a request that was refused, or that died with its job master."""
         for request in list(self.requests):
             is_dead = request.master is not self._simulation.master
             is_granted = bool(request.answers) and request.answers[0][0] is not None

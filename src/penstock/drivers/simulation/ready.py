@@ -33,7 +33,7 @@ class ReadySet:
         self.actions: list[Action] = []
 
     def add(self, action: Action) -> None:
-        """Enable an action; enabling twice is enabling once."""
+        """Enable an action; enabling it twice enables it once."""
         if action.position < 0:
             action.position = len(self.actions)
             self.actions.append(action)
@@ -89,7 +89,7 @@ class Channel(Action):
         self._ready.add(self)
 
     def cut(self, length: int) -> int:
-        """Lose all but the first `length` messages; says how many were lost."""
+        """Lose all but the first `length` messages; return how many were lost."""
         lost = 0
         while len(self.items) > length:
             self.items.pop()

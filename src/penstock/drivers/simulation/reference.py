@@ -1,7 +1,7 @@
 """The right answer of a history's jobs: a plain computation, stage by stage, over all records at once.
 
-Where jobs were other programs than those before them, each record goes through the stages of the job that read it, up
-to the first stage that holds records back: from there on all jobs do the same to it.
+Where a job has another program than the one before it, each record goes through the stages of the job that read it.
+This holds up to the first stage that holds records back: from there on all jobs do the same to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.drivers.simulation import functions, shared_state
 from penstock.drivers.simulation.connectors import Split, record_at
 from penstock.drivers.simulation.topology import Stage, Topology
 
-#: A record, its timestamp (ms), and which job emitted it; None when that depends on when a stage let go of it.
+#: A record, its timestamp (ms), and which job emitted it; None when that depends on when a stage released it.
 Timed = tuple[Any, int, int | None]
 #: (source, split) to how many of its records there were, where it was not all.
 Consumed = Mapping[tuple[int, int], int]
@@ -96,7 +96,7 @@ def _ruled(topology: Topology, stage: Stage, records: list[Timed], rules: list[T
 
 
 def _tallied(stage: Stage, versions: Sequence[Stage | None], arriving: list[Timed]) -> Iterator[Timed]:
-    """The records, and a count of each key's that begins anew where a job had no such stage."""
+    """The records, and a count for each key that begins again where a job had no such stage."""
     counts = Counter[Any]()
     for number, version in enumerate(versions):
         if version is None:

@@ -1,4 +1,4 @@
-"""Which jobs may not begin from a savepoint or checkpoint, and in what words that is refused (H4)."""
+"""Which jobs may not begin from a savepoint or checkpoint, and in what words they are refused (H4)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file
 
 
 def consumed(disk: Disk, metadata: CheckpointMetadata) -> dict[tuple[int, int], int]:
-    """How many records were read of each split that was not read to its end."""
+    """How many records were read from each split that was not read to its end."""
     left: dict[tuple[int, int], int] = {}
     for operator in metadata.operators:
         splits: list[Split] = []

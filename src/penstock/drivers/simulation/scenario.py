@@ -1,4 +1,4 @@
-"""What one seed stands for: a job, the sizes of its cluster, and which faults it is up against."""
+"""What one seed stands for: a job, the sizes of its cluster, and the faults that it meets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
 HEARTBEAT_INTERVAL_MS = 1_000
-#: RocksDB takes its time: so many histories have jobs that keep their state there, when others may follow, and else.
+#: RocksDB is slow: the share of histories whose jobs keep their state there, when others may follow, and otherwise.
 ROCKSDB_SHARES = 1 / 2, 1 / 16
 #: Aligned, at least once, unaligned, and aligned until a time-out.
 MODES = ("aligned", "at-least-once", "unaligned", "timed")
@@ -20,7 +20,7 @@ MODES = ("aligned", "at-least-once", "unaligned", "timed")
 
 @dataclass(frozen=True)
 class FaultRates:
-    """How likely each fault is where it can happen. All are drawn a seed; many are nought in most seeds."""
+    """How likely each fault is where it can happen. All are drawn per seed; many are zero in most seeds."""
 
     kills_max: int = 0
     #: whether workers are spared until the first task has come to the end of its data
@@ -56,7 +56,7 @@ class Wishes:
     after_protocol: float = 0.0
     #: how likely the next thing is asked for at once
     at_once: float = 0.0
-    #: whether a wish that was not granted is made again
+    #: whether a request that was not granted is made again
     insists: bool = True
     #: whether savepoints are moved before a job begins from them, and whether it may delete them then
     moves: bool = False
@@ -85,7 +85,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
     """A scenario; the same for the same state of chance. `mode` overrules what was drawn."""
     drawn = chance.choice(MODES)
     mode = mode or drawn
-    # Draws of their own, so that jobs in which nothing of this happens are the same with and without it.
+    # These have their own draws, so that jobs in which nothing of this happens are the same with and without it.
     ends = random.Random(f"ends of {world}")
     has_ends, has_wishes = ends.random() < 0.5, ends.random() < 0.5
     topology = TopologyMaker(chance, world, mode != "at-least-once", ends if has_ends else None).make()

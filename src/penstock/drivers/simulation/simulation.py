@@ -32,7 +32,7 @@ from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_
 
 FAULTY_STEPS = 6_000
 STEPS_MAX = 60_000
-#: After the faults time is slow beside the steps, so that nothing is over time for want of turns.
+#: After the faults, time is slow compared with the steps, so that nothing times out for want of turns.
 QUIET_TICK = 0.01
 QUIET_TICK_MS_MAX = 3
 VIRTUAL_MS_MAX = 3_600_000
@@ -58,7 +58,7 @@ class History:
     faults: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     topology: str = ""
-    #: jobs that went on from what another one left, by what was otherwise, and those that were refused
+    #: jobs that went on from what another one left, by what differed, and those that were refused
     resumed: Counter[str] = field(default_factory=Counter)
 
 

@@ -1,7 +1,8 @@
 """Checkpoint storage in memory: a file system that fails, and that remembers what must hold of it.
 
-Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through its real encoding. What one
-operation does to the file system in several steps are methods of their own, so that an owner can die between them.
+Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through its real encoding. Where
+one operation takes several steps in the file system, each step is a method of its own, so that an owner can die between
+them.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class MemoryStore:
         self._put_metadata(savepoint_path, contained, lambda: self.publish_savepoint(savepoint_path))
 
     def contained(self, file: StateFile, savepoint_path: str) -> StateFile:
-        """A state file as a savepoint names it, copied when it is somebody else's."""
+        """A state file as a savepoint names it, copied when it lies in another directory."""
         if file.path is None:
             return file
         directory, _, name = file.path.rpartition("/")
@@ -145,7 +146,7 @@ class MemoryStore:
             raise OSError("planned: the connection broke")
 
     def write_partial(self, directory: str, data: bytes) -> None:
-        """Write metadata under a name that nobody looks for."""
+        """Write metadata under a name that no reader looks for."""
         self._disk.files[f"{directory}/{PARTIAL}"] = data
 
     def make_visible(self, directory: str, checkpoint_id: int) -> None:
@@ -232,7 +233,7 @@ class MemoryStore:
             raise OSError("planned: the connection broke")
 
     def put_mark(self, mark: JobMark) -> None:
-        """From now on the job has begun, or ended, whoever looks."""
+        """Record, visible to all from now on, that the job has begun, or ended."""
         path = f"{MARKS_DIRECTORY}/{mark_file(mark.job_name, mark.job_id)}"
         for other in self._disk.below(MARKS_DIRECTORY):
             if other != path:
@@ -259,7 +260,7 @@ class MemoryStore:
     # --- what must hold --------------------------------------------------------------------------------------------
 
     def missing_files(self, metadata: CheckpointMetadata) -> list[str]:
-        """What a kept checkpoint names and is not there."""
+        """Files that a kept checkpoint names and that are not there."""
         wanted = [f.path for f in metadata.state_files() if f.path is not None]
         where = f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}"
         return [p for p in [where, *wanted] if p not in self._disk.files]

@@ -34,7 +34,7 @@ from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 
 STATELESS = ("map", "filter", "flat_map")
-#: The stages that a changed job may have more than the first one.
+#: The stages that a changed job may have in addition to those of the first one.
 ADDED = ("pass", "map", "tally")
 
 

@@ -1,7 +1,7 @@
 """Random jobs with one right answer.
 
-Only such stages are put together that the final output does not depend on the order in which records of different
-channels meet: so a plain computation over all records, stage by stage, gives what must come out.
+Stages are combined only so that the final output does not depend on the order in which records of different channels
+meet. A plain computation over all records, stage by stage, therefore gives the right output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopologyMaker:
         self._is_single = self._has_idleness and chance.random() < 0.6
         self._has_event_time = self._is_single or not self._has_idleness
         self._stages: list[Stage] = []
-        #: stages whose output nobody reads yet
+        #: stages whose output no stage reads yet
         self._open: list[int] = []
 
     def make(self) -> Topology:
@@ -121,7 +121,7 @@ class TopologyMaker:
         elif kind == "buckets":
             stage.size_ms = chance.choice((30, 100)) if is_timed else 0
         if chance.random() < 0.15 and len(self._open) < 3:
-            self._open.append(inputs[0])  # fan out: somebody else may read the same stream
+            self._open.append(inputs[0])  # fan out: another stage may read the same stream
 
     def _has_totals(self, inputs: tuple[int, ...]) -> bool:
         stages = [self._stages[i] for i in inputs]

@@ -1,4 +1,4 @@
-"""A simulation as those see it that watch it or take part in it: the invariants, the person, the dump."""
+"""A simulation as its watchers and participants see it: the invariants, the person, the dump."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Worker(Action):
             self.cluster.engine.ready.add(self)
 
     def turn(self, call: Callable[[], None]) -> None:
-        """Let the executor do something, and see when it wants to be stepped again; it may die of it."""
+        """Let the executor do something, and see when it wants to be stepped again; it may die in doing so."""
         faults = self.cluster.engine.faults
         faults.in_worker = True
         try:

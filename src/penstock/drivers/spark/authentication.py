@@ -1,4 +1,4 @@
-"""Who may connect: only a peer that proves, in the CURVE handshake, to hold the workers' secret key of this job.
+"""Who may connect: only a peer that proves, in the CURVE handshake, that it holds this job's secret worker key.
 
 libzmq asks this handler about each client key (the ZAP protocol) before it lets a message of that client through. The
 sockets set ZAP_ENFORCE_DOMAIN, without which libzmq admits every client while no handler answers.

@@ -1,4 +1,4 @@
-"""Work beside a loop's own turn: a few threads, whose results come back into the turn."""
+"""Work outside a loop's own turn: a few threads, whose results come back into the turn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ThreadBackground:
         return delivered
 
     def close(self, *, finish: bool = False, timeout_seconds: float = 2.0) -> None:
-        """Ends the threads, and waits so long for each; results not delivered by now never are.
+        """Ends the threads, and waits for them; results not delivered by now never are.
 
         Args:
             finish: whether work that has not begun is still done.

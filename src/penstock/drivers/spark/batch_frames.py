@@ -45,9 +45,9 @@ def frames_of(
     keeps: Callable[[int], bool],
     handed_over: StructType | None = None,
 ) -> dict[int, DataFrame]:
-    """For every vertex a frame of its output rows; nothing runs yet. `keeps`: whose output Spark is to keep.
+    """For every vertex a frame of its output rows; nothing runs yet. `keeps`: the vertices whose output Spark keeps.
 
-    With `handed_over` the last vertex's frame is of this schema instead, and has the records that it hands over.
+    With `handed_over` the last vertex's frame has this schema instead, and the records that it hands over.
     """
     return _Frames(job_graph, vertices, session, is_local, keeps, handed_over).all()
 
@@ -113,14 +113,15 @@ class _Frames:
             parts.append(self._marks(edges[0].index, vertex.parallelism))
         frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
-        # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as
-        # it did before, for some of it may have been read.
+        # Sorted also where order does not matter to the operator: a task that runs again must deal its output out as it
+        # did before, because some of it may have been read.
         return frame.sortWithinPartitions(*ROW_ORDER).select(*INPUT_COLUMNS, *columns)
 
     def _routed_input(self, edges: list[JobEdge], parts: list[DataFrame], parallelism: int) -> DataFrame:
-        """The rows of edges whose records are those of data frames; what is known without them is not shuffled.
+        """The rows of edges whose records are those of data frames; what is known without the rows is not shuffled.
 
-        That is the target, which the place tells, payloads, the edge when there is one, and a time that is a column.
+        Known are the target, which follows from the place, payloads, the edge when there is only one, and a time that
+        is a column.
         """
         from pyspark.sql import functions
 
@@ -158,7 +159,7 @@ class _Frames:
         return made.frame
 
     def _marks(self, edge: int, parallelism: int, place: str = f"{NO_KEY_PLACE}L") -> DataFrame:
-        """A row for each subtask that tells which one it is; other producers than a data frame send such themselves."""
+        """A row for each subtask that says which one it is; other producers than data frames send these themselves."""
         numbers = ", ".join(map(str, slots(parallelism)))
         return self._session.range(0, parallelism, 1, 1).selectExpr(
             f"{edge} AS edge",

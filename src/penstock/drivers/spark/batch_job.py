@@ -24,7 +24,7 @@ from penstock.drivers.spark.handle import SparkHandle, python_problem, short_rea
 from penstock.drivers.spark.session import hand_back
 from penstock.drivers.stepwise.batch_job import BatchJob
 
-#: Batch tasks wait for nobody, so a job needs no slots of its own.
+#: Batch tasks do not wait for each other, so a job needs no slots of its own.
 SLOTS = 1
 
 
@@ -35,7 +35,7 @@ class SparkBatchJob(BatchJob):
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
     ) -> None:
         super().__init__(job_graph, configuration, listener)
-        #: Looked for once: it takes the programs apart.
+        #: Found once, because finding it takes the programs apart.
         self._with_sink = {vertex.index for vertex in job_graph.vertices if has_sink(vertex)}
         self.vertices = [
             replace(mine, reaches_client=not job_graph.outputs_of(vertex.index) or vertex.index in self._with_sink)
@@ -45,7 +45,7 @@ class SparkBatchJob(BatchJob):
         self._tag = f"penstock-{self._job_id}"
 
     def run_tasks(self) -> Iterator[Last]:
-        """One Spark job for all sinks; what several vertices read is kept meanwhile."""
+        """Run one Spark job for all sinks; what several vertices read is kept meanwhile."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
         self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")

@@ -75,7 +75,7 @@ class StageSettings:
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task. Its first row tells which subtask it is; every task gets at least one, but of an empty data frame."""
+    """One task. Its first row says which subtask it is; only a task of an empty data frame may get no row."""
     settings: StageSettings = pickle.loads(payload)
     with rare_collections():
         yield from _run(settings, iter(batches))
@@ -128,7 +128,7 @@ def task_of(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
 
 @contextmanager
 def failures_told(settings: StageSettings, subtask: int) -> Iterator[None]:
-    """What is raised becomes a `StageError` of that subtask."""
+    """Turn an exception into a `StageError` of that subtask."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -170,7 +170,7 @@ def record_column(edge: int, index: int) -> str:
 
 
 def rows_of(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
-    """Rows of the columns that a task needs of them, see `batch_frames`; those that say nothing may be missing."""
+    """Rows of the columns that a task needs, see `batch_frames`; columns that say nothing may be missing."""
     rows = Rows()
     size, names = batch.num_rows, batch.schema.names
     place = batch.column("place")
@@ -226,7 +226,7 @@ def _binary(items: list[bytes]) -> pa.Array:
 
 
 def failure_text(failure: Failure, vertex: int, subtask: int) -> str:
-    """A failure and its place as text that survives Spark; its first line is for whoever reads that of a data frame."""
+    """A failure and its place as text that survives Spark; its first line is for readers of a data frame's error."""
     data = msgspec.msgpack.encode((vertex, subtask, failure))
     where = "" if failure.operator_name is None else f"operator {failure.operator_name!r}, subtask {subtask + 1}: "
     record = "" if failure.record is None else f"; record: {failure.record}"

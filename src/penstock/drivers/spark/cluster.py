@@ -1,10 +1,10 @@
 """Workers as Spark jobs of one task each.
 
-All methods run in the job master's turn. A worker's Spark job occupies one thread of this process, which waits for it
-and does nothing but note its end and wake the job master; so there is nothing here to lock.
+All methods run in the job master's turn. A worker's Spark job occupies one thread of this process, which waits for the
+job. That thread only notes the job's end and wakes the job master, so nothing here needs a lock.
 
 The way of a worker: asked for (its Spark job is started) → registered → released or lost. A process that dies before it
-has registered is started again, a few times, for the job master has not met it yet and waits for a worker all the same.
+has registered is started again, a few times, because the job master has not met it yet and still waits for a worker.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SparkCluster:
     # --- for its owner ---------------------------------------------------------------------------------------------
 
     def is_live(self, worker_id: str) -> bool:
-        """Whether the worker was asked for and has not been seen to end, nor been let go."""
+        """Whether the worker was asked for, has not been seen to end, and was not released."""
         worker = self._workers.get(worker_id)
         return worker is not None and not worker.released
 
@@ -121,7 +121,7 @@ class SparkCluster:
                 self._send_to_worker(worker_id, ShutDownWorker("released"))
 
     def release_all(self) -> None:
-        """Lets go of every worker there is."""
+        """Releases every worker."""
         for worker_id in list(self._workers):
             self.release(worker_id)
 
@@ -154,7 +154,7 @@ class SparkCluster:
         return min((w.interrupt_ms for w in self._workers.values() if w.interrupt_ms is not None), default=None)
 
     def on_time(self) -> None:
-        """Ends by force the workers that were let go and did not go."""
+        """Ends by force the workers that were released and did not end."""
         now_ms = self._clock.now_ms()
         for worker in self._workers.values():
             if worker.interrupt_ms is not None and now_ms >= worker.interrupt_ms:

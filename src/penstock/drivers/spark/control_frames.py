@@ -1,4 +1,4 @@
-"""What the endpoints of master and workers agree on beside the messages: identities, and the master's pong."""
+"""What the endpoints of master and workers agree on besides messages: identities, and the master's pong."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_identity(source: Path = _BOOT_ID) -> str | None:
-    """What this host, since it was started, shares with no other; None where the system does not tell.
+    """An identity of this host that no other has, since its start; None where the system has none.
 
     Containers of one host have it in common.
     """
@@ -32,12 +32,12 @@ def host_identity(source: Path = _BOOT_ID) -> str | None:
 
 
 def data_address(tcp: str, host: str | None, path: str | None) -> str:
-    """The address to tell the peers; the tcp one alone, unless there are both a host's identity and a path."""
+    """The address to tell the peers: only the tcp one, unless there are both a host identity and a path."""
     return tcp if host is None or path is None else f"{tcp} ipc:{host}:{path}"
 
 
 def endpoint_of(peer: str, address: str, host: str | None, is_reachable: Callable[[str], bool]) -> str:
-    """What ZeroMQ has to connect to: the Unix socket if the peer is on this host and its socket is reachable, else tcp.
+    """Where ZeroMQ connects to: the Unix socket if the peer is on this host and its socket is reachable, else tcp.
 
     Args:
         peer: the id of the worker whose address it is.

@@ -23,7 +23,7 @@ _NOBLOCK_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 
 
 class DataLink:
-    """One connection to one peer, until it breaks: then what is sent goes nowhere."""
+    """One connection to one peer, until it breaks; after that, everything sent is lost."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class DataLinks:
                 )
 
     def to(self, worker_id: str) -> DataLink | None:
-        """The link to a peer; None, and a line in the log, when it was never named or is named no more."""
+        """The link to a peer; None, and a line in the log, when the peer was never named or is no longer named."""
         link = self._links.get(worker_id)
         if link is None:
             logger.info("what is meant for worker %r is dropped: it is not among the peers", worker_id)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def make_entry(settings: WorkerSettings) -> Entry:
     """The function that Spark runs as a worker's one task.
 
-    It is pickled by value and holds nothing of Penstock but bytes, so that it can first see to it that the worker's
+    It is pickled by value and holds nothing of Penstock but bytes. It can therefore first make sure that the worker's
     Python finds Penstock, and say in plain words when it does not.
     """
     payload = cloudpickle.dumps(settings)
@@ -36,7 +36,7 @@ def make_entry(settings: WorkerSettings) -> Entry:
         import pyarrow as arrow
 
         def column(text: str) -> pyarrow.StringArray:
-            # By hand: given a list, pyarrow looks whether it is from pandas, which takes a second to import.
+            # Built by hand: given a list, pyarrow checks whether it is from pandas, whose import takes a second.
             data = text.encode()
             ends = struct.pack("=ii", 0, len(data))
             return arrow.StringArray.from_buffers(1, arrow.py_buffer(ends), arrow.py_buffer(data))

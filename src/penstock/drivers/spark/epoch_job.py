@@ -1,7 +1,7 @@
 """Epochs and back-fills on Spark: every epoch is a query; its exchanges are Spark's shuffles.
 
-What a task leaves for the client is carried along by the tasks behind it, so the query ends in its last vertices only,
-and only a vertex with several readers has to be kept for them.
+The tasks after a task carry along what it leaves for the client. So the query ends only in its last vertices, and only
+the output of a vertex with several readers has to be kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SparkEpochJob(EpochJob):
         self._tag = f"penstock-{self._job_id}"
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """One query, which gives what all tasks leave."""
+        """Run one query, which returns what all tasks leave."""
         self._spark.ship_package()
         self._spark.ship_dependencies(self.configuration)
         self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")

@@ -1,6 +1,6 @@
 """The inside of a micro-batch task on Spark: Arrow batches of rows in and out of an `EpochTask`.
 
-Rows for the client have the index of their vertex as their place. A task hands those of the tasks before it on.
+Rows for the client have the index of their vertex as their place. A task hands on those of the tasks before it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EpochStage:
 
 
 def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task. Its first row tells which subtask it is; every task gets at least one."""
+    """One task. Its first row says which subtask it is; every task gets at least one row."""
     stage: EpochStage = pickle.loads(payload)
     is_source = not stage.vertex.inputs
     carried: list[pa.RecordBatch] = []

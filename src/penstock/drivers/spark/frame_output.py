@@ -32,7 +32,7 @@ def frame_of_job(
         configuration: its settings.
         schema: the frame's schema, as DDL or a `StructType`; None to work it out.
         known: what is known of the records: a `TypeInformation`, the source that they come from, or None.
-        owner: whose records they are, for errors.
+        owner: the operator that the records are from, for errors.
 
     Raises:
         ConfigurationError: if nothing says what the columns are.

@@ -1,7 +1,7 @@
 """Between the columns of a Spark data frame and records: whole columns at a time.
 
-Into records: integers, floats, booleans, text, bytes, decimals and dates are what Arrow makes of them; a TIMESTAMP is a
-`datetime` in UTC, a TIMESTAMP_NTZ one without a zone; an array is a list, a map a dict, a struct a `Row` with names.
+In records, integers, floats, booleans, text, bytes, decimals and dates are what Arrow makes of them. A TIMESTAMP is a
+`datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a struct a `Row` with names.
 The way back takes the same, and for a struct also a tuple or a dict.
 """
 
@@ -121,7 +121,7 @@ def _values_of(column: Any) -> list[Any]:
 
 
 def _to_python(kind: Any) -> Convert | None:
-    """What to do to a value of `to_pylist`; None for nothing."""
+    """The function to apply to a value of `to_pylist`; None for none."""
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         converts = [(field.name, _optional(_to_python(field.type))) for field in fields]
@@ -136,7 +136,7 @@ def _to_python(kind: Any) -> Convert | None:
 
 
 def _from_python(kind: Any) -> Convert | None:
-    """What to do to a value for `pyarrow.array`; None for nothing."""
+    """The function to apply to a value for `pyarrow.array`; None for none."""
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         converts = [_optional(_from_python(kind.field(i).type)) for i in range(kind.num_fields)]

@@ -1,13 +1,13 @@
 """A Spark data frame as a bounded source.
 
 Batch execution on Spark reads the frame where it lies: its partitions are the input of the tasks, and nothing goes
-through the program. Everything else reads a copy: Spark runs the frame's query once, before the job begins, and writes
-Parquet files, one a partition; a position is a file and a row in it, so what was read can be read again (G8) although a
-query need not give its rows in the same order twice.
+through the program. Everything else reads a copy. Spark runs the frame's query once, before the job begins, and writes
+Parquet files, one per partition. A position is a file and a row in it, so what was read can be read again (G8),
+although a query need not give its rows in the same order twice.
 
-The copy lies below the checkpoint directory when there is one, and stays there as checkpoints refer to it: whoever
-deletes the job's checkpoints deletes it too. Without one it lies in a temporary directory and is deleted when the
-program ends.
+The copy lies below the checkpoint directory when there is one, and stays there because checkpoints refer to it. A user
+who deletes the job's checkpoints deletes the copy too. Without a checkpoint directory the copy lies in a temporary
+directory and is deleted when the program ends.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DataFrameSource(Source[Any, FileSplit]):
 
     @property
     def frame(self) -> DataFrame:
-        """The data frame; in the program only, for it does not travel."""
+        """The data frame; in the program only, because it does not travel."""
         if self._frame is None:
             raise WrongTimeError("a data frame is known in the program that made it, not in tasks")
         return self._frame
@@ -115,7 +115,7 @@ class DataFrameSource(Source[Any, FileSplit]):
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Spark's schema as one of Arrow, moments in UTC."""
+    """Spark's schema as an Arrow schema, moments in UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")

@@ -1,4 +1,4 @@
-"""The few things Penstock asks of a Spark session, alike for a classic one and one over Spark Connect."""
+"""The few things that Penstock asks of a Spark session, classic or over Spark Connect."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SparkHandle:
             description: for Spark's own pages.
 
         Raises:
-            Exception: whatever Spark raises; `short_reason` has words for it.
+            Exception: whatever Spark raises; `short_reason` puts it into words.
         """
         self.begin(tag, description)
         frame = self.session.range(0, 1, 1, 1)
@@ -145,7 +145,7 @@ class SparkHandle:
 
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
-    """How many tasks a local master runs at once; None for one that is none."""
+    """How many tasks a local master runs at once; None for any other master."""
     found = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,[^]]*)?\])?", master.strip())
     if found is None:
         return None
@@ -182,7 +182,7 @@ PYTHON_REMEDY = "set PYSPARK_PYTHON, or spark.pyspark.python, before the Spark s
 
 
 def python_problem(text: str) -> str | None:
-    """Of what Spark raised: what is wrong with the workers' Python, and what to do; None when nothing is."""
+    """What is wrong with the workers' Python, by what Spark raised, and what to do; None when nothing is wrong."""
     if found := re.search(r"different version: (\S+) than that in driver:? (\d+\.\d+)", text):
         return (
             f"the workers run Python {found[1]}, and this program Python {found[2]}: {PYTHON_REMEDY}, to a Python "

@@ -1,4 +1,4 @@
-"""A worker's heartbeats to the master: a thread with a connection of its own, so that no work can hold them back."""
+"""A worker's heartbeats to the master: a thread with its own connection, so that no work can delay them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class HeartbeatSender:
 
     @property
     def silence_ms(self) -> int:
-        """For how long the master has not been heard."""
+        """How long ago the master was last heard."""
         return int((time.monotonic() - self._heard_at) * 1000)
 
     def heard(self) -> None:
-        """The master was heard just now; any thread may say so."""
+        """Note that the master was heard just now; any thread may call this."""
         self._heard_at = time.monotonic()
 
     def start(self, interval_ms: int, whereabouts: Callable[[], str] = str) -> None:
@@ -96,7 +96,7 @@ class HeartbeatSender:
             now = time.monotonic()
             if now >= due:
                 due = now + self._interval_ms / 1000
-                # A master that takes none is noticed by its silence.
+                # A master that takes no heartbeats is noticed by its silence.
                 with contextlib.suppress(zmq.Again):
                     heartbeat = Heartbeat(self._worker_id, self._whereabouts())
                     dealer.send(codec.encode(heartbeat, 0), zmq.NOBLOCK)

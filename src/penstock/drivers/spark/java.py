@@ -25,7 +25,7 @@ _VERSION = re.compile(r'version\s*=?\s*"(?:1\.)?(\d+)', re.IGNORECASE)
 
 
 class JavaNotFoundError(PenstockError, RuntimeError):
-    """There is no Java here that Spark can run on."""
+    """There is no Java on this machine that Spark can run on."""
 
 
 def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATTERNS) -> Path:

@@ -102,7 +102,7 @@ class _SparkJob:
         return client
 
     def _check_slots(self, wanted: int, spark: SparkHandle) -> None:
-        """Nobody waits for slots that can never come."""
+        """Refuse to wait for slots that can never come."""
         got = spark.fixed_slots()
         if got is not None and wanted > got:
             reason = (

@@ -1,8 +1,8 @@
 """The thread in which a job's master lives, from start to the last trace.
 
 The job master and all it touches belong to this one thread. Others reach it in one way: they leave a call for its next
-turn and wake it. When the master is done, or broke, the thread ends the workers and frees everything before it says so:
-who has waited for a job finds nothing of it left.
+turn and wake it. When the master is done, or broke, the thread ends the workers and frees everything before it says so.
+When the wait for a job ends, nothing of the job is therefore left.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class JobThread(Generic[MasterT]):
         self._endpoint.wake()
 
     def where(self) -> str | None:
-        """What the thread runs of the user's: a source's enumerator, say. None when it has gone on since last asked."""
+        """The user code that the thread runs, such as an enumerator; None if the thread went on since the last call."""
         is_still, self._turns_seen = self._turns == self._turns_seen, self._turns
         return where_is(self._thread) if is_still else None
 
@@ -174,7 +174,7 @@ class JobThread(Generic[MasterT]):
             self._clean_up(background)
             if master is not None and master.is_done:
                 master.sweep()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the job must hear of its end all the same
+        except BaseException as error:  # noqa: BLE001 - the waiting caller must hear of the job's end all the same
             _log.warning("the job left something behind: %r", error, exc_info=True)
         self._over = True
         self._refuse_questions()
@@ -191,7 +191,7 @@ class JobThread(Generic[MasterT]):
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(question(master))
-                except Exception as error:  # noqa: BLE001 - goes to who asked
+                except Exception as error:  # noqa: BLE001 - goes to the caller that asked
                     future.set_exception(error)
 
     def _turn(self, master: MasterT, background: ThreadBackground) -> None:
@@ -228,5 +228,5 @@ class JobThread(Generic[MasterT]):
             cluster.on_time()
         if cluster.worker_count:
             _log.warning("%d workers did not end within %d s", cluster.worker_count, CLEAN_UP_MS_MAX // 1000)
-        background.close(finish=True)  # such as the removal of checkpoints that nobody needs any more
+        background.close(finish=True)  # such as the removal of checkpoints that are no longer needed
         endpoint.close()

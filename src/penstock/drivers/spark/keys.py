@@ -1,8 +1,8 @@
-"""The keys of one job: who holds them belongs to it.
+"""The keys of one job: a process that holds them belongs to the job.
 
-The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share, and Spark
-carries the workers' part to the workers inside their closure. So whoever can read what Spark ships can join the job,
-nobody else can: Spark's own authentication and encryption guard the keys on their way.
+The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share. Spark
+carries the workers' part to the workers inside their closure. Only a process that can read what Spark ships can
+therefore join the job. Spark's own authentication and encryption guard the keys on their way.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ from penstock.drivers.spark.sockets import Socket
 
 logger = logging.getLogger(__name__)
 
-# Short, for a path has little room.
+# Short, because a path has little room.
 _PREFIX = "pstk-"
 _NAME = "data"
 
 
 class LocalPort:
-    """A Unix socket in a new directory that only this user may enter; none, and a line in the log, where that fails.
+    """A Unix socket in a new directory that only this user may enter; no socket, and a line in the log, if that fails.
 
     Args:
         server: has been made a server by `bind_server`, whose authentication holds for the Unix socket too.
@@ -45,7 +45,7 @@ class LocalPort:
         logger.info("workers on this host reach this one over tcp, for it has no Unix socket: %s", "; ".join(reasons))
 
     def close(self) -> None:
-        """Remove the directory. Close the server, and wait for it, first; a second time nothing happens."""
+        """Remove the directory. Close the server, and wait for it, first; a second call does nothing."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -61,5 +61,5 @@ def _listen(server: Socket, path: str) -> str:
     if len(os.fsencode(path)) > LOCAL_PATH_BYTES_MAX:
         raise OSError(errno.ENAMETOOLONG, f"longer than {LOCAL_PATH_BYTES_MAX} bytes", path)
     server.bind(f"ipc://{path}")
-    os.chmod(path, 0o600)  # nobody else can come as far as here, but the file need not promise more
+    os.chmod(path, 0o600)  # no other user gets as far as here, but the file need not promise more
     return path

@@ -1,4 +1,4 @@
-"""What a worker's loop is at, when it has been at it for a while: asked by the thread that sends heartbeats."""
+"""What a worker's loop has been at for a while; the thread that sends heartbeats asks for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.common.errors import shorten
 from penstock.core.ports import Clock
 from penstock.drivers.cancellation import where_is
 
-#: A turn that takes longer is worth a word. An idle loop turns once a second.
+#: A turn that takes longer is worth a message. An idle loop turns once a second.
 STILL_MS: Final = 2_000
 
 
@@ -22,11 +22,11 @@ class LoopWatch:
         self._turned_ms = clock.now_ms()
 
     def turned(self, now_ms: int) -> None:
-        """The loop goes on."""
+        """Note that the loop goes on."""
         self._turned_ms = now_ms
 
     def whereabouts(self) -> str:
-        """The function of the user's that does not return; empty while the loop turns. Any thread may ask."""
+        """The user function that does not return; empty while the loop turns. Any thread may ask."""
         if self._clock.now_ms() - self._turned_ms < STILL_MS:
             return ""
         return shorten(where_is(self._thread) or "")

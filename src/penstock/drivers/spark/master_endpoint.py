@@ -1,8 +1,8 @@
 """The job master's port: control messages from and to all workers of one job.
 
 Only peers with the job's worker key get this far, and even so nothing of what they say is unpickled here. A worker's
-messages are numbered; when one is missing, or the connection of a worker was taken over, the worker is not heard any
-more, its heartbeats included, so that it counts as lost and ends itself.
+messages are numbered. When one is missing, or a worker's connection was taken over, the worker is no longer heard, its
+heartbeats included. It then counts as lost and ends itself.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MasterEndpoint:
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._waker.fileno(), zmq.POLLIN)
-        self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that have been heard
+        self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that were heard
         self._sent: dict[str, int] = {}
         self._unheard: set[str] = set()
         self._logged: set[bytes] = set()
@@ -81,11 +81,11 @@ class MasterEndpoint:
 
     @property
     def refused_connections(self) -> int:
-        """Connections so far that failed to authenticate. Owner thread only."""
+        """How many connections failed to authenticate so far. Owner thread only."""
         return self._refusals.refused()
 
     def receive(self, timeout_ms: int) -> list[tuple[str, FromWorker]]:
-        """Messages with their workers' ids; waits at most so long for the first, and then takes what is there."""
+        """Messages with their workers' ids; waits at most `timeout_ms` for the first, and then takes what is there."""
         ready = self._poller.poll(timeout_ms)
         self._waker.clear()
         received: list[tuple[str, FromWorker]] = []
@@ -101,7 +101,7 @@ class MasterEndpoint:
         return received
 
     def send(self, worker_id: str, message: ToWorker) -> None:
-        """Send to a worker, first-in first-out; to one that is not connected, nothing happens."""
+        """Send to a worker, first-in first-out; nothing happens if the worker is not connected."""
         if self._closed or worker_id not in self._received:
             return
         sequence = self._sent.get(worker_id, 0)

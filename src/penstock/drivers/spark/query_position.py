@@ -1,11 +1,12 @@
 """Where Spark's streaming query stands, as bytes for Penstock's checkpoints.
 
 A query's checkpoint location holds what Spark needs to go on: `metadata`, the query's id; `offsets/<n>`, the end of
-each batch; `sources/`, what each source has noted for itself; `commits/<n>`, which batches are done. Of that, taken
-while batch n is being worked on, an archive has all but the commits: the offsets of batch n and of the one before it,
-where batch n begins; of a log of files the last `*.compact` and what follows it. A location that is made from the
-archive lacks the commit of batch n, so Spark gives batch n again, and whoever has done it skips it: whether a batch is
-done is said by Penstock's checkpoint alone. Logs that Spark has taken further since do not matter to it.
+each batch; `sources/`, what each source has noted for itself; `commits/<n>`, which batches are done. An archive is
+taken while batch n is being worked on, and has all of that but the commits. It has the offsets of batch n and of the
+one before it, where batch n begins. Of a log of files it has the last `*.compact` and what follows it. A location that
+is made from the archive lacks the commit of batch n, so Spark gives batch n again, and a job that has done it skips it.
+Only Penstock's checkpoint says whether a batch is done. Logs that Spark has taken further since do not matter to the
+archive.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class QueryPosition:
 
 
 def archive_of(location: Path, batch_id: int) -> bytes:
-    """What the query needs to give batch `batch_id` again; to be called while Spark waits for that batch's end.
+    """What the query needs to give batch `batch_id` again; call it while Spark waits for that batch's end.
 
     Raises:
         PenstockError: if the query keeps state of its own, which is more than a position.
@@ -54,7 +55,7 @@ def archive_of(location: Path, batch_id: int) -> bytes:
 
 
 def lay_out(archive: bytes, location: Path) -> None:
-    """Make a checkpoint location of an archive."""
+    """Make a checkpoint location from an archive."""
     with zipfile.ZipFile(io.BytesIO(archive)) as files:
         files.extractall(location)
 

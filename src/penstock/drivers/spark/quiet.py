@@ -2,7 +2,8 @@
 
 Most of it is a matter of logging, which `log4j2.properties` beside this file settles. What remains is a few lines that
 the JVM prints on its own at the start, before any setting is read, and that no flag turns off. They go to the stderr
-that the JVM inherits, so for as long as it starts, that is a pipe, from which a thread passes on everything else.
+that the JVM inherits. While the JVM starts, that stderr is therefore a pipe, from which a thread passes on everything
+else.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class ChatterFilter:
 
 @contextmanager
 def chatter_filtered() -> Iterator[None]:
-    """Filters what processes started meanwhile, and their children, ever write to stderr."""
+    """Filters all that processes started meanwhile, and their children, write to stderr."""
     try:
         target = os.dup(2)
     except OSError:  # this process has no stderr
@@ -111,7 +112,7 @@ def _pump(source: int, target: int) -> None:
             while view:
                 view = view[os.write(target, view) :]
     except OSError:
-        pass  # whoever read our stderr has gone
+        pass  # the reader of our stderr has gone
     finally:
         os.close(source)
         os.close(target)

@@ -1,12 +1,12 @@
 """Between a worker's endpoint and its executor: passes on what comes, and turns broken connections into failed tasks.
 
 The executor knows nothing of connections. When one breaks, the tasks with channels to the peer have lost records or
-will miss some. Such a task is cancelled here, and when it has ended, the job master hears that it failed: not before,
-because it may then start the next attempt, and two attempts never run at once.
+will miss some. Such a task is cancelled here. The job master hears that it failed only after it has ended, because the
+master may then start the next attempt, and two attempts never run at once.
 
 Most connections break because the process at the other end has died. The job master learns that from Spark within a
-moment, and a better reason with it, so a broken connection is given that moment. Nothing wrong can come of it: a
-channel with a gap delivers nothing more, hence no barrier, hence no checkpoint completes.
+moment, with a better reason, so a broken connection is given that moment. This is safe, because a channel with a gap
+delivers nothing more. It delivers no barrier, so no checkpoint completes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.core.protocol import (
 from penstock.core.records import Buffer
 from penstock.drivers.spark.worker_settings import Executor
 
-#: How long a broken connection is borne, so that the loss of the worker behind it can be told first.
+#: How long a broken connection is tolerated, so that the loss of the worker behind it can be reported first.
 PATIENCE_MS: Final = 1_000
 
 
@@ -49,7 +49,7 @@ class FailingGateway:
         self._master.send(message)
 
     def fail(self, execution: ExecutionId, failure: Failure) -> None:
-        """The task is being cancelled because of this; the first failure counts."""
+        """Note the failure for which the task is being cancelled; the first failure counts."""
         self._failures.setdefault(execution, failure)
 
 
@@ -57,7 +57,7 @@ class WorkerReceiver:
     """Implements the endpoint's `Receiver`.
 
     Attributes:
-        master_lost: why the connection to the job master is of no use any more; None while it is.
+        master_lost: why the connection to the job master is no longer of use; None while it is of use.
     """
 
     def __init__(self, executor: Executor, gateway: FailingGateway, clock: Clock) -> None:
@@ -84,7 +84,7 @@ class WorkerReceiver:
         self._lost_peers.append((self._clock.now_ms() + PATIENCE_MS, worker_id, reason))
 
     def on_time(self) -> None:
-        """Call every now and then: fails the tasks whose peers have been lost for long enough."""
+        """Fails the tasks whose peers have been lost for long enough; call it every now and then."""
         while self._lost_peers and self._lost_peers[0][0] <= self._clock.now_ms():
             _, worker_id, reason = self._lost_peers.popleft()
             failure = Failure(f"the connection to {worker_id} was lost: {reason}")
@@ -94,7 +94,7 @@ class WorkerReceiver:
         self.master_lost = reason
 
     def on_unreadable_records(self, failure: Failure) -> None:
-        """Records came that cannot be unpickled here; which task they were for is not known any more."""
+        """Take in that records came that cannot be unpickled here; which task they were for is no longer known."""
         self._fail(failure, list(self._peers))
 
     def _fail(self, failure: Failure, executions: list[ExecutionId]) -> None:

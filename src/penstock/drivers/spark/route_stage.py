@@ -1,11 +1,12 @@
-"""Where the records of a data frame go, when a keyed operator is the next to see them.
+"""Where the records of a data frame go when a keyed operator is the next to see them.
 
-They need not travel through Python for that: they stay rows of Spark's with the columns that they have, and a function
-of Spark's gives each its place and its time. Python has the records only to ask the key selector and the timestamp
-assigner; the task behind the shuffle makes them of the same columns again (`batch_stage.rows_of`). Where these two are
-names of columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a column of Spark's already, and Python
-has the keys alone; and not even these where the edge is the consumer's only one and Spark's own hash keeps apart and
-together what Python does. Subtasks then have other keys than in streaming.
+They need not travel through Python for that. They stay Spark rows with their columns, and a Spark function gives each
+row its place and its time. Python sees the records only to ask the key selector and the timestamp assigner. The task
+after the shuffle makes them from the same columns again (`batch_stage.rows_of`).
+
+Where these two are names of columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a Spark column
+already, and Python sees only the keys. It does not even see these where the edge is the consumer's only one and Spark's
+own hash keeps apart and together what Python does. Subtasks then have other keys than in streaming.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ if TYPE_CHECKING:
 
 _ROUTE: Final = pa.struct([("place", pa.int64()), ("timestamp", pa.int64())])
 _ROUTE_DDL: Final = "STRUCT<place: BIGINT, timestamp: BIGINT>"
-#: They let records through as they are, and each of them.
+#: They pass on every record as it is.
 _PASSING: Final = (SourceOperator, TimestampsAndWatermarksOperator, PassOnOperator)
-#: Types of columns of which Spark takes the time of a record that the record would give; it has its own idea of a
-#: moment without a zone.
+#: Types of columns from which Spark reads the same time as the record gives. Spark has its own idea of a moment without
+#: a zone.
 _TIMES: Final = {"tinyint", "smallint", "int", "bigint", "timestamp"}
-#: Types of columns whose values are equal in Python when they are for Spark's hash.
+#: Types of columns whose values are equal in Python when they are equal for Spark's hash.
 _HASHED: Final = {"tinyint", "smallint", "int", "bigint", "boolean", "string", "binary", "date"}
 _NO_TIME: Final = "raise_error('the column of timestamps has no value in a record, which so has no timestamp')"
 
@@ -63,7 +64,7 @@ class Routed:
 
 @dataclass(frozen=True)
 class _ByName:
-    """The columns that are the key of a record, and the one that is its time, of a type; None without a time.
+    """The columns that are the key of a record, and the one, of type `type`, that is its time; None without a time.
 
     `is_hashed`: whether Spark's hash of the key will do.
     """
@@ -132,10 +133,10 @@ def routed(
 
 
 def _asked(stage: Any, kind: str, columns: list[str]) -> Any:
-    """The column `route`, which a function in Python gives."""
+    """The column `route`, which a Python function computes."""
     from pyspark.sql import functions
 
-    # Spark sees by the types that the function lives as long as its task.
+    # By the types Spark sees that the function lives as long as its task.
     stage.__annotations__ = {"batches": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     sql: Any = functions
     return sql.arrow_udf(stage, kind)(*columns, "subtask").alias("route")

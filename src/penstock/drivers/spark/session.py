@@ -1,9 +1,9 @@
 """Where a job's Spark session comes from: the program's own, or one that Penstock starts and ends.
 
 An adopted session is never stopped nor reconfigured. Penstock's own serves all jobs of the program, one after another
-or side by side. On a local master its number of threads has nothing to do with the machine's cores: a worker that waits
-for data takes no core, so a job of parallelism 4 runs on two cores, if slowly, and Spark has threads to spare for the
-program's own queries.
+or side by side. On a local master its number of threads has nothing to do with the machine's cores, because a worker
+that waits for data takes no core. A job of parallelism 4 therefore runs on two cores, if slowly, and Spark has threads
+to spare for the program's own queries.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def wanted_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def hand_back(handle: SparkHandle, slots: int) -> None:
-    """The job that took the session has ended."""
+    """Take in that the job that took the session has ended."""
     with _lock:
         if _own is not None and _own.handle is handle:
             _own.slots_taken -= slots
 
 
 def stop_spark() -> None:
-    """Stops the session that Penstock started, if any; also done when the interpreter ends."""
+    """Stops the session that Penstock started, if any; also called when the interpreter ends."""
     global _own
     with _lock:
         own, _own = _own, None
@@ -125,7 +125,7 @@ def _adopt(session: SparkSession, wanted: Mapping[str, str]) -> SparkHandle:
 
 
 def _fitting_own_session(wanted: Mapping[str, str], slots: int, usable: bool) -> _OwnSession | None:
-    """The session that runs already, if it serves; if it does not and nobody uses it, it is stopped."""
+    """The session that runs already, if it serves; if it does not and no job uses it, it is stopped."""
     if _own is None:
         return None
     if not usable:  # the program stopped it
@@ -207,7 +207,7 @@ def _spark_names_master(environ: Mapping[str, str]) -> bool:
 
 
 def _interpreter(settings: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Which Python the workers run: on this machine the one we run, for it has what the program needs."""
+    """Which Python the workers run: on this machine the one we run, because it has what the program needs."""
     if "PYSPARK_PYTHON" in environ:
         return
     if chosen := settings.get("spark.pyspark.python"):

@@ -38,7 +38,7 @@ def bind_server(
     """Make a socket the server of an authenticated port at a free port number; returns the address for its clients.
 
     Raises:
-        OSError: if `bind_host` is no interface of this machine.
+        OSError: if `bind_host` is not an interface of this machine.
     """
     _limit(server, max_frame_bytes)
     server.curve_server = True
@@ -153,7 +153,7 @@ class RefusalMonitor:
 class LinkMonitor:
     """Watches a client socket's one connection: whether it was made in time, and whether it broke since.
 
-    ZeroMQ reconnects by itself, and what was in flight is lost without a word. So the first break is the end of a link.
+    ZeroMQ reconnects by itself, and silently loses what was in flight. The first break is therefore the end of a link.
     """
 
     def __init__(self, context: Context, client: Socket, connect_timeout_s: float) -> None:
@@ -163,7 +163,7 @@ class LinkMonitor:
         self._broken: str | None = None
 
     def broken(self) -> str | None:
-        """Why the link is of no use any more; None while it is."""
+        """Why the link is no longer of use; None while it is of use."""
         while self._broken is None and (taken := self._monitor.take()) is not None:
             event, _ = taken
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -200,7 +200,7 @@ class Waker:
                 self._set = True
 
     def clear(self) -> None:
-        """Take notice: polls wait again."""
+        """Clear the wake-up, so that polls wait again."""
         with self._lock:
             if self._set and not self._closed:
                 os.read(self._reader, 1)

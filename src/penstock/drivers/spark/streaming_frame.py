@@ -1,8 +1,8 @@
 """A streaming Spark data frame as a source of micro-batch jobs.
 
-Spark finds the data, and says how far the frame has been read (`streaming_query`); each of its batches is what the
-source gives in one epoch. The source's enumerator keeps Spark's position in the job's checkpoints; its readers have
-nothing to read by themselves.
+Spark finds the data, and says how far the frame has been read (`streaming_query`). In one epoch the source emits one
+batch of Spark's. The source's enumerator keeps Spark's position in the job's checkpoints; its readers have nothing to
+read by themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.drivers.spark.query_position import QueryPosition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Parts of a query that keep state when what they read is a stream.
+#: Parts of a query that keep state when their input is a stream.
 _WITH_STATE: Final = {
     "Aggregate",
     "Deduplicate",
@@ -73,7 +73,7 @@ class StreamingFrameSource(Source[Any, Any]):
 
     @property
     def frame(self) -> DataFrame:
-        """The data frame; in the program only, for it does not travel."""
+        """The data frame; in the program only, because it does not travel."""
         if self._frame is None:
             raise WrongTimeError("a data frame is known in the program that made it, not in tasks")
         return self._frame
@@ -103,7 +103,7 @@ class StreamingFrameSource(Source[Any, Any]):
             )
 
     def create_enumerator(self, context: SplitEnumeratorContext[Any], restored: Any | None) -> SplitEnumerator[Any]:
-        """Keeps the position, or goes on from one."""
+        """Keeps the position, or continues from one."""
         if restored is not None and not isinstance(restored, QueryPosition):
             raise CheckpointError(
                 "the state of this source is that of another kind of source, not the position of a streaming data "

@@ -7,10 +7,10 @@ there and ends (`availableNow`), and epochs of the other sources follow until on
 go on. Savepoints are taken between two epochs, also while Spark waits for data.
 
 Exactly once. The epoch's checkpoint holds the batch's id and Spark's position (`query_position`), and Spark may commit
-the batch only when that checkpoint is complete. So a job that begins from any checkpoint has Spark go on behind the
-batch that the checkpoint covers, whatever has become of the location where Spark kept its own: Spark gives that batch
-once more, and it is skipped. An epoch that fails is run again with the same batch, as the restart strategy says; a
-query that fails begins again from the last checkpoint.
+the batch only when that checkpoint is complete. A job that begins from any checkpoint therefore has Spark go on after
+the batch that the checkpoint covers, whatever became of Spark's own location. Spark gives that batch once more, and the
+job skips it. An epoch that fails is run again with the same batch, as the restart strategy says; a query that fails
+begins again from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Found(enum.Enum):
     """What a look for a batch has found."""
 
     BATCH = enum.auto()
-    #: a batch that the checkpoint covers from which the job began
+    #: a batch covered by the checkpoint from which the job began
     OLD_BATCH = enum.auto()
     #: nothing, while Spark is at work on a trigger
     LOOKING = enum.auto()
     NOTHING = enum.auto()
-    #: there will be no batch any more
+    #: there will be no more batches
     END = enum.auto()
 
 
@@ -257,7 +257,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         return position is not None and batch.batch_id <= position.batch_id
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """The epoch, and behind it what its checkpoint is to hold of Spark's position."""
+        """Run the epoch, and then set the part of Spark's position that its checkpoint is to hold."""
         yield from super().run_epoch(works)
         if self._batch is not None and self._query is not None:
             batch_id = self._batch.batch_id
@@ -270,7 +270,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
 
     @property
     def session(self) -> SparkSession:
-        """That of the batch, for frames of several sessions do not go together."""
+        """The session of the batch, because frames of several sessions do not go together."""
         return super().session if self._batch is None else self._batch.session
 
     def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
@@ -281,7 +281,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
     def source_input(self, vertex: JobVertex) -> DataFrame:
         """The part of the batch that a source is to read, a partition for each subtask, with a row to tell which.
 
-        A partition of Spark's is one subtask's as a whole, in its order.
+        A Spark partition goes to one subtask as a whole, in its order.
         """
         batch = self._batch
         if batch is None or self.frame_shape(vertex) is None:

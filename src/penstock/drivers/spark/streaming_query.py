@@ -1,9 +1,9 @@
 """One Spark query that reads the streaming data frames of a job, and hands its batches to the job's thread.
 
-The frames become one frame, a column for each and the number of the frame a row is of, so that there is one log of
-offsets. Spark calls back in a thread of its own, which waits until the job has taken the batch into a checkpoint. When
-the job ends before that, the query is stopped while the call still waits: so Spark begins no trigger behind it, in
-which it would tell its sources that they are done with the batch.
+The frames become one frame, so that there is one log of offsets. It has a column for each of them, and the number of
+the frame that a row comes from. Spark calls back in its own thread, which waits until the job has taken the batch into
+a checkpoint. When the job ends before that, the query is stopped while the call still waits. Spark then begins no
+further trigger, in which it would tell its sources that they are done with the batch.
 
 The query's checkpoint location is a directory of this process, thrown away at its end, or by the next query if the
 process is killed: see `query_position`.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: How often to look whether Spark has heard that the query is to stop.
+#: How often to check whether Spark has heard that the query is to stop.
 STOP_LOOK_SECONDS = 0.01
 
 
@@ -38,7 +38,7 @@ class StreamingBatch:
 
     @property
     def session(self) -> SparkSession:
-        """The session of the batch, in which all is to be made that is read together with it."""
+        """The session of the batch, in which to make everything that is read together with it."""
         return self._frame.sparkSession
 
     def records_of(self, number: int) -> DataFrame:
@@ -61,7 +61,7 @@ class FrameQuery:
 
     Args:
         frames: what is read, in the order of the archive.
-        archive: where the query goes on; None to begin anew.
+        archive: where the query goes on; None to begin from the start.
         interval_ms: how often Spark looks for data; None to end when what is there has been read.
         name: the query's name on Spark's pages.
 
@@ -110,7 +110,7 @@ class FrameQuery:
 
     @property
     def has_ended(self) -> bool:
-        """Whether there will be no batch any more.
+        """Whether there will be no more batches.
 
         Raises:
             Exception: what the query failed with.

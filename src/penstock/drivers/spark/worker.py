@@ -1,9 +1,9 @@
 """The inside of a worker: a loop that runs in a Spark task until the job master lets it go.
 
 Everything that touches the executor happens in this one loop: messages, buffers, credits, results of background work
-and steps. It ends when the executor has shut down, or when nobody is left to work for: the job master has been silent
-for longer than the heartbeat time-out, or the process that started this one is gone. Spark itself ends it by killing
-the process.
+and steps. It ends when the executor has shut down, or when there is no job left to work for. That is so when the job
+master has been silent for longer than the heartbeat time-out, or the process that started this one is gone. Spark
+itself ends it by killing the process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHECK_INTERVAL_MS = 250
 
 
 def run_worker(payload: bytes) -> tuple[str, str]:
-    """Runs a worker to its end; returns how it ended and a word on why.
+    """Runs a worker to its end; returns how it ended and, in short, why.
 
     Args:
         payload: pickled `WorkerSettings`, which came with Spark's own task.
@@ -115,8 +115,8 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
 def _spare_garbage_collection() -> None:
     """Leave the modules out of garbage collections from now on: looking through all of them takes tens of ms.
 
-    Done while the master is being told of the worker, so that nobody waits for it. Spark may have run others in this
-    process before: what they left is collected first.
+    This is done while the master is being told of the worker, so that it delays nothing. Spark may have run other tasks
+    in this process before: what they left is collected first.
     """
     gc.collect()
     gc.freeze()
@@ -141,7 +141,7 @@ class Endpoint(Protocol):
 
 
 class WorkerLoop:
-    """Turns of one worker until its end."""
+    """The turns of one worker until its end."""
 
     def __init__(
         self,

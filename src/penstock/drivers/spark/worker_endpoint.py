@@ -1,8 +1,8 @@
 """A worker's two ways out: control messages to the job master, and buffers and credits to other workers.
 
-Every socket demands that its peer holds the job's keys, so whatever `receive` reads comes from the job itself; only
-therefore may it unpickle records. What was sent on a connection that broke may be lost. That is never passed over: who
-notices it at either end is told by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing more.
+Every socket demands that its peer holds the job's keys, so whatever `receive` reads comes from the job itself. Only for
+that reason may it unpickle records. What was sent on a connection that broke may be lost. Such a loss is never passed
+over: either end reports it by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing more.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)  # a plain int: an enum's operators take long
 
 
 class Receiver(Protocol):
-    """Whom a worker's endpoint tells what came."""
+    """The receiver that a worker's endpoint tells what came."""
 
     def on_message(self, message: ToWorker) -> None:
         """A message from the job master."""
@@ -148,16 +148,16 @@ class WorkerEndpoint:
 
     @property
     def refused_connections(self) -> int:
-        """Connections to the data port so far that failed to authenticate."""
+        """How many connections to the data port failed to authenticate so far."""
         return self._refusals.refused()
 
     @property
     def master_silence_ms(self) -> int:
-        """For how long the master has not been heard: neither a message nor an answer to a heartbeat."""
+        """How long ago the master was last heard, by a message or by an answer to a heartbeat."""
         return self._heartbeats.silence_ms
 
     def receive(self, timeout_ms: int, receiver: Receiver) -> bool:
-        """Dispatch what has come, a bounded number of messages; wait at most so long for the first.
+        """Dispatch what has come, a bounded number of messages; wait at most `timeout_ms` for the first.
 
         Returns:
             Whether anything was dispatched.
@@ -295,7 +295,7 @@ class WorkerEndpoint:
         return dispatched
 
     def _receive_frames(self) -> list[Frame]:
-        """The frames of one message; of one with too many, only so many as show that."""
+        """The frames of one message; if it has too many, only enough of them to show that."""
         frame = self._data.recv(_NOBLOCK, copy=False)
         frames: list[Frame] = [frame.bytes]
         while frame.more:

@@ -1,4 +1,4 @@
-"""What a worker is told and what it is made of: its settings, its services and its executor; and how it may end."""
+"""What a worker is told and made of: its settings, its services and its executor; and how it may end."""
 
 from __future__ import annotations
 

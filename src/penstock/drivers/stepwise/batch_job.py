@@ -33,7 +33,7 @@ class BatchJob(StepwiseJob):
 
     @abstractmethod
     def run_tasks(self) -> Iterator[Last]:
-        """Run all vertices; give what they leave for the client. Raises `PenstockError` for the job to fail with."""
+        """Run all vertices; return what they leave for the client. Raises the `PenstockError` that fails the job."""
 
     def table(self) -> Table:
         """With the tasks."""

@@ -1,9 +1,10 @@
 """What the sinks of a job without a job master have prepared, made visible from the client's process (G9).
 
 A commit that fails is tried again a few times: file systems have moments of weakness, and committing is idempotent.
-After that, an epoch's checkpoint is there to commit it from. A batch has none. So it commits all or nothing, as far as
-its sinks can take back what they have committed: it writes down first what it is about to commit, takes it back when it
-cannot commit all of it, and a run that is killed in the middle is taken back by the next run of the job.
+After that, an epoch's checkpoint is there to commit it from. A batch has none. A batch therefore commits all or
+nothing, as far as its sinks can take back what they have committed. It first writes down what it is about to commit,
+and takes it back when it cannot commit all of it. If a run is killed in the middle, the next run of the job takes it
+back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class SinkCommits:
 
     Args:
         job_graph: the job.
-        context_of: what a committer is handed, by the id of its operator.
+        context_of: gives the context of a committer by the id of its operator.
         wait: lets a time (ms) pass.
         log: takes lines for the log of the job.
     """
@@ -53,7 +54,7 @@ class SinkCommits:
 
     @cached_property
     def _sinks(self) -> dict[Place, tuple[str, Sink[Any], SinkWriterContext]]:
-        """Name, sink and context; raises what loading the program raises, of which tasks tell in better words."""
+        """Name, sink and context; raises what loading the program raises, which tasks report in better words."""
         sinks = {}
         for vertex in self._job_graph.vertices:
             program: VertexProgram = pickle.loads(vertex.program)
@@ -93,10 +94,10 @@ class SinkCommits:
             committer.close()
 
     def end_job(self) -> None:
-        """The job is over and owes nothing: let sinks remove what tasks have left whose runs did not count."""
+        """Let sinks remove the leftovers of tasks whose runs did not count. The job is over and owes nothing."""
         try:
             sinks = self._sinks.values()
-        except Exception:  # noqa: BLE001 - a program that cannot be loaded here has failed, and has left nothing
+        except Exception:  # noqa: BLE001 - a program that cannot be loaded here has failed, and left nothing
             return
         for name, sink, context in sinks:
             committer = sink.create_committer(context)
@@ -113,7 +114,7 @@ class BatchCommits(SinkCommits):
     """All or nothing: see the module's text. Call `begin` first, and `end` on every path."""
 
     def begin(self) -> None:
-        """Take back what runs of the job that died have begun to commit."""
+        """Take back what runs of the job that died had begun to commit."""
         for place, (name, sink, context) in self._sinks.items():
             log = sink.create_commit_log(context, self._job_name)
             if log is not None:
@@ -164,7 +165,7 @@ class BatchCommits(SinkCommits):
         return "What had been committed was taken back"
 
     def end(self) -> None:
-        """The run is over."""
+        """Note that the run is over."""
         for place, log in self._logs.items():
             try:
                 log.end()

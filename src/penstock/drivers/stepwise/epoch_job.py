@@ -67,7 +67,7 @@ class EpochJob(StepwiseJob):
 
     @abstractmethod
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
-        """Run all tasks of an epoch; give what they leave, their answers among it."""
+        """Run all tasks of an epoch; return what they leave, including their answers."""
 
     def table(self) -> Table:
         """With those of checkpoints, savepoints and epochs."""
@@ -106,7 +106,7 @@ class EpochJob(StepwiseJob):
         return Left(answers, others)
 
     def release(self) -> None:
-        """The job is over: let the sources go."""
+        """Release the sources, because the job is over."""
         self.sources.close()
 
     def why_no_savepoint(self) -> str | None:

@@ -17,7 +17,7 @@ RunTask = Callable[[int, int, Rows], Iterable[Rows]]
 
 
 def run_in_order(job_graph: JobGraph, run_task: RunTask, check_cancelled: Callable[[], None]) -> Iterator[Last]:
-    """Run every task once; gives what goes to no other task. Rows of an edge wait in lists for their consumers."""
+    """Run every task once; return what goes to no other task. Rows of an edge wait in lists for their consumers."""
     waiting: dict[tuple[int, int], list[Row]] = {}
     for vertex in job_graph.vertices:
         edges = [edge.index for edge in job_graph.inputs_of(vertex.index)]

@@ -50,7 +50,7 @@ from penstock.storage.file_store import absolute_url
 T = TypeVar("T")
 #: What carries a step out, by the step's class.
 Table = Mapping[type[Step], Callable[[Any], Any]]
-#: Steps that take long, before which a job looks whether it was cancelled.
+#: Steps that take long; before each, a job checks whether it was cancelled.
 _LONG: Final = (PrepareSources, RunEpoch, RunTasks, Wait)
 
 
@@ -89,7 +89,7 @@ class StepwiseJob(RunningJob):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """The job was cancelled: let the step that runs come to an end soon."""
+        """Let the step that runs end soon, because the job was cancelled."""
 
     @abstractmethod
     def why_no_savepoint(self) -> str | None:
@@ -146,7 +146,7 @@ class StepwiseJob(RunningJob):
                     error = raised
         except StopIteration:
             failure = self.master.failure
-        except BaseException as fault:  # noqa: BLE001 - a fault of the master's own must not leave a waiter without a word
+        except BaseException as fault:  # noqa: BLE001 - a fault of the master must not leave a waiter unanswered
             failure = broken(self.job_graph.name, fault)
             self._report(Report(JobStatus.FAILED, str(failure)))
         self._is_over = True
@@ -266,11 +266,11 @@ class StepwiseJob(RunningJob):
         self.interrupt()
 
     def where(self) -> str | None:
-        """What the job's thread runs of the user's."""
+        """The user code that the job's thread runs."""
         return where_is(self._thread)
 
     def end(self, patience_seconds: float = 5.0) -> None:
-        """Cancel the job and wait for its end, or until it is waited for no longer."""
+        """Cancel the job and wait for its end, or until the waiting ends."""
         self._cancel_once()
         self._cancellation.join(self._thread)
 

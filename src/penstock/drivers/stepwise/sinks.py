@@ -1,6 +1,6 @@
 """What tasks leave for the client: handed to it, and committed for the sinks, when the tasks have all ended well.
 
-So a task that was run again leaves no trace.
+A task that was run again therefore leaves no trace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Sinks:
         clock: processing time.
         figures: what tasks report is added to them.
         wait: lets a time (ms) pass before a commit is tried again.
-        all_or_nothing: whether what was committed is taken back when not all can be.
+        all_or_nothing: whether what was committed is taken back when not all of it can be committed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Sinks:
             self._commits.begin()
 
     def deliver(self, left: Iterable[Last]) -> None:
-        """Commit, then tell the client. What fails to be committed may be delivered again: nobody was told of it."""
+        """Commit, then tell the client. What cannot be committed may be delivered again: the client was not told."""
         last = sorted(left, key=lambda one: (one.vertex, one.operator, one.sequence))
         committables: dict[Place, list[Any]] = defaultdict(list)
         others = []

@@ -35,7 +35,7 @@ class Sources:
         return {operator_id: dealer.snapshot(step.checkpoint_id) for operator_id, dealer in self._dealers.items()}
 
     def close(self) -> None:
-        """Let the enumerators go."""
+        """Release the enumerators."""
         for dealer in self._dealers.values():
             dealer.close()
         self._dealers.clear()

@@ -23,7 +23,7 @@ TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "batch": run_batch
 
 
 class SeedRange(click.ParamType[range]):
-    """`A..B`: the seeds from A to B, both included. `N`: so many fresh ones, beginning anywhere."""
+    """`A..B`: the seeds from A to B, both included. `N`: this many fresh ones, beginning anywhere."""
 
     name = "A..B|N"
 

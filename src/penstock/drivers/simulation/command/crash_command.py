@@ -60,7 +60,7 @@ def run_step_points() -> bool:
 
 
 def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
-    """Histories until both crashes have happened in so many; returns those that broke a promise."""
+    """Run histories until both crashes have happened in this many; return those that broke a promise."""
     both = tried = 0
     failed = []
     while both < count and tried < count * TRIES_A_PAIR:

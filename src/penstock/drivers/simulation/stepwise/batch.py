@@ -29,7 +29,7 @@ from penstock.drivers.stepwise.exchange import run_in_order
 from penstock.drivers.stepwise.sinks import Sinks
 
 RUNS_MAX: Final = 40
-#: Runs after which nothing goes wrong any more.
+#: Runs after which nothing more goes wrong.
 FAULTY_RUNS: Final = 12
 
 
@@ -186,7 +186,7 @@ class _Run:
 
 
 class _Silent:
-    """The port `JobListener`, for a job that nobody watches."""
+    """The port `JobListener`, for a job that is not watched."""
 
     def on_job_status(self, status: str, reason: str | None) -> None: ...
 

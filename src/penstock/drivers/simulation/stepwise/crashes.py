@@ -23,7 +23,7 @@ from penstock.drivers.simulation.topology import Stage, Topology
 #: Runs that may be tried until a crash happens.
 TRIES_MAX: Final = 30
 
-#: Each step, and what has to happen for it to be taken: what somebody asks for, or one of "fill" and "batch" (such a
+#: Each step, and what has to happen for it to be taken: what a person asks for, or one of "fill" and "batch" (such a
 #: job), "again" (another job goes on), "fail" (something fails before).
 STEPS: Final[dict[str, str | None]] = {
     "PrepareSources": None,
@@ -67,7 +67,7 @@ WITHIN: Final[dict[str, str | None]] = {
     "within RunTasks of a batch": "batch",
     "within Deliver of a batch": "batch",
 }
-#: Somebody cancels the job while it takes a savepoint.
+#: A person cancels the job while it takes a savepoint.
 CANCELLED: Final = "cancelled in a savepoint"
 #: What drivers answer for themselves, and so do not fail in.
 NEVER_FAIL: Final = ("Answer", "Wait", "EndSinks", "EndSinks of a batch")

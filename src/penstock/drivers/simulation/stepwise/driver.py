@@ -32,7 +32,7 @@ from penstock.storage.job_marks import BEGUN
 
 STEPS_MAX: Final = 4_000
 NAME: Final = "epochs"
-#: What somebody may ask for.
+#: What a person may ask for.
 WISHES: Final = ("checkpoint", "savepoint", "savepoint", "suspend", "suspend", "suspend", "drain", "cancel")
 
 
@@ -52,7 +52,7 @@ def name_of(step: steps.Step) -> str:
 
 @dataclass
 class Ask:
-    """What somebody asked for, and what was answered."""
+    """What a person asked for, and what was answered."""
 
     request: steps.Request
     answers: list[steps.Answer] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Driver:
         }
 
     def run(self) -> JobStatus:
-        """To the job's end; how it ended. Raises `DriverKilled`."""
+        """Run to the job's end; return how it ended. Raises `DriverKilled`."""
         work = self.master.run()
         result: Any = None
         error: BaseException | None = None
@@ -239,7 +239,7 @@ class Driver:
             self._store.complete(step.metadata, path)
         finally:
             if step.metadata.ends_job and path is not None:
-                # From then on the next job finds it; until then this one has only left a savepoint that nobody knows.
+                # From then on the next job finds it; until then this one has only left a savepoint that no job knows.
                 own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
                 if own in history.disk.files and all(o.fully_finished for o in step.metadata.operators):
                     history.drained = history.disk.load_savepoint(path)

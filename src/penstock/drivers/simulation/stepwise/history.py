@@ -3,7 +3,7 @@
 The masters, tasks and split enumerators are those that run on Spark. The clock, storage, the outside world and the
 driver are simulated: steps fail, tasks run twice, and the driver dies before, after and within each step. Whatever ends
 a job, the next one begins where a user would begin it: from the newest checkpoint of the name, or from the savepoint
-that it was told of. In the end the sinks must hold just what a plain computation over all records gives.
+that it was given. In the end the sinks must hold just what a plain computation over all records gives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.drivers.simulation.stepwise.scenario import FILLED
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 
 JOBS_MAX: Final = 60
-#: Jobs after which nothing goes wrong any more.
+#: Jobs after which nothing more goes wrong.
 FAULTY_JOBS: Final = 20
 
 

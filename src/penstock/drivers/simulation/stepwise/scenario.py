@@ -30,7 +30,7 @@ class StepwiseScenario:
     commit_error: float
     source_error: float
     runs_twice: float
-    #: how likely somebody asks for something when the master looks
+    #: how likely a person asks for something when the master looks
     asks: float
     cancels: float
 

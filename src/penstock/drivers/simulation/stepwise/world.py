@@ -43,7 +43,7 @@ class StepwiseWorld:
         self.drained: CheckpointMetadata | None = None
         #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
         self.on_point: Callable[[str], None] = lambda point: None
-        #: what somebody asks for, and when the master looks for the how manieth time; None for at random
+        #: what a person asks for, and at which look of the master, by number; None for at random
         self.wish: tuple[str, int] | None = None
         self.looks = 0
 
@@ -84,7 +84,7 @@ class StepwiseWorld:
         return False
 
     def maybe_cancel(self) -> None:
-        """Somebody cancels the job, at times."""
+        """A person cancels the job, at times."""
         rate = self.scenario.cancels
         if rate and not self.faults.are_over and self.chance.random() < rate:
             self.seen["cancelled"] += 1
