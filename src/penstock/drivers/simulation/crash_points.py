@@ -82,7 +82,7 @@ def _first_of_its_checkpoint(handler: Any, channel: Any, barrier: Any) -> bool:
     return bool(barrier.checkpoint_id > handler._latest_id)
 
 
-def _subsumes(coordinator: Any, checkpoint_id: int, reason: str, *more: Any) -> bool:
+def _subsumes(coordinator: Any, checkpoint_id: int, reason: str, *more: Any, **named: Any) -> bool:
     return reason.startswith("subsumed")
 
 
