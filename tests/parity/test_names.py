@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from penstock.common.errors import UnsupportedError
+
 ROOT = Path(__file__).parents[2]
 NAMES: dict[str, dict[str, list[str] | None]] = json.loads(Path(__file__).with_name("pyflink_names.json").read_text())
 
@@ -56,9 +58,13 @@ def assigns(owner: Any, attribute: str) -> bool:
     )
 
 
+#: What a function raises that is there for its name only.
+STUB_ERRORS = {"NotImplementedError", "UnsupportedError"}
+
+
 def is_stub(function: Any) -> bool:
-    """Whether a function does nothing but raise NotImplementedError."""
-    if not inspect.isfunction(function) or "NotImplementedError" not in function.__code__.co_names:
+    """Whether a function does nothing but raise NotImplementedError, or the error of Penstock's that is one."""
+    if not inspect.isfunction(function) or not STUB_ERRORS.intersection(function.__code__.co_names):
         return False
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(definition, ast.FunctionDef)
@@ -130,7 +136,12 @@ def test_the_check_sees_what_lacks() -> None:
         """Not yet."""
         raise NotImplementedError("later")
 
+    def stub_of_penstock() -> None:
+        """Not yet."""
+        raise UnsupportedError("later")
+
     assert is_stub(stub)
+    assert is_stub(stub_of_penstock)
     assert not is_stub(resolve)
     assert list(takes(resolve, ["module", "path"])) == ["path"]
     for module, name in (("common.types", "Row.of_sort"), ("common.types", "Rows"), ("common", "Row.as_dict.nothing")):
