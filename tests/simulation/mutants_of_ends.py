@@ -184,7 +184,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     go_on_after_the_last_savepoint: (("resumed", "stalled"), 2),
     leave_files_with_the_checkpoints: (("savepoint",), 292),
     leave_what_was_given_up: (("leaked-savepoint",), 9),
-    use_the_names_of_savepoints_again: (("storage", "savepoint"), 1883),
+    use_the_names_of_savepoints_again: (("storage", "savepoint"), 580),
     answer_before_the_job_has_ended: (("waiter",), 2),
     skip_committing_what_had_finished: (("lost", "output"), 3),
     wait_for_what_has_finished: (("owed",), 3),
