@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
@@ -11,8 +10,7 @@ from penstock.common.options import BATCH_SAVEPOINT_PATH
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices
-from penstock.core.epochs.task import ANSWER
-from penstock.core.epochs.work import EpochAnswer, EpochWork, Task
+from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph
 from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.epochs import EpochMaster
@@ -37,6 +35,7 @@ from penstock.core.master.steps import (
 )
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
+from penstock.drivers.stepwise.exchange import left_of
 from penstock.drivers.stepwise.job import StepwiseJob, Table
 from penstock.drivers.stepwise.sources import Sources
 from penstock.drivers.worker_storage import StorageSettings
@@ -96,14 +95,7 @@ class EpochJob(StepwiseJob):
         self._store.empty_savepoint(step.path, str(self._job_id), files)
 
     def _run_epoch(self, step: RunEpoch) -> Left:
-        answers: dict[Task, EpochAnswer] = {}
-        others = []
-        for last in self.run_epoch(step.works):
-            if last.kind == ANSWER:
-                answers[last.vertex, last.operator] = pickle.loads(last.payload)
-            else:
-                others.append(last)
-        return Left(answers, others)
+        return left_of(self.run_epoch(step.works))
 
     def release(self) -> None:
         """Release the sources, because the job is over."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 
 from penstock.common.errors import JobExecutionError
 from penstock.core.batch.rows import Rows
+from penstock.core.epochs.task import ANSWER
+from penstock.core.epochs.work import EpochAnswer, Task
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import batch_error
-from penstock.core.master.steps import Cancelled, Last
+from penstock.core.master.steps import Cancelled, Last, Left
 from penstock.core.task.failures import failure_of
 
 Row = tuple[int, int, int, int | None, int, bytes]
@@ -36,6 +39,18 @@ def run_in_order(job_graph: JobGraph, run_task: RunTask, check_cancelled: Callab
                 raise
             except (Exception, SystemExit) as error:
                 raise batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask) from error
+
+
+def left_of(lasts: Iterable[Last]) -> Left:
+    """What the tasks of an epoch leave, with their answers apart from the rest."""
+    answers: dict[Task, EpochAnswer] = {}
+    others = []
+    for last in lasts:
+        if last.kind == ANSWER:
+            answers[last.vertex, last.operator] = pickle.loads(last.payload)
+        else:
+            others.append(last)
+    return Left(answers, others)
 
 
 def _sorted(rows: list[Row]) -> Rows:

@@ -22,6 +22,7 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import broken
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
+from penstock.core.master.driving import drive
 from penstock.core.master.master import StepwiseMaster
 from penstock.core.master.steps import (
     Answer,
@@ -61,13 +62,13 @@ class StepwiseJob(RunningJob):
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
     ) -> None:
         result: CompletableFuture[JobExecutionResult] = CompletableFuture()
-        super().__init__(job_id or JobID.generate(), job_graph.name, result, configuration)
+        directory = configuration.read(SAVEPOINT_DIR)
+        super().__init__(job_id or JobID.generate(), job_graph.name, result, configuration, directory)
         self.job_graph = job_graph
         self.configuration = configuration
         self.clock = SystemClock()
         self.listener = listener
         self._status = JobStatus.CREATED
-        self._savepoint_directory = configuration.read(SAVEPOINT_DIR)
         self._is_cancelled = threading.Event()
         #: set when there is a request, or the job is cancelled
         self._is_wanted = threading.Event()
@@ -132,19 +133,8 @@ class StepwiseJob(RunningJob):
         self._thread.start()
 
     def _run(self) -> None:
-        work = self.master.run()
-        result: Any = None
-        error: BaseException | None = None
-        failure = None
         try:
-            while True:
-                step = work.send(result) if error is None else work.throw(error)
-                result = error = None
-                try:
-                    result = self._perform(step)
-                except BaseException as raised:  # noqa: BLE001 - the master decides what becomes of it
-                    error = raised
-        except StopIteration:
+            drive(self.master.run(), self._perform)
             failure = self.master.failure
         except BaseException as fault:  # noqa: BLE001 - a fault of the master must not leave a waiter unanswered
             failure = broken(self.job_graph.name, fault)

@@ -14,6 +14,7 @@ from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask, batch_vertices
 from penstock.core.master import steps
 from penstock.core.master.batch import BatchMaster
+from penstock.core.master.driving import drive
 from penstock.drivers.simulation.answers import check_exact
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.jobs import Job
@@ -120,23 +121,8 @@ class _Run:
 
     def drive(self) -> str:
         """To its end; how it ended. Raises `DriverKilled`."""
-        work = self.master.run()
-        error: BaseException | None = None
-        result: Any = None
-        try:
-            while True:
-                step = work.send(result) if error is None else work.throw(error)
-                result = error = None
-                try:
-                    result = self._perform(step)
-                except Killed:
-                    raise
-                except Exception as raised:  # noqa: BLE001 - the master decides what becomes of it
-                    error = raised
-        except StopIteration:
-            return self.master.status.name
-        finally:
-            work.close()
+        drive(self.master.run(), self._perform, Killed)
+        return self.master.status.name
 
     def _perform(self, step: steps.Step) -> Any:
         history, name = self._history, f"{type(step).__name__} of a batch"

@@ -12,12 +12,13 @@ from penstock.core.batch.rows import COMMITTABLES, Rows
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices
-from penstock.core.epochs.task import ANSWER, EpochTask
+from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL
 from penstock.core.job.failures import broken
 from penstock.core.master import steps
 from penstock.core.master.back_fill import BackFillMaster
+from penstock.core.master.driving import drive
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.disk import METADATA, SAVEPOINTS
@@ -26,7 +27,7 @@ from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.outside import PlannedError
 from penstock.drivers.simulation.stepwise.scenario import FILLED
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
-from penstock.drivers.stepwise.exchange import run_in_order
+from penstock.drivers.stepwise.exchange import left_of, run_in_order
 from penstock.drivers.stepwise.sources import Sources
 from penstock.storage.job_marks import BEGUN
 
@@ -112,25 +113,12 @@ class Driver:
 
     def run(self) -> JobStatus:
         """Run to the job's end; return how it ended. Raises `DriverKilled`."""
-        work = self.master.run()
-        result: Any = None
-        error: BaseException | None = None
         try:
-            while True:
-                step = work.send(result) if error is None else work.throw(error)
-                result = error = None
-                try:
-                    result = self._perform(step)
-                except Killed:
-                    raise
-                except Exception as raised:  # noqa: BLE001 - the master decides what becomes of it
-                    error = raised
-        except StopIteration:
+            drive(self.master.run(), self._perform, Killed)
             self.has_ended = True
         except AssertionError as broken_promise:
             self._history.violations.append(f"the master: {broken(NAME, broken_promise)}")
         finally:
-            work.close()
             self.sources.close()
         for ask in self._waiting:
             ask.answers.append(steps.Answer(ask.request, None, "the job is over"))
@@ -274,17 +262,11 @@ class Driver:
         return carry_out
 
     def _run_epoch(self, step: steps.RunEpoch) -> steps.Left:
-        answers, others = {}, []
         backends = self._history.jobs.backends()
         try:
-            for last in run_in_order(self._job.graph, self._task(step.works, backends), lambda: None):
-                if last.kind == ANSWER:
-                    answers[last.vertex, last.operator] = pickle.loads(last.payload)
-                else:
-                    others.append(last)
+            return left_of(run_in_order(self._job.graph, self._task(step.works, backends), lambda: None))
         finally:
             backends.close()
-        return steps.Left(answers, others)
 
     def _task(self, works: Mapping[Task, EpochWork], backends: Any) -> Any:
         """Runs a task, at times twice: then either run may be the one that counts."""
