@@ -149,6 +149,11 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, is_savepoint=True, external_path=path)
 
     @property
+    def is_drained(self) -> bool:
+        """Whether every operator had finished for good: nothing follows but commits."""
+        return all(operator.fully_finished for operator in self.operators)
+
+    @property
     def state_bytes(self) -> int:
         return sum(f.length for f in self.state_files())
 

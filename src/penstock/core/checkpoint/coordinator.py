@@ -259,8 +259,7 @@ class CheckpointCoordinator:
         last, now = self.last, self._clock.now_ms()
         if last is None or status != "FINISHED":
             return JobMark(self._job_id, job_name, status, now, discards=True)
-        drained = all(operator.fully_finished for operator in last.operators)
-        return JobMark(self._job_id, job_name, status, now, last.external_path, drained, discards=True)
+        return JobMark(self._job_id, job_name, status, now, last.external_path, last.is_drained, discards=True)
 
     def mark_begin(self, job_name: str, path: str | None, failed: Callable[[BaseException], None]) -> None:
         """The job begins, at a path or with nothing; what a job of its name has left is not its own."""

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError
 from penstock.common.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
 from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
+from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import CheckpointStore
 from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
@@ -88,6 +90,19 @@ def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
         store.verify(metadata)
     except CheckpointError:
         store.verify(metadata)
+
+
+def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:
+    """Whether going back past a damaged checkpoint would commit again, and the options do not allow that."""
+    return job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
+
+
+def nothing_left(damage: Exception) -> str:
+    """Why a job fails whose only checkpoint is damaged, and what can be done another time."""
+    return (
+        f"no checkpoint is left to recover from: {damage}. Starting over would lose what was committed; keep more than "
+        "one with execution.checkpointing.num-retained"
+    )
 
 
 def refusal_to_fall_back(damage: str, before: str) -> str:

@@ -7,10 +7,17 @@ from typing import Protocol
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
 from penstock.common.job_status import JobStatus
-from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
-from penstock.core.checkpoint.recovery import Recovery, read_recovery, read_through, refusal_to_fall_back
+from penstock.core.checkpoint.recovery import (
+    Recovery,
+    must_not_fall_back,
+    nothing_left,
+    read_recovery,
+    read_through,
+    refusal_to_fall_back,
+)
 from penstock.core.checkpoint.restore import check_fit
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
@@ -77,7 +84,7 @@ class JobRecovery:
         #: what jobs of this name have left besides, newest first
         self._older: list[CheckpointMetadata] = []
         #: whether going back past a damaged checkpoint would commit something again, which the options do not allow
-        self._must_not_fall_back = master.job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
+        self._must_not_fall_back = must_not_fall_back(master.job_graph, configuration)
 
     def recover(self) -> None:
         """Continue from the newest checkpoint of a former job master of this job, if it took any."""
@@ -227,10 +234,7 @@ class JobRecovery:
         before = next(iter(self._older), None) if is_initial else checkpoints.before_latest
         self._listener.on_log(damage)
         if before is None:
-            self._give_up(
-                f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; "
-                "keep more than one with execution.checkpointing.num-retained"
-            )
+            self._give_up(nothing_left(error))
         elif self._must_not_fall_back:
             named = str(before.external_path) if is_initial else f"checkpoint {before.checkpoint_id}"
             self._give_up(refusal_to_fall_back(damage, named))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.latest import Choice, choose_latest, finished_before, refusal_of_latest
-from penstock.core.checkpoint.recovery import refusal_to_fall_back
+from penstock.core.checkpoint.recovery import must_not_fall_back, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import FindLeft, Load, Log, ReadThrough, Steps
@@ -16,11 +16,6 @@ from penstock.storage.metadata import CheckpointMetadata
 
 class HasEnded(Exception):
     """A job of the name has come to its end: there is nothing left to do."""
-
-
-def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:
-    """Whether going back past a damaged checkpoint would commit again, and the options do not allow that."""
-    return job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"
 
 
 def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:

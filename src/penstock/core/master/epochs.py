@@ -26,13 +26,13 @@ from penstock.common.options import (
     RECOVERY_FROM_LATEST,
     RECOVERY_PATH,
 )
-from penstock.core.checkpoint.recovery import refusal_to_fall_back
+from penstock.core.checkpoint.recovery import must_not_fall_back, nothing_left, refusal_to_fall_back
 from penstock.core.checkpoint.savepoints import savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochWork, Task
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.master.begin import HasEnded, begin_from_latest, begin_from_path, must_not_fall_back
+from penstock.core.master.begin import HasEnded, begin_from_latest, begin_from_path
 from penstock.core.master.master import StepwiseMaster
 from penstock.core.master.steps import (
     Answer,
@@ -158,7 +158,7 @@ class EpochMaster(StepwiseMaster):
         if self.configuration.read(RECOVERY_FROM_LATEST):
             found = yield from begin_from_latest(self.job_graph, self.configuration)
             if found is not None:
-                self._is_drained = found.ends_job and all(operator.fully_finished for operator in found.operators)
+                self._is_drained = found.ends_job and found.is_drained
                 return found
         begin_from = yield from begin_from_path(self.job_graph, self.configuration)
         if not self.configuration.read(RECOVERY_FROM_LATEST):
@@ -325,10 +325,7 @@ class EpochMaster(StepwiseMaster):
         damage = f"{self.point} cannot be restored: {error}"
         yield Log(damage)
         if len(self.completed) < 2:
-            raise self._final(
-                f"no checkpoint is left to recover from: {error}. Starting over would lose what was committed; keep "
-                "more than one with execution.checkpointing.num-retained"
-            )
+            raise self._final(nothing_left(error))
         before = self.completed[-2]
         if self._must_not_fall_back:
             raise self._final(refusal_to_fall_back(damage, f"checkpoint {before.checkpoint_id}"))

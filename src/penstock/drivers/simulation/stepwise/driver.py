@@ -229,7 +229,7 @@ class Driver:
             if step.metadata.ends_job and path is not None:
                 # From then on the next job finds it; until then this one has only left a savepoint that no job knows.
                 own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
-                if own in history.disk.files and all(o.fully_finished for o in step.metadata.operators):
+                if own in history.disk.files and step.metadata.is_drained:
                     history.drained = history.disk.load_savepoint(path)
         self._is_stopping = step.metadata.ends_job and path is not None
         history.epochs += 1
