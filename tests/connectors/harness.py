@@ -22,6 +22,7 @@ class EnumeratorHost:
         self.background: list[tuple[Callable[[], Any], Callable[[Any, Any], None], int]] = []
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
+        assert subtask_index not in self.finished, "a split after the end would be lost"
         self.assigned.append((subtask_index, pickle.loads(pickle.dumps(split))))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:

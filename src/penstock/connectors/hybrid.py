@@ -28,6 +28,7 @@ from penstock.core.connector import (
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
+    late_split,
 )
 from penstock.core.records import Batch
 
@@ -146,6 +147,11 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
             for reader in range(self.context.parallelism):
                 self._present.handle_split_request(reader)
 
+    def must_not_be_told(self, subtask_index: int) -> None:
+        """Refuse a split for a reader that may have gone on to the next source."""
+        if subtask_index in self._told:
+            raise late_split(type(self._sources[self.number]).__name__, subtask_index)
+
     def tell_end(self, subtask_index: int) -> None:
         """Tell a reader that the present source has no more for it."""
         self._told.add(subtask_index)
@@ -181,6 +187,7 @@ class _ForOneEnumerator:
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
         if self._host.number == self._number:
+            self._host.must_not_be_told(subtask_index)
             self._host.context.assign_split(HybridSplit(self._number, split), subtask_index)
 
     def signal_no_more_splits(self, subtask_index: int) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common.column_data import ColumnData
-from penstock.common.errors import PenstockError, StopIterationRaised, UnsupportedError
+from penstock.common.errors import ContractError, PenstockError, StopIterationRaised, UnsupportedError
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.records import Batch
 
@@ -179,11 +179,15 @@ class SplitEnumeratorContext(Protocol[SplitT_contra]):
     def parallelism(self) -> int: ...
 
     def assign_split(self, split: SplitT_contra, subtask_index: int) -> None:
-        """Hand a split to a reader. The split must be picklable."""
+        """Hand a split to a reader. The split must be picklable.
+
+        Raises:
+            ContractError: if the reader was told that none would follow. It may have ended, and would not read it.
+        """
         ...
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
-        """Tell a reader that none will follow."""
+        """Tell a reader that none will follow. It is final, until the job restarts."""
         ...
 
     def call_async(
@@ -191,6 +195,15 @@ class SplitEnumeratorContext(Protocol[SplitT_contra]):
     ) -> None:
         """Run `work` in the background after `delay_ms`; then `handler(result, error)` in the job master's own turn."""
         ...
+
+
+def late_split(what: str, subtask_index: int) -> ContractError:
+    """An enumerator assigned a split to a reader after it had told that reader of the end (I1)."""
+    return ContractError(
+        f"the split enumerator of {what} assigned a split to the reader of subtask {subtask_index} after "
+        "signal_no_more_splits() for it. That reader may have ended, so the split would be lost. Assign the split "
+        "first, or keep it for a reader that has not been told"
+    )
 
 
 class SplitEnumerator(ABC, Generic[SplitT]):

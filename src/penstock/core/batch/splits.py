@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.common.errors import ContractError
 from penstock.common.pickling import dumps_named, loads_named
-from penstock.core.connector import Source
+from penstock.core.connector import Source, late_split
 from penstock.storage.metadata import StateFile, checksum
 
 T = TypeVar("T")
@@ -83,6 +83,8 @@ class SplitDealer:
     # --- the enumerator's context ----------------------------------------------------------------------------------
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
+        if self.no_more[subtask_index]:
+            raise late_split(self._what, subtask_index)
         self._new[subtask_index].append(dumps_named(split, f"a split of {self._what}"))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from penstock.common.pickling import dumps_named, loads_named
-from penstock.core.connector import Source, SplitEnumerator
+from penstock.core.connector import Source, SplitEnumerator, late_split
 from penstock.core.ports import Background
 
 T = TypeVar("T")
@@ -40,11 +40,14 @@ class SourceCoordinator:
         self._on_error = on_error
         self._enumerator: SplitEnumerator[Any] | None = None
         self._generation = 0
+        #: readers that were told that no split will follow
+        self._told: set[int] = set()
 
     def reset(self, restored: bytes | None) -> None:
         """Begin again, from a snapshot when there is one."""
         self.close()
         self._generation += 1
+        self._told.clear()
         state = None
         if restored is not None:
             state = loads_named(restored, f"what the split enumerator of {self._what} kept")
@@ -80,11 +83,14 @@ class SourceCoordinator:
     # --- the enumerator's context ----------------------------------------------------------------------------------
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
-        """Hand a split to a reader."""
+        """Hand a split to a reader that has not been told of the end."""
+        if subtask_index in self._told:
+            raise late_split(self._what, subtask_index)
         self._assign(subtask_index, self.operator_id, (dumps_named(split, f"a split of {self._what}"),), False)
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
         """Tell a reader that none will follow."""
+        self._told.add(subtask_index)
         self._assign(subtask_index, self.operator_id, (), True)
 
     def call_async(

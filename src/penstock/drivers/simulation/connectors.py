@@ -97,6 +97,8 @@ class _Enumerator(SplitEnumerator[Split]):
         self._splits = deque(splits)
         self._early = source.early
         self._sent_home = set[int]()
+        #: readers that were told that no split will follow
+        self._told = set[int]()
 
     def start(self) -> None:
         """Nothing is to be found."""
@@ -109,9 +111,12 @@ class _Enumerator(SplitEnumerator[Split]):
         self._context.call_async(lambda: None, lambda result, error: self._answer(subtask_index), delay_ms)
 
     def _answer(self, subtask_index: int) -> None:
+        if subtask_index in self._told:
+            return  # a reader that was handed two splits asks twice
         may_go = self._early and len(self._sent_home) + 1 < self._context.parallelism
         if may_go and self._chance.random() < self._early:
             self._sent_home.add(subtask_index)
+            self._told.add(subtask_index)
             self._context.signal_no_more_splits(subtask_index)
             return
         is_answered = False
@@ -120,6 +125,7 @@ class _Enumerator(SplitEnumerator[Split]):
                 is_answered = True
                 self._context.assign_split(self._splits.popleft(), subtask_index)
         if not is_answered or (not self._splits and self._chance.random() < 0.5):
+            self._told.add(subtask_index)
             self._context.signal_no_more_splits(subtask_index)
 
     def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
