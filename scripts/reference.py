@@ -56,7 +56,6 @@ INTERNAL = {
     "penstock.connectors.split_reader",
     "penstock.datastream.async_functions",
     "penstock.datastream.data_frames",
-    "penstock.datastream.declared_output",
     "penstock.datastream.dependencies",
     "penstock.datastream.function",
     "penstock.datastream.global_sink",

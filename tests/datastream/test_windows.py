@@ -52,6 +52,7 @@ from penstock.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from penstock.plan.nodes import factory_of
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
 
@@ -84,7 +85,7 @@ def collect(stream: Any) -> list[Any]:
 def operator_of(stream: Any) -> type[Any]:
     """Which operator a window's transformation makes."""
     (upstream,) = stream.upstreams
-    return type(upstream.transformation.factory())
+    return type(factory_of(upstream.transformation.node)())
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

@@ -119,12 +119,12 @@ class RealTopology(Topology):
             strategy = WatermarkStrategy.for_bounded_out_of_orderness(JITTER_MS)
             if stage.idleness_ms is not None:
                 strategy = strategy.with_idleness(stage.idleness_ms)
-            made = replace(made, source=source, factory=partial(SourceOperator, source, strategy))
+            made = replace(made, source=source, node=partial(SourceOperator, source, strategy))
         elif stage.kind == "sink":
             rows = FileSink.for_row_format(f"{self.out}/{stage.uid}", Encoder.simple_string_encoder())
             sink = rows.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
-            made = replace(made, sink=sink, factory=partial(SinkOperator, sink))
-        return replace(made, factory=partial(in_world, self.world, self.pause_s, made.factory))
+            made = replace(made, sink=sink, node=partial(SinkOperator, sink))
+        return replace(made, node=partial(in_world, self.world, self.pause_s, made.node))
 
 
 def real_topology(drawn: Topology, out: str, pause_s: float) -> RealTopology:

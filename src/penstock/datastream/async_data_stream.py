@@ -15,7 +15,7 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.async_wait import AsyncWaitOperator
 from penstock.datastream.async_retry_strategies import AsyncRetryStrategy, NoRetryStrategy
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.declared_output import declared
+from penstock.plan.nodes import declared
 from penstock.plan.transformation import Transformation, Upstream
 
 __all__ = ["AsyncDataStream"]

@@ -15,9 +15,9 @@ from penstock.core.operators.broadcast_process import (
     KeyedBroadcastProcessOperator,
 )
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.declared_output import declared
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from penstock.datastream.keyed_stream import KeyedStream
+from penstock.plan.nodes import declared
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 

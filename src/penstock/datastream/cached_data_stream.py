@@ -101,10 +101,10 @@ class Cache:
         if self.is_complete:
             source = CachedSource(self._directory)
             transformation.inputs, transformation.source, transformation.is_stateful = (), source, True
-            transformation.factory = partial(SourceOperator, source, WatermarkStrategy.no_watermarks())
+            transformation.node = partial(SourceOperator, source, WatermarkStrategy.no_watermarks())
             return None
         transformation.inputs, transformation.source, transformation.is_stateful = self._inputs, None, False
-        transformation.factory = PassOnOperator
+        transformation.node = PassOnOperator
         if self._writer is not None:
             return None
         sink = CachingSink(self._directory)

@@ -9,10 +9,10 @@ from typing import Any
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.declared_output import declared
 from penstock.datastream.functions import CoProcessFunction, KeyedCoProcessFunction
 from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.keyed_stream import KeyedStream
+from penstock.plan.nodes import declared
 from penstock.plan.transformation import Transformation, Upstream
 
 

@@ -23,7 +23,6 @@ from penstock.connectors.print import PrintSink
 from penstock.core.columns.expressions import Expression, col
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.connector import Sink
-from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.column_operators import (
     BATCH_FORMATS,
     MapBatchesOperator,
@@ -56,13 +55,13 @@ from penstock.core.windowing import WindowAssigner
 from penstock.core.windowing.count_windows import count_windows
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream_sink import DataStreamSink
-from penstock.datastream.declared_output import declared
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.datastream.functions import Partitioner as PartitionerFunction
 from penstock.datastream.keyed_functions import check_needs_no_key
 from penstock.datastream.operator_settings import OperatorSettings
 from penstock.datastream.projected_type import projected_type
 from penstock.plan.description import Plan
+from penstock.plan.nodes import Node, declared
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 
@@ -175,7 +174,7 @@ class DataStream(OperatorSettings):
     def _add(
         self,
         kind: str,
-        factory: Callable[[], StreamOperator],
+        node: Node,
         is_stateful: bool = False,
         output_type: TypeInformation | None = None,
         keeps_type: bool = False,
@@ -183,10 +182,8 @@ class DataStream(OperatorSettings):
         if keeps_type:
             output_type = self.declared_type
         else:
-            factory = declared(factory, output_type)
-        transformation = Transformation(
-            kind, factory, self._upstreams, is_stateful=is_stateful, output_type=output_type
-        )
+            node = declared(node, output_type)
+        transformation = Transformation(kind, node, self._upstreams, is_stateful=is_stateful, output_type=output_type)
         self._environment.add(transformation)
         return DataStream(self._environment, (Upstream(transformation),))
 

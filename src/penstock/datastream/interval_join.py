@@ -17,8 +17,8 @@ from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.operators.interval_join import IntervalJoinOperator
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.declared_output import declared
 from penstock.datastream.keyed_stream import KeyedStream
+from penstock.plan.nodes import declared
 from penstock.plan.transformation import Transformation, Upstream
 
 __all__ = ["IntervalJoin", "IntervalJoined"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
@@ -13,11 +12,7 @@ from penstock.common.time import Duration, Time, to_millis
 from penstock.common.typeinfo import TypeInformation
 from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.columnar_session import ColumnarSessionOperator
-from penstock.core.operators.columnar_window import ColumnarWindowOperator
 from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_contents import (
     AggregatingContents,
     ApplyResult,
@@ -27,41 +22,20 @@ from penstock.core.operators.window_contents import (
     WindowContents,
     WindowResult,
 )
-from penstock.core.operators.window_operator import WindowOperator
 from penstock.core.windowing import (
-    CumulativeEventTimeWindows,
-    EventTimeSessionWindows,
     EventTimeTrigger,
     Evictor,
     MergingWindowAssigner,
-    SlidingEventTimeWindows,
     Trigger,
-    TumblingEventTimeWindows,
     WindowAssigner,
 )
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
 from penstock.datastream.keyed_stream import KeyedStream
+from penstock.plan.windows import ColumnWindowNode, WindowNode
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-
-#: The assigners whose windows have operators of their own, with the default trigger.
-_FAST: dict[type[Any], Callable[..., Any]] = {
-    TumblingEventTimeWindows: AlignedWindowOperator,
-    SlidingEventTimeWindows: AlignedWindowOperator,
-    CumulativeEventTimeWindows: AlignedWindowOperator,
-    EventTimeSessionWindows: SessionWindowOperator,
-}
-
-
-#: The operators that aggregate columns.
-_COLUMNAR: dict[type[Any], Callable[..., Any]] = {
-    TumblingEventTimeWindows: ColumnarWindowOperator,
-    SlidingEventTimeWindows: ColumnarWindowOperator,
-    CumulativeEventTimeWindows: ColumnarWindowOperator,
-    EventTimeSessionWindows: ColumnarSessionOperator,
-}
 
 
 class Windows:
@@ -171,16 +145,18 @@ class Windows:
         if function is not None:
             kind_of_result = self._process_result if hasattr(function, "process") else self._apply_result
             result = kind_of_result(function, isinstance(contents, ListContents))
-        arguments = (contents, result, self._lateness_ms, self._late_tag)
-        fast = _FAST.get(type(self._assigner))
-        if fast is not None and self._has_default_trigger() and self._evictor is None and not _clears(function):
-            operator = partial(fast, self._key_selector, self._assigner, *arguments)
-            return self._stream._add(kind, operator, True, output_type)
-        trigger = self._trigger or self._assigner.get_default_trigger(self.get_execution_environment())
-        factory = partial(
-            WindowOperator, self._key_selector, self._assigner, trigger, *arguments, evictor=self._evictor
+        node = WindowNode(
+            self._key_selector,
+            self._assigner,
+            self._trigger or self._assigner.get_default_trigger(self.get_execution_environment()),
+            contents,
+            result,
+            self._lateness_ms,
+            self._late_tag,
+            self._evictor,
+            _clears(function),
         )
-        return self._stream._add(kind, factory, True, output_type)
+        return self._stream._add(kind, node, True, output_type)
 
     def _has_default_trigger(self) -> bool:
         return self._trigger is None or type(self._trigger) is EventTimeTrigger
@@ -226,11 +202,10 @@ class WindowedStream(Windows):
         names = [*key.names, "window_start", "window_end", *(aggregate.name for aggregate in aggregates)]
         if not aggregates or len(set(names)) < len(names):
             raise WrongValueError(f"select needs aggregates whose names differ, not {names[len(key.names) + 2 :]}")
-        operator = _COLUMNAR.get(type(self._assigner))
-        if operator is None or not self._has_default_trigger() or self._evictor is not None or self._lateness_ms:
+        if not self._has_default_trigger() or self._evictor is not None or self._lateness_ms:
             raise UnsupportedError(
-                f"columns are aggregated in tumbling, sliding, cumulative and session windows of event time, without "
-                f"trigger, evictor or allowed lateness, not in {self._assigner!r} with what was set; use aggregate()"
+                "windows of columns fire once, at their end: they have no trigger, evictor or allowed lateness; use "
+                "aggregate()"
             )
-        factory = partial(operator, key, self._assigner, aggregates, self._late_tag)
-        return self._stream._add("Window Select", factory, True, output_type)
+        node = ColumnWindowNode(key, self._assigner, aggregates, self._late_tag)
+        return self._stream._add("Window Select", node, True, output_type)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from penstock.plan.nodes import Node, OperatorNode
 
-def function_name(factory: Callable[[], Any]) -> str:
-    """The functions, sources and sinks that a factory hands to its operator: their classes, or their own names.
+
+def function_name(node: Node) -> str:
+    """The functions, sources and sinks that a node hands to its operator: their classes, or their own names.
 
     Lambdas have no name, and settings say nothing. Both are left out, so the answer may be "".
     """
     names = []
-    waiting: list[Any] = [factory]
+    waiting: list[Any] = [node]
     while waiting:
         found = waiting.pop(0)
         if isinstance(found, partial):
             waiting = [*found.args, *waiting]
+        elif isinstance(found, OperatorNode):
+            waiting = [*found.parts(), *waiting]
         elif name := _name_of(found):
             names.append(name)
     return ", ".join(dict.fromkeys(names))

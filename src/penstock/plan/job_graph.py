@@ -27,6 +27,7 @@ from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.plan.description import Plan
 from penstock.plan.function_names import function_name
+from penstock.plan.nodes import factory_of
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from penstock.plan.transformation import Chaining, Transformation
 from penstock.state.migrations import registered
@@ -166,7 +167,7 @@ class _JobGraphBuilder:
                 parent = position[node.in_edges[0].source.operator_id]
                 side_tag = node.in_edges[0].side_tag
             t = node.transformation
-            chained.append(ChainedOperator(node.operator_id, node.name, t.factory, parent, side_tag, t.uid))
+            chained.append(ChainedOperator(node.operator_id, node.name, factory_of(t.node), parent, side_tag, t.uid))
         out_edges = tuple(
             OutEdge(edge_id, position[edge.source.operator_id], edge.partitioner, edge.side_tag, edge.target.name)
             for edge_id, edge in edges
@@ -224,7 +225,7 @@ def _info(node: StreamNode) -> OperatorInfo:
         said.uid,
         said.is_stateful,
         said.kind,
-        function_name(said.factory),
+        function_name(said.node),
         ", ".join(key_types),
         said.has_placed_id,
         said.sink is not None and said.sink.shows_on_commit,
@@ -238,7 +239,7 @@ def _client_handler(transformation: Transformation) -> Callable[[int, bytes], No
 
 
 def _check_picklable(node: StreamNode) -> None:
-    _dumps(node.transformation.factory, node.name)
+    _dumps(factory_of(node.transformation.node), node.name)
     for edge in node.in_edges:
         _dumps(edge.partitioner, f"{edge.partitioner.name} into {node.name}")
 

@@ -10,8 +10,8 @@ from typing import Any
 from penstock.common.typeinfo import TypeInformation
 from penstock.common.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Sink, Source
-from penstock.core.operators.base import StreamOperator
 from penstock.core.task.channels.partitioners import Partitioner
+from penstock.plan.nodes import Node
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,13 @@ class Chaining(enum.Enum):
 
 @dataclass(eq=False)
 class Transformation:
-    """One step of a program, with its user's settings. `kind` names it in plans and errors."""
+    """One step of a program, with its user's settings.
+
+    `kind` names it in plans and errors; `node` is what its operator is to do.
+    """
 
     kind: str
-    factory: Callable[[], StreamOperator]
+    node: Node
     inputs: tuple[Upstream, ...] = ()
     name: str | None = None
     uid: str | None = None

@@ -254,6 +254,14 @@ class KeyedStateBackend(ABC):
         if has_entries or name not in self._restored:
             self._restored[name] = (schema, has_entries)
 
+    def has_restored(self, name: str) -> bool:
+        """Whether a state of that name came with what was restored; it may be empty."""
+        return name in self.restored_names()
+
+    def restored_names(self) -> list[str]:
+        """The states that came with what was restored."""
+        return list(self._restored)
+
     def schema_text(self, name: str) -> str:
         """The schema under which a state is written now."""
         schema = self._schemas.get(name)

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.core.operators.kept_windows import (
+    ALL_SLOTS,
+    FIRED_WINDOWS,
+    OPEN_WINDOWS,
+    SESSION_CLEANUPS,
+    SESSION_ENDS,
+    SESSIONS,
+)
 from penstock.core.operators.process import EVENT_TIMERS, PROCESSING_TIMERS
 from penstock.core.operators.sink import COMMITTABLES_STATE, WRITER_STATE
 from penstock.core.operators.source import SPLITS_STATE
 from penstock.core.operators.window_contexts import EVENT_TIMERS as WINDOW_EVENT_TIMERS
 from penstock.core.operators.window_contexts import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS
-from penstock.core.operators.window_states import WINDOW_SLOTS
 
 #: The value of each key of `KeyedStream.reduce`.
 REDUCE_STATE: Final = "_penstock_reduce"
 #: Tumbling and sliding windows: namespace (start, end), key, contents; those that have fired, under lateness.
-WINDOW_STATE: Final = "_penstock_window"
-FIRED_WINDOW_STATE: Final = "_penstock_window_fired"
+WINDOW_STATE: Final = OPEN_WINDOWS
+FIRED_WINDOW_STATE: Final = FIRED_WINDOWS
 #: Session windows: key -> [[start, end, contents, fired], ...], and the timers at their ends.
-SESSION_STATE: Final = "_penstock_sessions"
-SESSION_ENDS: Final = "_penstock_session_ends"
-SESSION_CLEANUPS: Final = "_penstock_session_cleanups"
+SESSION_STATE: Final = SESSIONS
 #: All other windows: a map state from windows to [contents]. Under `trigger-state:` and `window-state:` lies what
 #: triggers and window functions keep for each window, as map states too.
 WINDOW_TIMERS: Final = (WINDOW_EVENT_TIMERS, WINDOW_PROCESSING_TIMERS)
@@ -36,7 +41,7 @@ KINDS: Final = {
     SESSION_STATE: "window",
     SESSION_ENDS: "timers",
     SESSION_CLEANUPS: "timers",
-    WINDOW_SLOTS: "window",
+    **dict.fromkeys(ALL_SLOTS, "window"),
     **dict.fromkeys(WINDOW_TIMERS, "timers"),
     EVENT_TIMERS: "timers",
     PROCESSING_TIMERS: "timers",

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
+from penstock.core.operators.kept_windows import ALL_SLOTS
 from penstock.core.operators.sink import COMMITTABLES_STATE
 from penstock.core.operators.source import SPLITS_STATE
-from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA
@@ -226,7 +226,7 @@ class SavepointReader:
             WINDOW_STATE: partial(window_layout, fired=False),
             FIRED_WINDOW_STATE: partial(window_layout, fired=True),
             SESSION_STATE: session_layout,
-            WINDOW_SLOTS: slots_layout,
+            **dict.fromkeys(ALL_SLOTS, slots_layout),
         }
         if not _keyed_names(operator) & layouts.keys():
             raise no_such_state(operator, "windows", "window")

@@ -9,13 +9,14 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from tests.core.operators.windows import add, at, first, hostile, show, untimed, window_operator
+from tests.core.operators.windows import at, first, hostile, show, untimed, window_operator
 
 from penstock.common.output_tag import OutputTag
 from penstock.common.serializer import TypeSerializer
 from penstock.common.time import Duration
 from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.kept_windows import slots_name
 from penstock.core.operators.session_window import SessionWindowOperator
 from penstock.core.operators.window_base import LATE_RECORDS
 from penstock.core.operators.window_contents import ApplyResult, ListContents, ProcessResult, ReducingContents
@@ -52,7 +53,6 @@ from penstock.datastream.window import (
     Window,
     WindowAssigner,
 )
-from penstock.state.errors import StateError
 from penstock.testing import OneInputOperatorHarness, ProcessingTime, Record
 
 LATE = OutputTag("late")
@@ -546,7 +546,8 @@ def test_windows_move_with_their_key_groups(assigner: Any) -> None:
         harness = OneInputOperatorHarness(factory, 3, subtask)
         harness.restore(snapshot)
         harness.open()
-        mine = harness.context.keyed._tables["_penstock_window_slots"].entries(None)  # type: ignore[attr-defined]
+        merges = isinstance(assigner, MergingWindowAssigner)
+        mine = harness.context.keyed.table(slots_name(merges, evicts=False)).entries(None)
         harness.process_batch([(key, 2) for key in list(mine)])
         fired += [(key, values) for key, _, values in harness.values]
         snapshot_of_part = harness.snapshot(2)
@@ -608,40 +609,6 @@ def test_an_aborted_checkpoint_changes_nothing() -> None:
     restored.open()
     restored.watermark(MAX_WATERMARK)
     assert restored.values == [("a", (1, 19), [1, 5, 9])]
-
-
-OTHERS = {
-    "fast to general": (
-        partial(AlignedWindowOperator, first, TumblingEventTimeWindows(10), ReducingContents(add)),
-        window_operator(TumblingEventTimeWindows(10), CountTrigger(1)),
-    ),
-    "sessions to general": (
-        partial(SessionWindowOperator, first, EventTimeSessionWindows(10), ReducingContents(add)),
-        window_operator(EventTimeSessionWindows(10), CountTrigger(1)),
-    ),
-    "general to fast": (
-        window_operator(TumblingEventTimeWindows(10), CountTrigger(2)),
-        partial(AlignedWindowOperator, first, TumblingEventTimeWindows(10), ReducingContents(add)),
-    ),
-    "general to sessions": (
-        window_operator(EventTimeSessionWindows(10), CountTrigger(2)),
-        partial(SessionWindowOperator, first, EventTimeSessionWindows(10), ReducingContents(add)),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", OTHERS)
-def test_windows_are_not_lost_when_they_are_kept_in_another_way(case: str, backend: str) -> None:
-    """H4: a snapshot with windows of the fast operators does not fit the general one, nor the other way round."""
-    before, after = OTHERS[case]
-    with OneInputOperatorHarness(before) as harness:
-        harness.process(("a", 1), 1)
-        snapshot = harness.snapshot(1)
-    restored = OneInputOperatorHarness(after, name="Windows")
-    restored.restore(snapshot)
-    with pytest.raises(StateError, match=r"Windows: .* another uid"):
-        restored.open()
-    restored.close()
 
 
 def test_the_general_operator_does_not_hold_windows_for_ever_that_never_fire() -> None:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from penstock.core.operators.kept_windows import FIRED_WINDOWS, OPEN_WINDOWS, KeptWindow, KeptWindows
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import AggregatingContents, WindowContents, WindowResult
-from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
 from penstock.core.windowing.time_windows import AlignedAssigner, TumblingEventTimeWindows
 
@@ -49,15 +49,28 @@ class AlignedWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Find the windows, and when they are due."""
         super().initialize_state()
-        self.require_empty(WINDOW_SLOTS)
-        self._open_table = self.context.keyed.table("_penstock_window")
-        self._fired_table = self.context.keyed.table("_penstock_window_fired")
+        kept = KeptWindows(self.context, self.merges, self._contents)
+        kept.refuse_other_windows()
+        self._open_table = self.context.keyed.table(OPEN_WINDOWS)
+        self._fired_table = self.context.keyed.table(FIRED_WINDOWS)
+        for window in kept.from_slots():
+            self._take(window)
         self._open_panes: dict[Window, dict[Any, Any]] = self._open_table.panes
         self._fired_panes: dict[Window, dict[Any, Any]] = self._fired_table.panes
         self._ends = [(end, start) for start, end in self._open_panes]
         self._cleanups = [(end, start) for start, end in self._fired_panes]
         heapify(self._ends)
         heapify(self._cleanups)
+
+    def _take(self, kept: KeptWindow) -> None:
+        """A window that the general operator kept."""
+        if kept.has_fired and not self._lateness_ms:
+            return
+        table, window = self._fired_table if kept.has_fired else self._open_table, (kept.start, kept.end)
+        table.entries(window)[kept.key] = kept.contents
+        table.mark(window, (kept.key,))
+        if table.settle is not None:
+            table.settle()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its windows; emit what fires again and what is late."""

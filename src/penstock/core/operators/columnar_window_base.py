@@ -14,8 +14,8 @@ from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.expressions import KERNEL_ERRORS, Aggregate, full
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.kept_windows import ALL_SLOTS, FIRED_WINDOWS, OPEN_WINDOWS, SESSIONS, has_windows
 from penstock.core.operators.window_base import LATE_RECORDS
-from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.state.errors import StateError
 from penstock.state.key_columns import ColumnsCapture
@@ -24,7 +24,7 @@ from penstock.state.snapshot import StateCapture
 #: Rows of partials that may come before they are merged, at least; beyond it as many as there are merged ones.
 PARTIALS_MAX: Final = 1 << 16
 #: State of the operators that keep windows record by record.
-_BY_RECORD: Final = ("_penstock_window", "_penstock_window_fired", "_penstock_sessions", WINDOW_SLOTS)
+_BY_RECORD: Final = (OPEN_WINDOWS, FIRED_WINDOWS, SESSIONS, *ALL_SLOTS)
 
 
 class ColumnarWindowBase(StreamOperator):
@@ -64,8 +64,8 @@ class ColumnarWindowBase(StreamOperator):
     def initialize_state(self) -> None:
         """Take the restored table."""
         restored = self.context.columns.take(self.state_name, self.about())
-        for name, table in ((name, self.context.keyed.table(name)) for name in _BY_RECORD):
-            if any(table.panes.values()):
+        for name in _BY_RECORD:
+            if has_windows(self.context.keyed, name):
                 raise StateError(
                     f"{self.context.operator_name}: the snapshot holds windows that were kept record by record (state "
                     f"{name!r}). Go back to what the operator had, or give it another uid, with which it begins "

@@ -15,10 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.core.operators.kept_windows import (
+    SESSION_CLEANUPS,
+    SESSION_ENDS,
+    SESSIONS,
+    KeptWindow,
+    KeptWindows,
+)
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import AggregatingContents, WindowContents, WindowResult
-from penstock.core.operators.window_states import WINDOW_SLOTS
 from penstock.core.records import Batch
 from penstock.core.windowing.session_windows import EventTimeSessionWindows
 
@@ -46,13 +52,32 @@ class SessionWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Find the sessions and their timers."""
         super().initialize_state()
-        self.require_empty(WINDOW_SLOTS)
+        kept = KeptWindows(self.context, self.merges, self._contents)
+        kept.refuse_other_windows()
         keyed = self.context.keyed
-        table = keyed.table("_penstock_sessions")
+        table = keyed.table(SESSIONS)
         self._sessions: dict[Any, list[Session]] = table.entries(None)
         self._changed = table.changed(None)
-        self._ends = TimerQueue(keyed.table("_penstock_session_ends"))
-        self._cleanups = TimerQueue(keyed.table("_penstock_session_cleanups"))
+        self._ends = TimerQueue(keyed.table(SESSION_ENDS))
+        self._cleanups = TimerQueue(keyed.table(SESSION_CLEANUPS))
+        for window in kept.from_slots():
+            self._take(window)
+            if table.settle is not None:
+                table.settle()
+
+    def _take(self, kept: KeptWindow) -> None:
+        """A session that the general operator kept."""
+        if kept.has_fired and not self._lateness_ms:
+            return
+        self._sessions[kept.key] = [
+            *self._sessions.get(kept.key, ()),
+            [kept.start, kept.end, kept.contents, kept.has_fired],
+        ]
+        self._changed.add(kept.key)
+        if kept.has_fired:
+            self._cleanups.register(kept.end - 1 + self._lateness_ms, kept.key)
+        else:
+            self._ends.register(kept.end - 1, kept.key)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its key's session."""
@@ -160,8 +185,12 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def _on_cleanup(self, timestamp: int, key: Any) -> None:
         for session in list(self._sessions.get(key, ())):
-            if session[1] - 1 + self._lateness_ms == timestamp and session[3]:
-                self._drop(key, session)
+            if session[3]:
+                due = session[1] - 1 + self._lateness_ms
+                if due <= timestamp:
+                    self._drop(key, session)
+                else:
+                    self._cleanups.register(due, key)  # the allowed lateness has become longer
 
     def _drop(self, key: Any, session: Session) -> None:
         self._changed.add(key)

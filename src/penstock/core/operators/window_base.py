@@ -15,7 +15,6 @@ from penstock.core.operators.window_contents import WindowContents, WindowEnviro
 from penstock.core.operators.window_states import WINDOW_STATES, WindowStates
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.windowing.windows import TimeWindow, WindowTokens
-from penstock.state.errors import StateError
 from penstock.state.states import NO_KEY
 
 LATE_RECORDS = "late_records_dropped"
@@ -66,16 +65,6 @@ class WindowOperatorBase(FunctionOperator):
     def window_tokens(self) -> WindowTokens:
         """What stands for windows in state."""
         return WindowTokens(None)
-
-    def require_empty(self, *names: str) -> None:
-        """Raise when state of another way to keep windows was restored, which would be lost."""
-        for name in names:
-            if any(self.context.keyed.table(name).panes.values()):
-                raise StateError(
-                    f"{self.context.operator_name}: the snapshot holds windows as another assigner, trigger, evictor "
-                    f"or function keeps them (state {name!r}). Go back to what the operator had, or give it another "
-                    "uid, with which it begins without windows"
-                )
 
     def open(self) -> None:
         """Open both user functions."""

@@ -28,14 +28,17 @@ from itertools import repeat
 from typing import Any
 
 from penstock.common.errors import ContractError, WrongTypeError
+from penstock.core.operators.kept_windows import KeptWindows, slots_name
 from penstock.core.operators.window_base import WindowOperatorBase
 from penstock.core.operators.window_contents import ListContents, WindowContents, WindowResult
 from penstock.core.operators.window_contexts import AssignerContext, EvictorContext, TriggerContext
-from penstock.core.operators.window_states import WINDOW_SLOTS, open_runtime_map
+from penstock.core.operators.window_states import open_runtime_map
 from penstock.core.operators.window_timers import WindowTimers
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.core.windowing.evictors import Evictor, TimestampedValue
+from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.time_windows import AlignedAssigner
 from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.core.windowing.windows import WindowToken, WindowTokens
 from penstock.state.states import NO_KEY
@@ -78,14 +81,36 @@ class WindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Find the windows, and their timers."""
         super().initialize_state()
-        self.require_empty("_penstock_window", "_penstock_window_fired", "_penstock_sessions")
-        self._slots = open_runtime_map(self.context.keyed, WINDOW_SLOTS)
+        self._slots = open_runtime_map(self.context.keyed, slots_name(self.merges, self._evictor is not None))
         self._ctx = TriggerContext(self)
         self._assigner_ctx = AssignerContext(self.context)
         self._evictor_ctx = EvictorContext(self)
         ctx = self._ctx
         self._cleanups = ctx.event_timers if self._is_event_time else ctx.processing_timers
         self._register = ctx.register_event_time_timer if self._is_event_time else ctx.register_processing_time_timer
+        self._take_kept()
+
+    def _take_kept(self) -> None:
+        """Begin with windows that were kept by a fast operator, or when there was another evictor, or none."""
+        keyed, slots = self.context.keyed, self._slots
+        kept = KeptWindows(self.context, self.merges, self._contents)
+        kept.refuse_other_windows()
+        for key, token, slot in kept.change_slots(self._evictor is not None):
+            keyed.current_key = key
+            slots.put(token, slot)
+        if not isinstance(self._assigner, AlignedAssigner | EventTimeSessionWindows):
+            kept.refuse_fast_windows()
+            return
+        for window in kept.from_tables():
+            if not window.has_fired or self._lateness_ms:
+                keyed.current_key = window.key
+                token = (window.start, window.end)
+                slots.put(token, [window.contents if self._evictor is None else kept.records(window)])
+                self._ctx.enter(token)
+                if not window.has_fired:
+                    self._register(window.end - 1)
+                self._register(window.end - 1 + self._lateness_ms)
+        keyed.current_key = NO_KEY
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -277,8 +302,12 @@ class WindowOperator(WindowOperatorBase):
                 return  # it has become part of another window
             window = self._tokens.window_of(token)
             self._act(key, window, token, on_time(timestamp, window, self._ctx.enter(token)))
-            if is_cleaning and timestamp == self._cleanup_ms(window):
-                self._clean_up(window, token)
+            if is_cleaning:
+                due = self._cleanup_ms(window)
+                if timestamp == due or (timestamp > due and slots.contains(token)):
+                    self._clean_up(window, token)
+                elif timestamp < due < MAX_TIMESTAMP and slots.contains(token):
+                    self._register(due)  # it is there already, unless the allowed lateness has become longer
 
         try:
             timers.fire(up_to, fire)

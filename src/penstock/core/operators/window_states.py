@@ -34,18 +34,23 @@ from penstock.state.single_precision import (
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
 from penstock.state.ttl.states import open_map_state
 
-#: The windows of each key with their contents, as the general window operator keeps them.
+#: What the name begins with under which the general window operator keeps the windows of each key (`kept_windows`).
 WINDOW_SLOTS: Final = "_penstock_window_slots"
 #: What the names of states of triggers and of window functions begin with in snapshots.
 TRIGGER_STATES: Final = "trigger-state:"
 WINDOW_STATES: Final = "window-state:"
 
 
-def open_runtime_map(keyed: KeyedStateBackend, name: str) -> MapState[Any, Any]:
-    """A map state of the runtime, whose name user code cannot take."""
+def runtime_map(name: str) -> MapStateDescriptor:
+    """The descriptor of a map state of the runtime, whose name user code cannot take."""
     descriptor = MapStateDescriptor("runtime")
     descriptor.name = name
-    return keyed.map_state(descriptor)
+    return descriptor
+
+
+def open_runtime_map(keyed: KeyedStateBackend, name: str) -> MapState[Any, Any]:
+    """A map state of the runtime."""
+    return keyed.map_state(runtime_map(name))
 
 
 class WindowStates:

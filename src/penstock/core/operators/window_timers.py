@@ -56,6 +56,15 @@ class WindowTimers:
         self._table.changed(timestamp).add(key)
         return True
 
+    def times(self) -> dict[tuple[Any, WindowToken], set[int]]:
+        """For each window of a key, all times at which it is due."""
+        found: dict[tuple[Any, WindowToken], set[int]] = {}
+        for timestamp, bucket in self._buckets.items():
+            for key, due in bucket.items():
+                for token in due:
+                    found.setdefault((key, token), set()).add(timestamp)
+        return found
+
     def next_timestamp(self) -> int | None:
         """The earliest time at which anything is due, or None."""
         while self._heap:

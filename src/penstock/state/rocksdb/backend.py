@@ -204,6 +204,10 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         for name, shapes in read_shapes(cache.store).items():
             renew_classes(cache, name, self.key_groups, shapes, self._loader(name, self.schema_text(name)))
 
+    def restored_names(self) -> list[str]:
+        """Those with a schema, and those in the files of checkpoints."""
+        return list(dict.fromkeys([*super().restored_names(), *self._stored]))
+
     def _require_undeclared(self, name: str) -> None:
         if name in self._maps or name in self._lists:
             raise StateError(f"{self.owner}: state {name!r} can only be restored before it is declared")
