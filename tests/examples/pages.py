@@ -10,8 +10,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).parents[2]
 #: For pages that run on a laptop in a second, on a machine with other things to do.
@@ -57,13 +59,20 @@ def blocks_of(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run_page(page: str, target: str, folder: Path, python: str = sys.executable) -> list[str]:
-    """Run the program of a page in an empty directory; the lines that it prints."""
+def run_page(
+    page: str,
+    target: str,
+    folder: Path,
+    python: str = sys.executable,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Run the program of a page in an empty directory, with more environment variables; the lines that it prints."""
     blocks = blocks_of(page)
     assert blocks
     work = folder / "work"
     work.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    environment.update(variables)
     if target == "local":
         (folder / "local").mkdir()
         (folder / "local" / "sitecustomize.py").write_text(LOCAL)

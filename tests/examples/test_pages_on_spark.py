@@ -1,15 +1,31 @@
-"""The program of every page that has to do with Spark runs there as a script; those of `test_wheel` run there."""
+"""The program of every page that has to do with Spark runs there as a script; those of `test_wheel` run there.
 
+The scripts share a JVM; those of `test_wheel` have their own.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.examples.pages import PAGES, run_page, runs_on
+from tests.examples.shared_jvm import SharedJvm
 from tests.examples.test_wheel import FIRST_PAGES
 
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[SharedJvm]:
+    made = SharedJvm()
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("page", [page for page in runs_on("spark") if page not in FIRST_PAGES])
-def test_the_program_of_a_page_runs_on_spark(page: str, tmp_path: Path) -> None:
+def test_the_program_of_a_page_runs_on_spark(page: str, tmp_path: Path, jvm: SharedJvm) -> None:
     """A2, E8: what the page says holds there, too."""
-    PAGES[page].check(run_page(page, "spark", tmp_path))
+    try:
+        printed = run_page(page, "spark", tmp_path, variables=jvm.variables)
+    finally:
+        jvm.end_session()
+    PAGES[page].check(printed)

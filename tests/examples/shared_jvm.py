@@ -1,0 +1,61 @@
+"""A JVM that scripts share: to start one takes longer than most of them run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.drivers.spark.java import find_java
+
+#: Threads for Spark tasks: more than any page's job takes at once.
+THREADS = 16
+
+
+class SharedJvm:
+    """A JVM without a Spark session; scripts that find it make and end their own in it, one after the other."""
+
+    def __init__(self) -> None:
+        from pyspark import SparkConf
+        from pyspark.java_gateway import launch_gateway
+
+        python = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java(os.environ))}
+        with _environment(python):
+            self._gateway: Any = launch_gateway(SparkConf(loadDefaults=False).setMaster(f"local[{THREADS}]"), {})
+        parameters = self._gateway.gateway_parameters
+        self.variables = {
+            **python,
+            "PYSPARK_GATEWAY_PORT": str(parameters.port),
+            "PYSPARK_GATEWAY_SECRET": parameters.auth_token,
+        }
+
+    def end_session(self) -> None:
+        """End the session that a script left behind, as the end of its own JVM would have."""
+        sessions = self._gateway.jvm.org.apache.spark.sql.SparkSession
+        for found in (sessions.getActiveSession(), sessions.getDefaultSession()):
+            if found.isDefined():
+                found.get().stop()
+        sessions.clearActiveSession()
+        sessions.clearDefaultSession()
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._gateway.shutdown()
+        self._gateway.proc.stdin.close()
+        self._gateway.proc.wait(60)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
