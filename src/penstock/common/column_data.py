@@ -44,13 +44,13 @@ class ColumnData:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def rows(self) -> list[Row]:
-        """The records, made once."""
+    def rows(self, kinds: bytes | None = None) -> list[Row]:
+        """The records, made once, with these kinds; the same at each call."""
         if self._rows is None:
             names = tuple(self.columns.schema.names)
             columns = [column_values(column) for column in self.columns.columns]
             lists = map(list, zip(*columns, strict=True)) if columns else ([] for _ in range(len(self)))
-            self._rows = make_rows(names, lists)
+            self._rows = make_rows(names, lists, kinds)
         return self._rows
 
     def __reduce__(self) -> tuple[Any, ...]:

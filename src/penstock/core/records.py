@@ -21,33 +21,47 @@ class Batch:
 
     Both lists are of the same length and are read-only once the batch is emitted. For a batch with columns instead of
     lists see `core.columns.batch`.
+
+    `kinds` says what each record does to the table that the stream describes, a byte each, the value of its `RowKind`.
+    It is None when all are inserts, and when the values are rows, which know their kinds themselves.
     """
 
-    __slots__ = ("timestamps", "values")
+    __slots__ = ("kinds", "timestamps", "values")
 
-    def __init__(self, values: list[Any], timestamps: list[int] | None = None) -> None:
+    def __init__(self, values: list[Any], timestamps: list[int] | None = None, kinds: bytes | None = None) -> None:
         self.values = values
         self.timestamps = timestamps
+        self.kinds = kinds
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Batch) and self.values == other.values and self.timestamps == other.timestamps
+        return (
+            isinstance(other, Batch)
+            and self.values == other.values
+            and self.timestamps == other.timestamps
+            and self.kinds == other.kinds
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Batch({self.values!r}, {self.timestamps!r})"
+        kinds = "" if self.kinds is None else f", {self.kinds!r}"
+        return f"Batch({self.values!r}, {self.timestamps!r}{kinds})"
 
     def slice(self, start: int, stop: int) -> Batch:
         """The records from `start` up to `stop`, which is excluded, as a new batch."""
-        timestamps = self.timestamps
-        return Batch(self.values[start:stop], None if timestamps is None else timestamps[start:stop])
+        timestamps, kinds = self.timestamps, self.kinds
+        return Batch(
+            self.values[start:stop],
+            None if timestamps is None else timestamps[start:stop],
+            None if kinds is None else kinds[start:stop],
+        )
 
-    def content(self) -> tuple[Any, Any]:
-        """Values and timestamps in the form in which they are kept, for the wire and for snapshots."""
-        return self.values, self.timestamps
+    def content(self) -> tuple[Any, ...]:
+        """Values, timestamps, and kinds if there are any, in the form in which they are kept, wired and stored."""
+        return (self.values, self.timestamps) if self.kinds is None else (self.values, self.timestamps, self.kinds)
 
     def max_timestamp(self) -> int | None:
         """The highest timestamp (ms); None when there is none."""

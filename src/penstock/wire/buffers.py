@@ -47,8 +47,9 @@ class BufferCodec(Generic[T]):
 
     Args:
         event_types: a union of tagged, array-like `msgspec.Struct` types.
-        batch_type: the type of batches; `content()` is a batch's values, a list or `ColumnData`, and its timestamps.
-        make_batch: makes a batch of such values and timestamps.
+        batch_type: the type of batches; `content()` is a batch's values, a list or `ColumnData`, its timestamps, and a
+            byte for each record, if it has such `kinds`.
+        make_batch: makes a batch of such a content.
         max_frame_bytes: no message of a buffer has more bytes in all.
         record_bytes_max: no record has more bytes, in however many messages.
     """
@@ -57,7 +58,7 @@ class BufferCodec(Generic[T]):
         self,
         event_types: Any,
         batch_type: type[Any],
-        make_batch: Callable[[Any, Any], T],
+        make_batch: Callable[..., T],
         max_frame_bytes: int,
         record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
@@ -121,15 +122,22 @@ class BufferCodec(Generic[T]):
 
     def _continue_batch(self, joined: list[T], records: Records) -> None:
         last: Any = joined[-1] if joined else None
-        values, timestamps = records
-        if not isinstance(last, self._batch_type) or (last.timestamps is None) != (timestamps is None):
+        values, timestamps, *of_records = records
+        kinds = of_records[0] if of_records else None
+        if (
+            not isinstance(last, self._batch_type)
+            or (last.timestamps is None) != (timestamps is None)
+            or (last.kinds is None) != (kinds is None)
+        ):
             raise ProtocolError("a message continues a batch that the message before did not begin")
         if isinstance(values, ColumnData):
-            joined.append(self._make_batch(values, timestamps))
+            joined.append(self._make_batch(*records))
             return
         last.values.extend(values)
         if last.timestamps is not None:
             last.timestamps.extend(timestamps)
+        if kinds is not None:
+            last.kinds += kinds
 
     def _encode_into(self, parts: list[Part], outline: list[Any], batches: list[Records]) -> None:
         """Append the messages of these elements: one if they fit, otherwise those of their first and second half."""
@@ -149,7 +157,7 @@ class BufferCodec(Generic[T]):
             self._encode_into(parts, half_outline, half_batches)
 
     def _too_large(self, size: int, batches: list[Records]) -> RecordTooLargeError:
-        record = next((value for values, _ in batches for value in values), None)
+        record = next((value for values, *_ in batches for value in values), None)
         return RecordTooLargeError(
             f"a record needs {size} bytes, but {RECORD_BYTES_OPTION} allows {self.record_bytes_max}; raise it, or send "
             f"smaller records; record of {describe_record(record)}"
@@ -172,9 +180,9 @@ def _halves(outline: list[Any], batches: list[Records]) -> list[tuple[list[Any],
     first, second = outline[:position], outline[position:]
     first_batches, second_batches = batches[:taken], batches[taken:]
     if room:
-        values, stamps = second_batches[0]
+        content = second_batches[0]
         first.append(room if second[0] >= 0 else -room)
         second[0] = room - abs(second[0])
-        first_batches.append((values[:room], None if stamps is None else stamps[:room]))
-        second_batches[0] = (values[room:], None if stamps is None else stamps[room:])
+        first_batches.append(tuple(None if part is None else part[:room] for part in content))
+        second_batches[0] = tuple(None if part is None else part[room:] for part in content)
     return [(first, first_batches), (second, second_batches)]

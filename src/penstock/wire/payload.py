@@ -17,10 +17,11 @@ import cloudpickle
 
 from penstock.common.column_data import ColumnData
 from penstock.common.errors import ProtocolError
+from penstock.common.types import RowKind
 from penstock.wire.errors import RecordSerializationError, describe_record
 
-#: Values, as a list or as columns, and timestamps of one batch.
-Records: TypeAlias = tuple[Any, Any]
+#: Values, as a list or as columns, and timestamps of one batch; and a byte for each record, where it has such kinds.
+Records: TypeAlias = tuple[Any, ...]
 Frame: TypeAlias = bytes | memoryview
 
 #: Frames of one message: the header, the pickle, and large buffers.
@@ -29,6 +30,8 @@ FRAMES_MAX: Final = 256
 OUT_OF_BAND_BYTES_MIN: Final = 64 * 1024
 _TIMESTAMP_BYTES: Final = 8
 _PROTOCOL: Final = 5
+#: The bytes that stand for kinds of rows.
+_KINDS: Final = bytes(kind.value for kind in RowKind)
 
 
 class BatchEncoder:
@@ -43,7 +46,10 @@ class BatchEncoder:
         Raises:
             RecordSerializationError: if a record cannot be pickled; the text names it.
         """
-        content = [(values, None if stamps is None else _pack_timestamps(values, stamps)) for values, stamps in batches]
+        content = [
+            (values, None if stamps is None else _pack_timestamps(values, stamps), *kinds)
+            for values, stamps, *kinds in batches
+        ]
         try:
             return _dump(self._dumps, content)
         except Exception as error:  # pickling runs the records' own code, which may raise anything
@@ -117,6 +123,10 @@ def _is_timestamp(value: object) -> bool:
 def _checked(entry: object, count: int) -> Records:
     """One unpickled batch, when it is one and has as many records as announced."""
     match entry:
+        case (list() | ColumnData() as values, packed, bytes() as kinds) if len(kinds) == count and not kinds.translate(
+            None, _KINDS
+        ):
+            return *_checked((values, packed), count), kinds
         case (list() | ColumnData() as values, None) if len(values) == count:
             return values, None
         case (list() | ColumnData() as values, bytes() as packed) if (
@@ -131,7 +141,7 @@ def _checked(entry: object, count: int) -> Records:
 
 def _explain(batches: Sequence[Records], error: Exception) -> RecordSerializationError:
     """The error for batches that cannot be pickled: about the first record that cannot be."""
-    for values, _ in batches:
+    for values, *_ in batches:
         for value in values:
             try:
                 cloudpickle.dumps(value, _PROTOCOL)

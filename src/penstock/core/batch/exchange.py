@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import xxhash
 
+from penstock.common.errors import UnsupportedError
 from penstock.common.pickling import dumps
 from penstock.common.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
@@ -113,12 +114,17 @@ class KeyedExchange(Exchange):
         rows.places.extend(places)
         rows.timestamps.extend(repeat(None, size) if batch.timestamps is None else batch.timestamps)
         rows.sequences.extend(islice(self._sequences, size))
-        rows.payloads.extend(dumps_each(values) if self._has_payloads else repeat(b"", size))
+        if self._has_payloads:
+            rows.payloads.extend(dumps_each(values, None if isinstance(batch, ColumnBatch) else batch.kinds))
+        elif batch.kinds is None:
+            rows.payloads.extend(repeat(b"", size))
+        else:
+            raise UnsupportedError(f"{self._consumer_name}: records with kinds do not go through Spark's own exchange")
 
 
 def _dumps(batch: Batch) -> bytes:
-    if isinstance(batch, ColumnBatch):
-        return dumps(batch.content())
+    if isinstance(batch, ColumnBatch) or batch.kinds is not None:
+        return dumps((*batch.content()[:2], None, batch.kinds))
     apart = take_apart(batch.values)
     if apart is not None:
         return dumps((apart[1], batch.timestamps, apart[0]))
@@ -127,5 +133,7 @@ def _dumps(batch: Batch) -> bytes:
 
 def loads_batch(payload: bytes) -> Batch:
     """The batch of a row without a key."""
-    values, timestamps, *fields = pickle.loads(payload)
-    return make_batch(make_rows(fields[0], values) if fields else values, timestamps)
+    values, timestamps, *fields_and_kinds = pickle.loads(payload)
+    if len(fields_and_kinds) == 1:
+        return Batch(make_rows(fields_and_kinds[0], values), timestamps)
+    return make_batch(values, timestamps, *fields_and_kinds[1:])

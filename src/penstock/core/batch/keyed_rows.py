@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from penstock.common.row_batches import loads_each
+from penstock.common.row_batches import NO_KIND, loads_each
+from penstock.common.types import Row, RowKind
 from penstock.core.batch.rows import Rows
 from penstock.core.records import Batch
 
@@ -24,26 +25,31 @@ def process_with_key(
     if begin == end:
         return
     edges = rows.edges[begin:end]
-    values = _values_of(rows, begin, end)
+    values, kinds = _values_of(rows, begin, end)
     timestamps = rows.timestamps[begin:end]
     if edges.count(edges[0]) == len(edges) and timestamps.count(None) in (0, len(edges)):
-        process(_batch(values, timestamps), inputs[edges[0]])
+        process(_batch(values, timestamps, kinds), inputs[edges[0]])
         return
+    begun = 0
     for (edge, _), run in groupby(zip(edges, values, timestamps, strict=True), _batches):
         _, of_run, times = zip(*run, strict=True)
-        process(_batch(list(of_run), list(times)), inputs[edge])
+        ended = begun + len(times)
+        process(_batch(list(of_run), list(times), kinds and kinds[begun:ended]), inputs[edge])
+        begun = ended
 
 
-def _values_of(rows: Rows, begin: int, end: int) -> list[Any]:
-    """The records of rows for a keyed operator."""
+def _values_of(rows: Rows, begin: int, end: int) -> tuple[list[Any], bytes | None]:
+    """The records of rows for a keyed operator, and the kinds beside them."""
     payloads = rows.payloads[begin:end]
     if rows.records is None:
         return loads_each(payloads)
     records = rows.records[begin:end]
     if not any(payloads):
-        return records
-    loaded = iter(loads_each([payload for payload in payloads if payload]))
-    return [next(loaded) if payload else record for payload, record in zip(payloads, records, strict=True)]
+        return records, None
+    loaded, kinds = loads_each([payload for payload in payloads if payload])
+    next_value, next_kind = iter(loaded), iter(kinds or ())
+    values = [next(next_value) if payload else record for payload, record in zip(payloads, records, strict=True)]
+    return values, kinds and bytes([next(next_kind) if payload else NO_KIND for payload in payloads])
 
 
 def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
@@ -51,5 +57,15 @@ def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
     return row[0], row[2] is None
 
 
-def _batch(values: list[Any], timestamps: list[Any]) -> Batch:
-    return Batch(values, None if timestamps[0] is None else timestamps)
+def _batch(values: list[Any], timestamps: list[Any], kinds: bytes | None) -> Batch:
+    if kinds is not None and NO_KIND in kinds:
+        kinds = _with_those_of_rows(kinds, values)
+    return Batch(values, None if timestamps[0] is None else timestamps, kinds)
+
+
+def _with_those_of_rows(kinds: bytes, values: list[Any]) -> bytes | None:
+    """The kinds where some records have none beside them: rows know theirs, and all others are inserts."""
+    if kinds.count(NO_KIND) == len(kinds):
+        return None
+    own = [value.get_row_kind().value if isinstance(value, Row) else RowKind.INSERT.value for value in values]
+    return bytes([of_row if kind == NO_KIND else kind for kind, of_row in zip(kinds, own, strict=True)])

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.common.column_data import ColumnData
 from penstock.common.errors import WrongTypeError, WrongValueError
+from penstock.common.row_batches import kinds_of_rows
 from penstock.core.records import Batch
 
 
@@ -20,9 +21,10 @@ class ColumnBatch(Batch):
 
     __slots__ = ("_times", "data", "rowtimes")
 
-    def __init__(self, columns: pa.RecordBatch | ColumnData, rowtimes: Any = None) -> None:
+    def __init__(self, columns: pa.RecordBatch | ColumnData, rowtimes: Any = None, kinds: bytes | None = None) -> None:
         self.data = columns if isinstance(columns, ColumnData) else ColumnData(columns)
         self.rowtimes = rowtimes
+        self.kinds = kinds
         self._times: list[int] | None = None
 
     @property
@@ -32,8 +34,8 @@ class ColumnBatch(Batch):
 
     @property
     def values(self) -> list[Any]:  # type: ignore[override]
-        """The records as rows."""
-        return self.data.rows()
+        """The records as rows, which show their kinds."""
+        return self.data.rows(self.kinds)
 
     @property
     def timestamps(self) -> list[int] | None:  # type: ignore[override]
@@ -47,11 +49,16 @@ class ColumnBatch(Batch):
 
     def slice(self, start: int, stop: int) -> ColumnBatch:
         """The records from `start` up to `stop`, which is excluded; nothing is copied."""
-        return ColumnBatch(self.data[start:stop], None if self.rowtimes is None else self.rowtimes[start:stop])
+        rowtimes, kinds = self.rowtimes, self.kinds
+        return ColumnBatch(
+            self.data[start:stop],
+            None if rowtimes is None else rowtimes[start:stop],
+            None if kinds is None else kinds[start:stop],
+        )
 
-    def content(self) -> tuple[Any, Any]:
-        """Columns and rowtimes."""
-        return self.data, self.rowtimes
+    def content(self) -> tuple[Any, ...]:
+        """Columns, rowtimes, and kinds if there are any."""
+        return (self.data, self.rowtimes) if self.kinds is None else (self.data, self.rowtimes, self.kinds)
 
     def max_timestamp(self) -> int | None:
         """The highest timestamp."""
@@ -64,19 +71,20 @@ class ColumnBatch(Batch):
     def take(self, indices: Any) -> ColumnBatch:
         """The records at these positions, a numpy array."""
         rowtimes = None if self.rowtimes is None else self.rowtimes[indices]
-        return ColumnBatch(self.columns.take(pa.array(indices)), rowtimes)
+        kinds = None if self.kinds is None else np.frombuffer(self.kinds, np.uint8)[indices].tobytes()
+        return ColumnBatch(self.columns.take(pa.array(indices)), rowtimes, kinds)
 
     def with_rowtimes(self, rowtimes: Any) -> ColumnBatch:
         """The same records with other timestamps."""
-        return ColumnBatch(self.data, rowtimes)
+        return ColumnBatch(self.data, rowtimes, self.kinds)
 
 
-def make_batch(values: Any, timestamps: Any = None) -> Batch:
+def make_batch(values: Any, timestamps: Any = None, kinds: bytes | None = None) -> Batch:
     """A batch of values as lists or as `ColumnData`, which is what `Batch.content` gives."""
     if isinstance(values, ColumnData):
         rowtimes = None if timestamps is None else np.asarray(timestamps, np.int64)
-        return ColumnBatch(values, rowtimes)
-    return Batch(values, timestamps)
+        return ColumnBatch(values, rowtimes, kinds)
+    return Batch(values, timestamps, kinds)
 
 
 def as_columns(batch: Batch, owner: str) -> ColumnBatch:
@@ -88,7 +96,12 @@ def as_columns(batch: Batch, owner: str) -> ColumnBatch:
     if isinstance(batch, ColumnBatch):
         return batch
     rowtimes = None if batch.timestamps is None else np.asarray(batch.timestamps, np.int64)
-    return ColumnBatch(columns_of(batch.values, owner), rowtimes)
+    return ColumnBatch(columns_of(batch.values, owner), rowtimes, kinds_of(batch))
+
+
+def kinds_of(batch: Batch) -> bytes | None:
+    """The kind of each record, wherever the batch has them; None when all are inserts."""
+    return batch.kinds if batch.kinds is not None else kinds_of_rows(batch.values)
 
 
 def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.common.errors import WrongTypeError
+from penstock.common.errors import UnsupportedError, WrongTypeError
 from penstock.core.columns.batch import ColumnBatch, as_columns, rowtimes_in
 from penstock.core.columns.expressions import KERNEL_ERRORS, Expression, computed, full
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError
@@ -37,6 +37,11 @@ class MapBatchesOperator(FunctionOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function once."""
         taken = as_columns(batch, self.context.operator_name)
+        if taken.kinds is not None:
+            raise UnsupportedError(
+                f"{self.context.operator_name}: map_batches takes inserts only, and these records change others; use "
+                "map(), whose rows say so by get_row_kind()"
+            )
         try:
             result = as_record_batch(self._map(self._hand_over(taken.columns)))
         except Exception as error:
@@ -69,7 +74,7 @@ class SelectOperator(StreamOperator):
             result = computed(self._expressions, taken.columns)
         except KERNEL_ERRORS as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
-        self.output.collect(ColumnBatch(result, taken.rowtimes))
+        self.output.collect(ColumnBatch(result, taken.rowtimes, taken.kinds))
 
 
 class WhereOperator(StreamOperator):
@@ -94,7 +99,8 @@ class WhereOperator(StreamOperator):
         elif keeps.any():
             times = batch.timestamps
             kept = None if times is None else list(compress(times, keeps))
-            self.output.collect(Batch(list(compress(batch.values, keeps)), kept))
+            kinds = None if batch.kinds is None else bytes(compress(batch.kinds, keeps))
+            self.output.collect(Batch(list(compress(batch.values, keeps)), kept, kinds))
 
 
 def as_record_batch(result: Any) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.errors import WrongTypeError
+from penstock.common.errors import UnsupportedError, WrongTypeError
 from penstock.core.columns.aggregates import Aggregates
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.expressions import KERNEL_ERRORS, Aggregate, full
@@ -160,6 +160,10 @@ class ColumnarWindowBase(StreamOperator):
     def take_in(self, batch: Batch) -> ColumnBatch:
         """The batch as columns, with timestamps."""
         taken = as_columns(batch, self.context.operator_name)
+        if taken.kinds is not None:
+            raise UnsupportedError(
+                f"{self.context.operator_name}: windows of columns take inserts only, and these records change others"
+            )
         if taken.rowtimes is None:
             raise WrongTypeError(
                 f"{self.context.operator_name}: event-time windows need timestamps, and these records carry none; give "

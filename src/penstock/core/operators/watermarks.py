@@ -54,7 +54,7 @@ class WatermarkGenerator:
         """The batch with the timestamps that the strategy gives its records."""
         if self._kind == "ingestion":
             self._ingested_ms = max(now_ms, self._ingested_ms, self.watermark + 1)
-            return make_batch(batch.content()[0], [self._ingested_ms] * len(batch))
+            return make_batch(batch.content()[0], [self._ingested_ms] * len(batch), batch.kinds)
         if self._assigner is None:
             return batch
         if isinstance(self._assigner, ColumnAssigner) and isinstance(batch, ColumnBatch):
@@ -71,7 +71,7 @@ class WatermarkGenerator:
             raise AssignerError(batch.values[len(timestamps)]) from error
         if countOf(map(type, timestamps), int) != len(timestamps):
             timestamps = _whole(timestamps, batch.values)
-        return make_batch(batch.content()[0], timestamps)
+        return make_batch(batch.content()[0], timestamps, batch.kinds)
 
     def follow(self, batch: Batch) -> Iterable[tuple[Batch, int | None]]:
         """The records in parts, each with the watermark after it, or None where it has not advanced."""

@@ -132,18 +132,25 @@ def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple
 
 def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[int, Batch]]:
     """One byte for each record gives its channel; for each channel, C code skips the other records."""
-    values, timestamps = batch.values, batch.timestamps
-    parts = []
+    values, timestamps, kinds = batch.values, batch.timestamps, batch.kinds
+    parts: list[tuple[int, Batch]] = []
     for channel in range(channels):
         if channel in chosen:
             mask = chosen.translate(_MASKS[channel])
             times = None if timestamps is None else list(compress(timestamps, mask))
-            parts.append((channel, Batch(list(compress(values, mask)), times)))
+            of_part = None if kinds is None else bytes(compress(kinds, mask))
+            parts.append((channel, Batch(list(compress(values, mask)), times, of_part)))
     return parts
 
 
 def _split_by_loop(batch: Batch, chosen: Sequence[int], channels: int) -> list[tuple[int, Batch]]:
-    """One pass, however many channels there are."""
+    """One pass, however many channels there are; one more for kinds."""
+    if batch.kinds is not None:
+        kinds = [bytearray() for _ in range(channels)]
+        for channel, kind in zip(chosen, batch.kinds, strict=True):
+            kinds[channel].append(kind)
+        parts = _split_by_loop(Batch(batch.values, batch.timestamps), chosen, channels)
+        return [(i, Batch(part.values, part.timestamps, bytes(kinds[i]))) for i, part in parts]
     values: list[list[Any]] = [[] for _ in range(channels)]
     if batch.timestamps is None:
         for channel, value in zip(chosen, batch.values, strict=True):

@@ -131,7 +131,7 @@ def _joined(buffer: Buffer) -> Buffer:
     run: list[Batch] = []
     for element in buffer:
         if type(element) is Batch:
-            if run and (run[0].timestamps is None) != (element.timestamps is None):
+            if run and not _are_alike(run[0], element):
                 joined.append(_one_of(run))
                 run = []
             run.append(element)
@@ -149,9 +149,15 @@ def _one_of(run: list[Batch]) -> Batch:
     if len(run) == 1:
         return run[0]
     values = list(chain.from_iterable(batch.values for batch in run))
+    kinds = None if run[0].kinds is None else b"".join(batch.kinds or b"" for batch in run)
     if run[0].timestamps is None:
-        return Batch(values)
-    return Batch(values, [time for batch in run for time in batch.timestamps or ()])
+        return Batch(values, None, kinds)
+    return Batch(values, [time for batch in run for time in batch.timestamps or ()], kinds)
+
+
+def _are_alike(one: Batch, other: Batch) -> bool:
+    """Whether both have timestamps or none has, and the same for kinds."""
+    return (one.timestamps is None) == (other.timestamps is None) and (one.kinds is None) == (other.kinds is None)
 
 
 class ResultPartition:
