@@ -124,21 +124,7 @@ class JobMaster:
         self._timer_count = 0
         self._metrics: dict[tuple[int, int], TaskMetrics] = {}
         self._alignment = AlignmentGroups(job_graph.vertices)
-        self._sources = {
-            operator_id: SourceCoordinator(
-                operator_id,
-                source,
-                vertex.parallelism,
-                background,
-                partial(self._assign_splits, vertex.index),
-                self._call_later,
-                lambda error: self.fail(
-                    with_prospects(Failure(f"a source's split enumerator: {type(error).__name__}: {error}"), error)
-                ),
-            )
-            for vertex in job_graph.vertices
-            for operator_id, source in vertex.sources.items()
-        }
+        self._sources = self._source_coordinators()
         self.checkpoints = CheckpointCoordinator(
             CheckpointSettings.of(configuration),
             self._graph,
@@ -153,6 +139,27 @@ class JobMaster:
         )
         self.savepoints = JobSavepoints(self, clock)
         self._recovery = JobRecovery(self, self._graph, configuration, background, store, listener)
+
+    def _source_coordinators(self) -> dict[str, SourceCoordinator]:
+        """One for each source, by the id of its operator."""
+
+        def on_error(error: BaseException) -> None:
+            failure = Failure(f"a source's split enumerator: {type(error).__name__}: {error}")
+            self.fail(with_prospects(failure, error))
+
+        return {
+            operator_id: SourceCoordinator(
+                operator_id,
+                source,
+                vertex.parallelism,
+                self._background,
+                partial(self._assign_splits, vertex.index),
+                self._call_later,
+                on_error,
+            )
+            for vertex in self.job_graph.vertices
+            for operator_id, source in vertex.sources.items()
+        }
 
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
