@@ -1,10 +1,21 @@
 """The order of a run of the tests, and what it says at its end."""
 
+import os
+
 import pytest
 from tests.simulation.fresh_seeds import fresh_seeds
 
 #: Files that take long though they start no Spark.
 LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
+
+
+#: For JVMs that live for a minute beside Python on two cores: less compiling, no threads to collect garbage.
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
+
+def pytest_configure() -> None:
+    """Let Spark's JVMs start quickly, those of scripts too."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
