@@ -3,73 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
+from tests.spec.kinded_operators import KEYS, Changes, Seen, SeenByKey, first, kind_of
 
 from penstock.common.configuration import Configuration
-from penstock.common.types import Row, RowKind
-from penstock.core.columns.batch import ColumnBatch, kinds_of
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.base import StreamOperator
-from penstock.core.records import Batch
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 
 NUMBERS = 400
-KEYS = 9
-
-
-def kind_of(number: int) -> int:
-    return number % 4
-
-
-class Changes(StreamOperator):
-    """Numbers become records (key, number) with kinds: as tuples, rows or columns."""
-
-    def __init__(self, form: str) -> None:
-        self.form = form
-
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        kinds = bytes(map(kind_of, batch.values))
-        pairs = [(number % KEYS, number) for number in batch.values]
-        times = batch.values if self.form == "columns" else None
-        if self.form == "rows":
-            made = [Row.of_kind(RowKind(kind), key=k, number=n) for (k, n), kind in zip(pairs, kinds, strict=True)]
-            self.output.collect(Batch(made, times))
-        elif self.form == "tuples":
-            self.output.collect(Batch(list(pairs), times, kinds))
-        else:
-            keys, numbers = (pa.array(column, pa.int64()) for column in zip(*pairs, strict=True))
-            columns = pa.RecordBatch.from_arrays([keys, numbers], ["key", "number"])
-            self.output.collect(ColumnBatch(columns, np.array(times, np.int64), kinds))
-
-
-class Seen(StreamOperator):
-    """What arrives: (key, number, kind)."""
-
-    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        kinds = kinds_of(batch) or bytes(len(batch))
-        self.output.collect(Batch([(*tuple(v), kind) for v, kind in zip(batch.values, kinds, strict=True)]))
-
-
-class SeenByKey(Seen):
-    is_keyed = True
-
-
-def first(value: Any) -> Any:
-    return value[0]
 
 
 def run(form: str, mode: str, keyed: bool, target: str = "local", **options: str) -> Counter[Any]:
     configuration = Configuration.from_dict({"execution.target": target, "execution.runtime-mode": mode, **options})
     env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
     source = env.from_collection(list(range(NUMBERS)))
-    changes = Transformation("Changes", _Make(Changes, form), source.upstreams)
+    changes = Transformation("Changes", partial(Changes, form), source.upstreams)
     key: Any = ColumnKey(("key",)) if form == "columns" else first
     seen = Transformation(
         "Seen", SeenByKey if keyed else Seen, (Upstream(changes, HashPartitioner(key)),), is_stateful=keyed
@@ -79,14 +33,6 @@ def run(form: str, mode: str, keyed: bool, target: str = "local", **options: str
     results: Any = DataStream(env, (Upstream(seen),)).execute_and_collect()
     with results:
         return Counter(results)
-
-
-class _Make:
-    def __init__(self, operator: Any, form: str) -> None:
-        self.operator, self.form = operator, form
-
-    def __call__(self) -> Any:
-        return self.operator(self.form)
 
 
 EXPECTED = Counter((number % KEYS, number, kind_of(number)) for number in range(NUMBERS))
