@@ -13,7 +13,7 @@ from tests.simulation.planting import Mutant, around
 from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.checkpoint.savepoints import savepoint_path
+from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.job import job_master as job_master_module
 from penstock.core.job import scheduler as scheduler_module
 from penstock.core.job.job_master import JobMaster
@@ -109,7 +109,7 @@ def go_on_behind_the_savepoint() -> Any:
 
 def commit_before_the_savepoint_is_visible() -> Any:
     def complete(original: Any, coordinator: Any, pending: Any) -> None:
-        if pending.savepoint is not None and pending.savepoint.stop is not None:
+        if pending.savepoint is not None and pending.savepoint.command.stop is not None:
             coordinator._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
         original(coordinator, pending)
 
@@ -159,10 +159,15 @@ def use_the_names_of_savepoints_again() -> Any:
 
 
 def answer_before_the_job_has_ended() -> Any:
-    def stop(self: Any, directory: str, mode: Any, done: Any) -> None:
-        self._request(directory, mode, done)
+    def take(original: Any, savepoints: Any, command: Any, done: Any) -> None:
+        checkpoints = savepoints._master.checkpoints
+        if command.stop is None or savepoints._master.is_done:
+            original(savepoints, command, done)
+        else:
+            deadline_ms = savepoints._clock.now_ms() + checkpoints.settings.timeout_ms
+            checkpoints.request_savepoint(SavepointRequest(command, done, deadline_ms))
 
-    return mock.patch.object(JobSavepoints, "stop", stop)
+    return around(JobSavepoints, "take", take)
 
 
 def skip_committing_what_had_finished() -> Any:

@@ -199,8 +199,8 @@ def read_on_after_a_drain() -> Any:
 
 
 def answer_before_the_savepoint_is_complete() -> Any:
-    def savepoint(original: Any, master: Any, request: Any, directory: str) -> Any:
-        work = original(master, request, directory)
+    def savepoint(original: Any, master: Any, request: Any, command: Any) -> Any:
+        work = original(master, request, command)
         result: Any = None
         error: BaseException | None = None
         has_answered = False

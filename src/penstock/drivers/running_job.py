@@ -15,8 +15,8 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.options import SAVEPOINT_DIR
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.job_savepoints import SavepointWaiter
 from penstock.core.job.progress import JobProgress
 from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import CancellationWatch
@@ -127,45 +127,48 @@ class RunningJob(JobClient):
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> Future[str]:
         """Take a savepoint, commit all it covers, and end the job (H2); see `JobClient`."""
-        mode = StopMode.DRAIN if advance_to_end_of_event_time else StopMode.SUSPEND
         return self._savepoint(
-            savepoint_directory, lambda master, directory, done: master.savepoints.stop(directory, mode, done)
+            savepoint_directory, StopMode.DRAIN if advance_to_end_of_event_time else StopMode.SUSPEND
         )
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Take a savepoint, then cancel the job; see `JobClient`."""
-        return self._savepoint(
-            savepoint_directory, lambda master, directory, done: master.savepoints.cancel(directory, done)
-        )
+        return self._savepoint(savepoint_directory, cancels=True)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
         """Take a savepoint while the job goes on (H1); see `JobClient`."""
-        return self._savepoint(
-            savepoint_directory, lambda master, directory, done: master.savepoints.trigger(directory, done)
-        )
+        return self._savepoint(savepoint_directory)
 
-    def _savepoint(
-        self, directory: str | None, request: Callable[[JobMaster, str, SavepointWaiter], None]
-    ) -> Future[str]:
-        future: CompletableFuture[str] = CompletableFuture()
+    def _savepoint(self, directory: str | None, stop: StopMode | None = None, cancels: bool = False) -> Future[str]:
         directory = directory or self._savepoint_directory
-        if directory is None:
-            reason = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
-            future.complete_exceptionally(CheckpointError(reason))
-            return future
-        where = absolute_url(directory)
+        refusal = self.why_no_savepoint()
+        if refusal is None and directory is None:
+            refusal = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
+        if refusal is None and directory is not None:
+            return self.take_savepoint(TakeSavepoint(absolute_url(directory), stop, cancels))
+        refused: CompletableFuture[str] = CompletableFuture()
+        refused.complete_exceptionally(CheckpointError(refusal))
+        return refused
+
+    def why_no_savepoint(self) -> str | None:
+        """Why savepoints of the job cannot be asked for; None when they can."""
+        return None
+
+    def take_savepoint(self, command: TakeSavepoint) -> Future[str]:
+        """Hand the command to the job's master; the future has the savepoint's path, or a `CheckpointError`."""
+        future: CompletableFuture[str] = CompletableFuture()
 
         def done(path: str | None, error: str | None) -> None:
             if path is not None:
                 future.complete(path)
             else:
-                future.complete_exceptionally(CheckpointError(f"no savepoint below {where}: {error}"))
+                future.complete_exceptionally(CheckpointError(f"no savepoint below {command.directory}: {error}"))
 
         def refused(asked: Future[None]) -> None:
             if asked.cancelled():
                 done(None, "the job is over")
 
-        self.ask(lambda master: request(master, where, done)).add_done_callback(refused)
+        self.ask(lambda master: master.savepoints.take(command, done)).add_done_callback(refused)
         return future
 
 

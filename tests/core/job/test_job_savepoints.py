@@ -9,6 +9,7 @@ import pytest
 from tests.core.job.master_rig import FakeStore, MasterRig, Numbers, running, two_vertices
 
 from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.protocol import (
     AssignSplits,
@@ -52,19 +53,19 @@ def path_of(checkpoint_id: int) -> str:
 
 def trigger(rig: MasterRig) -> Waiter:
     waiter = Waiter()
-    rig.master.savepoints.trigger("/sp/", waiter)
+    rig.master.savepoints.take(TakeSavepoint("/sp/"), waiter)
     return waiter
 
 
 def stop(rig: MasterRig, mode: StopMode = StopMode.SUSPEND) -> Waiter:
     waiter = Waiter()
-    rig.master.savepoints.stop("/sp", mode, waiter)
+    rig.master.savepoints.take(TakeSavepoint("/sp", mode), waiter)
     return waiter
 
 
 def cancel(rig: MasterRig) -> Waiter:
     waiter = Waiter()
-    rig.master.savepoints.cancel("/sp", waiter)
+    rig.master.savepoints.take(TakeSavepoint("/sp", cancels=True), waiter)
     return waiter
 
 

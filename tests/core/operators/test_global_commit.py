@@ -21,6 +21,7 @@ from tests.spec.virtual_job import (
 
 from penstock.common import JobStatus, WatermarkStrategy
 from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.connector import Committer
 from penstock.core.protocol import StopMode
 
@@ -96,7 +97,9 @@ def test_without_checkpoints_it_commits_at_the_end() -> None:
 def test_what_a_savepoint_that_ends_the_job_holds_is_committed(stop: StopMode, tmp_path: Any) -> None:
     """H2, G9: with drain and without."""
     job = job_of(**{"execution.checkpointing.interval": "2 s"})
-    job.at(3_150, lambda: job.master.savepoints.stop(f"file://{tmp_path}/sp", stop, lambda *answer: None))
+    job.at(
+        3_150, lambda: job.master.savepoints.take(TakeSavepoint(f"file://{tmp_path}/sp", stop), lambda *answer: None)
+    )
     assert job.run() is JobStatus.FINISHED
     assert sorted(LEDGER["out"]) == records(32, 32, 32)
 

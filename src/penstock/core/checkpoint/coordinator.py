@@ -187,7 +187,7 @@ class CheckpointCoordinator:
 
     def request_savepoint(self, request: SavepointRequest) -> None:
         """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
-        ending = [r for r in self._waiting() if r.stop is not None]
+        ending = [r for r in self._waiting() if r.command.stop is not None]
         if self.last is not None or ending:
             request.done(None, "the job is being stopped with a savepoint already")
             return
@@ -345,7 +345,7 @@ class CheckpointCoordinator:
         self._last_id += 1
         path = None
         if request is not None:
-            path = savepoint_path(request.directory, self._job_id, self._last_id, self._graph.attempt)
+            path = savepoint_path(request.command.directory, self._job_id, self._last_id, self._graph.attempt)
         pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed), request, path)
         try:
             for source in self._sources:
@@ -358,7 +358,7 @@ class CheckpointCoordinator:
         self._pending[pending.checkpoint_id] = pending
         self.statistics.triggered += 1
         completed_id = self.completed[-1].checkpoint_id if self.completed else 0
-        stop = None if request is None else request.stop
+        stop = None if request is None else request.command.stop
         if stop is not None:
             vertices = self._graph.job_graph.vertices
             pending.ends_sources = any(vertices[e.id.vertex].sources and not e.end_of_data for e in points)
@@ -396,7 +396,7 @@ class CheckpointCoordinator:
         del self._pending[pending.checkpoint_id]
         if pending.savepoint is not None:
             self.statistics.savepoints += 1
-            if pending.savepoint.stop is not None:
+            if pending.savepoint.command.stop is not None:
                 self.last = metadata
                 self.completed.append(metadata)
                 self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))

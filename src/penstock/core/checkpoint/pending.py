@@ -100,7 +100,7 @@ class PendingCheckpoint:
             self.savepoint is not None,
             tuple(operators),
             self.savepoint_path,
-            self.savepoint is not None and self.savepoint.stop is not None,
+            self.savepoint is not None and self.savepoint.command.stop is not None,
             self._graph.job_graph.edge_names(),
         )
 

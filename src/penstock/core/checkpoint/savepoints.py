@@ -14,12 +14,26 @@ from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
 from penstock.core.protocol import StopMode
 
 
-@dataclass
-class SavepointRequest:
-    """A request for a savepoint below `directory`; `done(path, error)` is called once, with one of them."""
+@dataclass(frozen=True, slots=True)
+class TakeSavepoint:
+    """A command to the master of a job, in whatever tempo.
+
+    Attributes:
+        directory: where the savepoint gets a directory of its own.
+        stop: how the job ends with the savepoint; None when it goes on.
+        cancels: whether the job is cancelled once the savepoint is there.
+    """
 
     directory: str
-    stop: StopMode | None
+    stop: StopMode | None = None
+    cancels: bool = False
+
+
+@dataclass
+class SavepointRequest:
+    """A command that waits for its turn; `done(path, error)` is called once, with one of them."""
+
+    command: TakeSavepoint
     done: Callable[[str | None, str | None], None]
     #: When (ms) it is given up if it could not begin.
     deadline_ms: int

@@ -7,9 +7,8 @@ from typing import Protocol, TypeAlias
 
 from penstock.common.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.checkpoint.savepoints import SavepointRequest
+from penstock.core.checkpoint.savepoints import SavepointRequest, TakeSavepoint
 from penstock.core.ports import Clock
-from penstock.core.protocol import StopMode
 
 #: Called once, with the path of a savepoint or with what went wrong.
 SavepointWaiter: TypeAlias = Callable[[str | None, str | None], None]
@@ -33,7 +32,7 @@ class CheckpointedMaster(Protocol):
 
 
 class JobSavepoints:
-    """The savepoints of a job master. `directory` is where each gets a directory of its own."""
+    """The savepoints of a job master."""
 
     def __init__(self, master: CheckpointedMaster, clock: Clock) -> None:
         self._master = master
@@ -41,38 +40,28 @@ class JobSavepoints:
         #: Who waits for the end of a job that a savepoint ends.
         self._waiter: SavepointWaiter | None = None
 
-    def trigger(self, directory: str, done: SavepointWaiter) -> None:
-        """Take a savepoint; the job continues whether or not it succeeds."""
-        self._request(directory, None, done)
+    def take(self, command: TakeSavepoint, done: SavepointWaiter) -> None:
+        """Take a savepoint.
 
-    def cancel(self, directory: str, done: SavepointWaiter) -> None:
-        """Take a savepoint, then cancel the job; no checkpoint completes in between."""
+        If the job goes on, it does so whether or not the savepoint succeeds. If the savepoint ends the job, `done` is
+        called when all that the savepoint holds is committed. If it cancels the job, no checkpoint completes in
+        between.
+        """
 
         def taken(path: str | None, error: str | None) -> None:
+            if path is not None and command.stop is not None:
+                self._waiter = done
+                return
             done(path, error)
-            if path is not None:
+            if path is not None and command.cancels:
                 self._master.cancel()
 
-        self._request(directory, None, taken)
-
-    def stop(self, directory: str, mode: StopMode, done: SavepointWaiter) -> None:
-        """End the job with a savepoint; `done` is called when all that the savepoint holds is committed."""
-
-        def taken(path: str | None, error: str | None) -> None:
-            if path is None:
-                done(None, error)
-            else:
-                self._waiter = done
-
-        self._request(directory, mode, taken)
-
-    def _request(self, directory: str, stop: StopMode | None, done: SavepointWaiter) -> None:
         master = self._master
         if master.is_done or master.status is JobStatus.CANCELLING:
             done(None, f"the job is {master.status.name}")
             return
         deadline_ms = self._clock.now_ms() + master.checkpoints.settings.timeout_ms
-        master.checkpoints.request_savepoint(SavepointRequest(directory, stop, done, deadline_ms))
+        master.checkpoints.request_savepoint(SavepointRequest(command, taken, deadline_ms))
 
     def on_end(self) -> None:
         """The job has ended."""

@@ -27,7 +27,7 @@ from penstock.common.options import (
     RECOVERY_PATH,
 )
 from penstock.core.checkpoint.recovery import must_not_fall_back, nothing_left, refusal_to_fall_back
-from penstock.core.checkpoint.savepoints import savepoint_path
+from penstock.core.checkpoint.savepoints import TakeSavepoint, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochWork, Task
@@ -343,9 +343,9 @@ class EpochMaster(StepwiseMaster):
         """Take the checkpoints and savepoints that were asked for; returns whether one of them ends the job."""
         request: Request | None
         while (request := (yield NextRequest())) is not None:
-            if request.directory is None:
+            if request.savepoint is None:
                 yield from self._checkpoint(request)
-            elif (yield from self._savepoint(request, request.directory)):
+            elif (yield from self._savepoint(request, request.savepoint)):
                 return True
         return False
 
@@ -360,16 +360,16 @@ class EpochMaster(StepwiseMaster):
             raise
         yield Answer(request, self.completed[-1].checkpoint_id)
 
-    def _savepoint(self, request: Request, directory: str) -> Steps[bool]:
+    def _savepoint(self, request: Request, command: TakeSavepoint) -> Steps[bool]:
         """Take a savepoint between two epochs (H1, H2); returns whether the job ends with it.
 
         Once it is complete the job that it ends never continues: its output is the savepoint's, and is delivered.
         """
-        ends = request.stop is StopMode.DRAIN
-        path = savepoint_path(directory, self.job_id, self.coordinator.epoch + 1)
+        ends = command.stop is StopMode.DRAIN
+        path = savepoint_path(command.directory, self.job_id, self.coordinator.epoch + 1)
         try:
             epoch = yield from self.run_epoch(ends, 0, path)
-            savepoint = replace(epoch.metadata.as_savepoint(path), ends_job=request.stop is not None)
+            savepoint = replace(epoch.metadata.as_savepoint(path), ends_job=command.stop is not None)
             yield Complete(savepoint, path)
         except Exception as error:
             is_cancelled = isinstance(error, Cancelled)
@@ -379,7 +379,7 @@ class EpochMaster(StepwiseMaster):
             if is_cancelled:
                 raise
             return False
-        if request.stop is not None:
+        if command.stop is not None:
             try:
                 yield from self.deliver(epoch.last)
             except GeneratorExit:
@@ -394,9 +394,9 @@ class EpochMaster(StepwiseMaster):
                 raise
             yield from self._mark_stopped(path, ends)
         yield Answer(request, path)
-        if request.cancels:
+        if command.cancels:
             raise Cancelled
-        return request.stop is not None
+        return command.stop is not None
 
     def _mark_stopped(self, path: str, drained: bool) -> Steps[None]:
         try:

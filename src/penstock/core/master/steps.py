@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.common.job_status import JobStatus
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.epochs.work import EpochAnswer, EpochWork, Task
-from penstock.core.protocol import StopMode
 from penstock.storage.job_marks import JobMark
 from penstock.storage.metadata import CheckpointMetadata, StateFile
 
@@ -43,12 +43,10 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a checkpoint (`directory` None) or a savepoint. `number` tells requests apart."""
+    """A request for a savepoint, or for a checkpoint (None). `number` tells requests apart."""
 
     number: int
-    directory: str | None
-    stop: StopMode | None = None
-    cancels: bool = False
+    savepoint: TakeSavepoint | None
 
 
 class Step:

@@ -9,12 +9,22 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from penstock.common.job_status import JobStatus
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.disk import SAVEPOINTS
 from penstock.drivers.simulation.watched import Watched
+
+#: What a person may ask the master of a job for, by the name that the history gives it.
+COMMANDS: Final = {
+    "savepoint": TakeSavepoint(SAVEPOINTS),
+    "cancel": TakeSavepoint(SAVEPOINTS, cancels=True),
+    "suspend": TakeSavepoint(SAVEPOINTS, StopMode.SUSPEND),
+    "drain": TakeSavepoint(SAVEPOINTS, StopMode.DRAIN),
+}
 
 #: A savepoint beside the running job, one ahead of its cancellation, those that stop it, and a cancellation without
 #: any, after which its last checkpoint is there.
@@ -93,19 +103,11 @@ class Person:
         simulation.process.turn(partial(self._call, request))
 
     def _call(self, request: Request) -> None:
-        savepoints, done = request.master.savepoints, partial(self._on_answer, request)
-        match request.kind:
-            case "savepoint":
-                savepoints.trigger(SAVEPOINTS, done)
-            case "cancel":
-                savepoints.cancel(SAVEPOINTS, done)
-            case "suspend":
-                savepoints.stop(SAVEPOINTS, StopMode.SUSPEND, done)
-            case "drain":
-                savepoints.stop(SAVEPOINTS, StopMode.DRAIN, done)
-            case "abandon":
-                request.answers.append(("", None))
-                request.master.cancel()
+        if request.kind == "abandon":
+            request.answers.append(("", None))
+            request.master.cancel()
+        else:
+            request.master.savepoints.take(COMMANDS[request.kind], partial(self._on_answer, request))
 
     def _on_answer(self, request: Request, path: str | None, error: str | None) -> None:
         simulation = self._simulation

@@ -17,6 +17,7 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.options import SAVEPOINT_DIR
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.connector import Source
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import broken
@@ -41,12 +42,10 @@ from penstock.core.master.steps import (
     Wait,
 )
 from penstock.core.ports import JobListener
-from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.stepwise.sinks import Sinks
-from penstock.storage.file_store import absolute_url
 
 T = TypeVar("T")
 #: What carries a step out, by the step's class.
@@ -195,9 +194,9 @@ class StepwiseJob(RunningJob):
         else:
             waiter.complete_exceptionally(CheckpointError(step.error))
 
-    def _request(self, directory: str | None, stop: StopMode | None = None, cancels: bool = False) -> Future[Any]:
+    def _request(self, savepoint: TakeSavepoint | None) -> Future[Any]:
         future: CompletableFuture[Any] = CompletableFuture()
-        request = Request(next(self._numbers), directory, stop, cancels)
+        request = Request(next(self._numbers), savepoint)
         self._waiters[request.number] = future
         self._requests.put(request)
         self._is_wanted.set()
@@ -207,39 +206,14 @@ class StepwiseJob(RunningJob):
 
     def _refuse_requests(self) -> None:
         while (request := self._next_request()) is not None:
-            what = "checkpoint" if request.directory is None else "savepoint"
+            what = "checkpoint" if request.savepoint is None else "savepoint"
             self._answer(Answer(request, None, f"no {what}: the job is over"))
-
-    def _request_savepoint(
-        self, directory: str | None, stop: StopMode | None = None, cancels: bool = False
-    ) -> Future[str]:
-        refusal = self.why_no_savepoint()
-        directory = directory or self._savepoint_directory
-        if refusal is None and directory is None:
-            refusal = f"name a directory for the savepoint, or set {SAVEPOINT_DIR.key()}"
-        if refusal is not None:
-            future: CompletableFuture[str] = CompletableFuture()
-            future.complete_exceptionally(CheckpointError(refusal))
-            return future
-        assert directory is not None
-        return self._request(absolute_url(directory), stop, cancels)
 
     # --- the client's side -----------------------------------------------------------------------------------------
 
-    def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Take a savepoint between two epochs (H1)."""
-        return self._request_savepoint(savepoint_directory)
-
-    def stop_with_savepoint(
-        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
-    ) -> Future[str]:
-        """Take a savepoint between two epochs and end the job, drained if asked for (H2)."""
-        stop = StopMode.DRAIN if advance_to_end_of_event_time else StopMode.SUSPEND
-        return self._request_savepoint(savepoint_directory, stop)
-
-    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
-        """Take a savepoint between two epochs, then cancel the job."""
-        return self._request_savepoint(savepoint_directory, cancels=True)
+    def take_savepoint(self, command: TakeSavepoint) -> Future[str]:
+        """Take a savepoint between two epochs (H1, H2)."""
+        return self._request(command)
 
     def trigger_checkpoint(self) -> Future[int | None]:
         """Begin the next epoch now; the id of its checkpoint, or None when the job takes none."""

@@ -21,10 +21,11 @@ from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.driving import drive
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.protocol import StopMode
-from penstock.drivers.simulation.disk import METADATA, SAVEPOINTS
+from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.outside import PlannedError
+from penstock.drivers.simulation.person import COMMANDS
 from penstock.drivers.simulation.stepwise.scenario import FILLED
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 from penstock.drivers.stepwise.exchange import left_of, run_in_order
@@ -191,9 +192,7 @@ class Driver:
             return None
         else:
             kind = history.chance.choice(WISHES)
-        stop = {"suspend": StopMode.SUSPEND, "drain": StopMode.DRAIN}.get(kind)
-        directory = None if kind == "checkpoint" else SAVEPOINTS
-        self._serving = Ask(steps.Request(len(self.asked), directory, stop, kind == "cancel"))
+        self._serving = Ask(steps.Request(len(self.asked), COMMANDS.get(kind)))
         self.asked.append(self._serving)
         history.seen[f"asked for {kind}"] += 1
         history.write(f"asked: {kind}")
@@ -204,10 +203,10 @@ class Driver:
         ask = self.asked[step.request.number]
         ask.answers.append(step)
         self._serving = None
-        ends = step.request.stop is not None or step.request.cancels
-        if isinstance(step.result, str) and ends:
-            is_drained = step.request.stop is StopMode.DRAIN
-            if not is_drained:
+        command = step.request.savepoint
+        if isinstance(step.result, str) and command is not None:
+            ends = command.cancels or command.stop is StopMode.SUSPEND
+            if ends:
                 self.goes_on_from = step.result if self._history.chance.random() < 0.5 else None
 
     # --- storage ---------------------------------------------------------------------------------------------------
