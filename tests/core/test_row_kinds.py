@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from penstock.common import Types
 from penstock.common.errors import ProtocolError, UnsupportedError
 from penstock.common.types import Row, RowKind
 from penstock.core.batch.exchange import BatchExchange, KeyedExchange, Places, loads_batch
@@ -21,8 +22,10 @@ from penstock.core.batch.rows import Rows
 from penstock.core.columns.batch import ColumnBatch, as_columns, kinds_of, make_batch
 from penstock.core.columns.expressions import col, lit
 from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.column_operators import MapBatchesOperator, WhereOperator
 from penstock.core.operators.columnar_window import ColumnarWindowOperator
+from penstock.core.operators.emitting_rows import emitting_rows, emitting_singles
 from penstock.core.records import Batch, Event
 from penstock.core.task.channels.in_flight import capture_channel
 from penstock.core.task.channels.partitioners import HashPartitioner, Partitioner, RebalancePartitioner
@@ -194,6 +197,25 @@ def test_a_condition_keeps_the_kinds_of_what_it_keeps(form: str) -> None:
         harness.operator.output = _Into(came)  # type: ignore[assignment]
         harness.operator.process_batch(batch)
     assert [(key, kind) for batch in came for key, _, _, kind in shown(batch)] == [(2, 0), (3, 1)]
+
+
+def test_an_operator_whose_output_type_is_declared_keeps_kinds() -> None:
+    """B3: what becomes rows shows them; what stays a tuple has them beside it."""
+
+    class Emits(StreamOperator):
+        def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+            self.output.collect(batch)
+
+    tuples = batch_of("tuples", [(1, 3), (2, 0)])
+    for type_info, kinds in ((Types.ROW([Types.INT(), Types.INT()]), None), (Types.FLOAT(), tuples.kinds)):
+        make: Any = emitting_rows if kinds is None else emitting_singles
+        operator: Any = make(Emits, type_info)
+        came: list[Batch] = []
+        operator.setup(None, _Into(came))
+        operator.output.collect(tuples if kinds is None else Batch([1.5, 2.5], None, tuples.kinds))
+        (batch,) = came
+        assert batch.kinds == kinds
+        assert kinds_of(batch) == tuples.kinds
 
 
 def _same(operator: Any) -> Any:

@@ -13,7 +13,7 @@ from penstock.common.composite_types import RowTypeInfo
 from penstock.common.errors import WrongValueError
 from penstock.common.single_precision import rounding
 from penstock.common.typeinfo import TypeInformation
-from penstock.common.types import Row
+from penstock.common.types import Row, RowKind
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
@@ -80,7 +80,12 @@ class _ChangedOutput:
         self._change = change
 
     def collect(self, batch: Batch) -> None:
-        self._output.collect(Batch(list(map(self._change, batch.values)), batch.timestamps))
+        changed = list(map(self._change, batch.values))
+        self._output.collect(Batch(changed, batch.timestamps, self._kinds(changed, batch.kinds)))
+
+    def _kinds(self, changed: list[Any], kinds: bytes | None) -> bytes | None:
+        """The kinds that stay beside the records."""
+        return kinds
 
     def collect_side(self, tag_id: str, batch: Batch) -> None:
         self._output.collect_side(tag_id, batch)
@@ -105,3 +110,9 @@ class _RowOutput(_ChangedOutput):
             super().collect(batch)
         else:
             self._output.collect(batch)
+
+    def _kinds(self, changed: list[Any], kinds: bytes | None) -> bytes | None:
+        """None: rows know their kinds."""
+        for row, kind in zip(changed, kinds or (), strict=False):
+            row.set_row_kind(RowKind(kind))
+        return None
