@@ -5,8 +5,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help env java check format test demo bench bench-guard sim reference options lock clean
 
 PYTEST_ARGS ?=
-# Much of a test on Spark is waiting, so two processes are worth having on two cores.
-PYTEST_PROCESSES ?= 2
+# Much of a test on Spark is waiting, so three processes are worth having on two cores.
+PYTEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SEEDS ?= 100
 RUN := scripts/run
