@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -86,26 +87,24 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_function_that_does_not_return_is_named(mode: str, held: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_does_not_return_is_named(mode: str, held: Held) -> None:
     """F4: with operator, subtask, function and line, while whoever cancelled the job waits."""
-    said = threading.Event()
-    handler = logging.Handler()
-    handler.emit = lambda record: said.set()  # type: ignore[method-assign]
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.put(record.getMessage())  # type: ignore[method-assign]
     env = local_environment(execution__runtime_mode=mode)
     env.from_collection([1]).map(held.hold).name("holds").print()
-    with caplog.at_level(logging.WARNING, "penstock.job"):
-        job = env.execute_async("job")
-        assert held.begun.wait(60)
-        logging.getLogger("penstock.job").addHandler(handler)
-        try:
-            job.cancel()
-            assert said.wait(60)
-        finally:
-            logging.getLogger("penstock.job").removeHandler(handler)
-        held.released.set()
-        with pytest.raises(JobExecutionError, match=r"it was cancelled$"):
-            job.wait()
-    line = caplog.records[0].getMessage()
+    job = env.execute_async("job")
+    assert held.begun.wait(60)
+    logging.getLogger("penstock.job").addHandler(handler)
+    try:
+        job.cancel()
+        line = said.get(timeout=60)
+    finally:
+        logging.getLogger("penstock.job").removeHandler(handler)
+    held.released.set()
+    with pytest.raises(JobExecutionError, match=r"it was cancelled$"):
+        job.wait()
     assert "s ago, but a function does not return: operator 'holds', subtask 1/1, in Held.hold" in line
     assert "test_cancellation.py:" in line
 
