@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from penstock.drivers.spark.java import find_java
 
@@ -22,7 +21,7 @@ class SharedJvm:
         from pyspark.java_gateway import launch_gateway
 
         python = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java(os.environ))}
-        with _environment(python):
+        with mock.patch.dict(os.environ, python):
             self._gateway: Any = launch_gateway(SparkConf(loadDefaults=False).setMaster(f"local[{THREADS}]"), {})
         parameters = self._gateway.gateway_parameters
         self.variables = {
@@ -45,17 +44,3 @@ class SharedJvm:
         self._gateway.shutdown()
         self._gateway.proc.stdin.close()
         self._gateway.proc.wait(60)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
