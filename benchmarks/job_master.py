@@ -28,6 +28,7 @@ from benchmarks.sink import CountingSink
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.common.job_id import JobID
 from penstock.connectors.generator import DataGeneratorSource
+from penstock.core.effects import carry_out
 from penstock.core.job.job_master import JobMaster
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.backends import BackendSettings
@@ -73,15 +74,13 @@ class Rig:
         backends = BackendSettings.of(configuration, job_id).backends()
         self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends, self._coroutines)
         self._background = InlineBackground()
+        self._silent = Silent()
         self.master = JobMaster(
             graph,
             job_id,
             configuration,
             clock=self._clock,
-            cluster=self._cluster,
-            background=self._background,
             store=storage.store(),
-            listener=Silent(),
             watches_heartbeats=False,
         )
         self.seconds = 0.0
@@ -89,9 +88,12 @@ class Rig:
     def timed(self, call: Callable[..., Any], *arguments: Any) -> Any:
         begun = time.thread_time()
         try:
-            return call(*arguments)
+            result = call(*arguments)
+            effects = self.master.take_effects()
         finally:
             self.seconds += time.thread_time() - begun
+        carry_out(effects, self._cluster, self._background, self._silent)
+        return result
 
     def turn(self) -> None:
         """A turn of everybody."""
@@ -127,7 +129,7 @@ def measure(parallelism: int, checkpoints: int) -> dict[str, Any]:
         triggered: list[int] = []
 
         def has_triggered() -> bool:
-            found = rig.timed(rig.master.checkpoints.trigger_now)
+            found = rig.timed(rig.master.trigger_checkpoint)
             if found is not None:
                 triggered.append(found)
             return found is not None

@@ -15,12 +15,16 @@ from tests.simulation.planting import Mutant, around
 from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.news import CheckpointsFailed
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.recovery import read_recovery
+from penstock.core.effects import carry_out
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job import job_recovery as job_recovery_module
 from penstock.core.job.job_recovery import JobRecovery
+from penstock.core.job.news import AttemptReady
 from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.job.turns import Turns
 from penstock.core.operators.process import EVENT_TIMERS
 from penstock.core.operators.sink import SinkOperator
 from penstock.core.operators.source import SourceOperator
@@ -31,6 +35,7 @@ from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.result_partition import Subpartition
 from penstock.core.task.state_transfer import SnapshotWriter
 from penstock.core.task.stream_task import Phase, StreamTask
+from penstock.drivers.simulation import master as master_module
 from penstock.state.heap import HeapKeyedStateBackend
 
 
@@ -133,7 +138,7 @@ def forget_that_a_channel_is_held_back() -> Any:
 
 def recover_from_the_beginning() -> Any:
     def prepare_attempt(self: Any) -> None:
-        self._master.deploy(None)
+        self._tell(AttemptReady(None))
 
     return mock.patch.object(JobRecovery, "prepare_attempt", prepare_attempt)
 
@@ -291,6 +296,21 @@ def count_one_barrier_only() -> Any:
     return around(AtLeastOnceBarrierHandler, "_complete", complete)
 
 
+def carry_out_the_newest_effect_first() -> Any:
+    def backwards(effects: Any, *ports: Any) -> None:
+        carry_out(reversed(effects), *ports)
+
+    return mock.patch.object(master_module, "carry_out", backwards)
+
+
+def lose_the_news_that_checkpoints_failed() -> Any:
+    def tell(original: Any, turns: Any, news: Any) -> None:
+        if not isinstance(news, CheckpointsFailed):
+            original(turns, news)
+
+    return around(Turns, "tell", tell)
+
+
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     skip_alignment_of_one_channel: (("output",), 320),
@@ -326,6 +346,8 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     begin_attempts_anew_in_a_new_job_master: (("output", "outside"), 119),
     forget_checkpoints_in_a_new_job_master: (("checkpoint-id", "output"), 17),
     count_one_barrier_only: (("lost", "stalled"), 39),
+    carry_out_the_newest_effect_first: (("stalled", "output", "lost"), 1),
+    lose_the_news_that_checkpoints_failed: (("output", "stalled"), 287),
     **MUTANTS_OF_ENDS,
     **MUTANTS_OF_JOBS,
 }

@@ -13,7 +13,7 @@ from tests.simulation.planting import Mutant, around
 from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
+from penstock.core.checkpoint.savepoints import savepoint_path
 from penstock.core.job import job_master as job_master_module
 from penstock.core.job import scheduler as scheduler_module
 from penstock.core.job.job_master import JobMaster
@@ -135,7 +135,7 @@ def go_on_after_the_last_savepoint() -> Any:
         if master.checkpoints.last is not None:
             master._start_sources(restored)
 
-    return around(JobMaster, "deploy", deploy)
+    return around(JobMaster, "_deploy", deploy)
 
 
 def leave_files_with_the_checkpoints() -> Any:
@@ -159,15 +159,10 @@ def use_the_names_of_savepoints_again() -> Any:
 
 
 def answer_before_the_job_has_ended() -> Any:
-    def take(original: Any, savepoints: Any, command: Any, done: Any) -> None:
-        checkpoints = savepoints._master.checkpoints
-        if command.stop is None or savepoints._master.is_done:
-            original(savepoints, command, done)
-        else:
-            deadline_ms = savepoints._clock.now_ms() + checkpoints.settings.timeout_ms
-            checkpoints.request_savepoint(SavepointRequest(command, done, deadline_ms))
+    def on_settled(original: Any, savepoints: Any, news: Any) -> None:
+        savepoints._effects.answer(news.request.waiter, news.path, news.error)
 
-    return around(JobSavepoints, "take", take)
+    return around(JobSavepoints, "on_settled", on_settled)
 
 
 def skip_committing_what_had_finished() -> Any:
@@ -184,7 +179,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     drain_without_the_last_watermark: (("lost", "output"), 2),
     finish_what_is_only_suspended: (("output",), 7),
     go_on_behind_the_savepoint: (("polled",), 2),
-    commit_before_the_savepoint_is_visible: (("outside",), 2),
+    commit_before_the_savepoint_is_visible: (("outside",), 118),
     commit_what_a_savepoint_beside_the_job_holds: (("outside",), 12),
     go_on_after_the_last_savepoint: (("resumed", "stalled"), 2),
     leave_files_with_the_checkpoints: (("savepoint",), 292),

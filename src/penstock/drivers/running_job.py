@@ -168,7 +168,7 @@ class RunningJob(JobClient):
             if asked.cancelled():
                 done(None, "the job is over")
 
-        self.ask(lambda master: master.savepoints.take(command, done)).add_done_callback(refused)
+        self.ask(lambda master: master.take_savepoint(command, done)).add_done_callback(refused)
         return future
 
 

@@ -432,7 +432,7 @@ def test_trigger_by_hand() -> None:
     """G6: a checkpoint can be triggered at any time, besides those of the interval; its id is returned."""
     rig = rig_with()
     rig.advance(300)
-    assert rig.master.checkpoints.trigger_now() == 1
+    assert rig.master.trigger_checkpoint() == 1
     assert {m.timestamp_ms for m in rig.of(TriggerCheckpoint)} == {300}
     rig.acknowledge(1)
     assert completed(rig) == [1]
@@ -443,7 +443,7 @@ def test_trigger_by_hand() -> None:
 def test_trigger_by_hand_without_an_interval() -> None:
     """G6: by hand also when no interval is configured."""
     rig = running(conf={PREFIX + "interval": None})
-    assert rig.master.checkpoints.trigger_now() == 1
+    assert rig.master.trigger_checkpoint() == 1
     rig.acknowledge(1)
     assert completed(rig) == [1]
 
@@ -451,15 +451,15 @@ def test_trigger_by_hand_without_an_interval() -> None:
 def test_no_trigger_by_hand_while_tasks_do_not_run() -> None:
     """G6: None when the job cannot take one: before its tasks run, while it recovers, and after its end."""
     rig = MasterRig()
-    assert rig.master.checkpoints.trigger_now() is None
+    assert rig.master.trigger_checkpoint() is None
     rig.run_all()
     rig.fail()
-    assert rig.master.checkpoints.trigger_now() is None
+    assert rig.master.trigger_checkpoint() is None
     rig.end_cancelled()
     rig.advance(100)
     rig.run_all()
     rig.say("FINISHED", *rig.executions)
-    assert rig.master.checkpoints.trigger_now() is None
+    assert rig.master.trigger_checkpoint() is None
 
 
 def test_figures_of_a_checkpoint() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.core.task.fakes import LaterBackground
@@ -9,6 +10,7 @@ from tests.core.task.fakes import LaterBackground
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CheckpointError
 from penstock.core.connector import Boundedness, Source
+from penstock.core.effects import carry_out
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import (
@@ -166,6 +168,22 @@ def two_vertices(parallelism: int = 2, replayable: bool = True) -> JobGraph:
     return JobGraph("job", (source, vertex(1, "sink")), (JobEdge(0, 0, 1, 0, "HASH", False),))
 
 
+class PromptMaster(JobMaster):
+    """One whose rig carries out what a turn has decided as soon as the turn is over."""
+
+    def __init__(self, rig: MasterRig, configuration: Configuration, recover: bool) -> None:
+        super().__init__(rig.graph, "job-1", configuration, clock=rig.clock, store=rig.store, recover=recover)
+        run = self.turns.run
+
+        def run_and_carry_out(handler: Callable[[], Any]) -> Any:
+            result = run(handler)
+            carry_out(self.take_effects(), rig, rig.background, rig)
+            return result
+
+        self.turns.run = run_and_carry_out  # type: ignore[method-assign]
+        self.turns.effects._enter = run_and_carry_out
+
+
 class MasterRig:
     """Implements Cluster and JobListener, and plays all workers."""
 
@@ -201,17 +219,7 @@ class MasterRig:
         self.statuses: list[str] = []
         self.logs: list[str] = []
         self.client: list[tuple[str, int, bytes]] = []
-        self.master = JobMaster(
-            self.graph,
-            "job-1",
-            configuration,
-            clock=self.clock,
-            cluster=self,
-            background=self.background,
-            store=self.store,
-            listener=self,
-            recover=recover,
-        )
+        self.master = PromptMaster(self, configuration, recover)
         self._registered = 0
         self.master.start()
         self.register(self.graph.slots_required if workers is None else workers)

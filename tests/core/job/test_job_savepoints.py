@@ -53,19 +53,19 @@ def path_of(checkpoint_id: int) -> str:
 
 def trigger(rig: MasterRig) -> Waiter:
     waiter = Waiter()
-    rig.master.savepoints.take(TakeSavepoint("/sp/"), waiter)
+    rig.master.take_savepoint(TakeSavepoint("/sp/"), waiter)
     return waiter
 
 
 def stop(rig: MasterRig, mode: StopMode = StopMode.SUSPEND) -> Waiter:
     waiter = Waiter()
-    rig.master.savepoints.take(TakeSavepoint("/sp", mode), waiter)
+    rig.master.take_savepoint(TakeSavepoint("/sp", mode), waiter)
     return waiter
 
 
 def cancel(rig: MasterRig) -> Waiter:
     waiter = Waiter()
-    rig.master.savepoints.take(TakeSavepoint("/sp", cancels=True), waiter)
+    rig.master.take_savepoint(TakeSavepoint("/sp", cancels=True), waiter)
     return waiter
 
 
@@ -152,12 +152,12 @@ def test_no_checkpoint_begins_meanwhile() -> None:
     waiter = trigger(rig)
     rig.advance(5000)
     assert rig.triggered() == [1]
-    assert rig.master.checkpoints.trigger_now() is None
+    assert rig.master.trigger_checkpoint() is None
     rig.acknowledge(1)
     assert rig.triggered() == [1, 2]
     rig.advance(5000)
     assert rig.triggered() == [1, 2]
-    assert rig.master.checkpoints.trigger_now() is None
+    assert rig.master.trigger_checkpoint() is None
     rig.acknowledge(2)
     assert waiter.heard == [(path_of(2), None)]
     rig.advance(0)

@@ -97,9 +97,7 @@ def test_without_checkpoints_it_commits_at_the_end() -> None:
 def test_what_a_savepoint_that_ends_the_job_holds_is_committed(stop: StopMode, tmp_path: Any) -> None:
     """H2, G9: with drain and without."""
     job = job_of(**{"execution.checkpointing.interval": "2 s"})
-    job.at(
-        3_150, lambda: job.master.savepoints.take(TakeSavepoint(f"file://{tmp_path}/sp", stop), lambda *answer: None)
-    )
+    job.at(3_150, lambda: job.master.take_savepoint(TakeSavepoint(f"file://{tmp_path}/sp", stop), lambda *answer: None))
     assert job.run() is JobStatus.FINISHED
     assert sorted(LEDGER["out"]) == records(32, 32, 32)
 

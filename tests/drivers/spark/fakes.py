@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common import Configuration
+from penstock.core.effects import Effect, RequestWorkers, SendToWorker
 from penstock.core.protocol import (
     DeployTask,
     ExecutionId,
@@ -16,7 +17,6 @@ from penstock.core.protocol import (
     WorkerRequestFailed,
 )
 from penstock.core.task.settings import task_settings
-from penstock.drivers.spark.job_thread import MasterServices
 from penstock.drivers.spark.worker_settings import WorkerServices
 
 
@@ -71,24 +71,24 @@ class DeafExecutor(EchoExecutor):
 class FakeMaster:
     """Wants `wanted` workers, replaces those that are lost, pings each, and is done when cancelled."""
 
-    def __init__(self, services: MasterServices, wanted: int, notice: Callable[[str, Any], None]) -> None:
+    def __init__(self, wanted: int, notice: Callable[[str, Any], None]) -> None:
         self.is_done = False
-        self.services = services
+        self._effects: list[Effect] = []
         self._wanted = wanted
         self._notice = notice
 
     def start(self) -> None:
-        self.services.cluster.request_workers(self._wanted)
+        self._effects.append(RequestWorkers(self._wanted))
 
     def on_message(self, message: ToMaster) -> None:
         if isinstance(message, RegisterWorker):
-            self.services.cluster.send(message.worker_id, ping(message.worker_id))
+            self._effects.append(SendToWorker(message.worker_id, ping(message.worker_id)))
             self._notice("registered", message)
         elif isinstance(message, TaskStateChanged):
             self._notice("echo", message)
         elif isinstance(message, WorkerLost):
             self._notice("lost", message)
-            self.services.cluster.request_workers(1)
+            self._effects.append(RequestWorkers(1))
         elif isinstance(message, WorkerRequestFailed):
             self._notice("failed", message)
 
@@ -97,6 +97,10 @@ class FakeMaster:
 
     def sweep(self) -> None:
         pass
+
+    def take_effects(self) -> list[Effect]:
+        taken, self._effects = self._effects, []
+        return taken
 
     def next_deadline(self) -> int | None:
         return None

@@ -15,6 +15,8 @@ from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor
 from tests.drivers.spark.programs import PATIENCE_S, wait_until
 
 from penstock.common.configuration import Configuration
+from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.listener import ClientListener
 from penstock.drivers.spark.handle import PROCESS_DIED, SparkHandle
 from penstock.drivers.spark.job_thread import JobThread
 from penstock.drivers.spark.worker_settings import Executor, WorkerServices
@@ -34,9 +36,10 @@ class Cluster:
             "job",
             "workers",
             Configuration(),
-            lambda services: FakeMaster(services, count, lambda kind, message: self._notices.put((kind, message))),
+            lambda clock: FakeMaster(count, lambda kind, message: self._notices.put((kind, message))),
             make_executor,
             self.ended.append,
+            ClientListener(JobGraph("workers", (), ())),
         )
         self.thread.start()
 

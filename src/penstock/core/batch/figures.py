@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.core.batch.exchange import Exchange
-from penstock.core.checkpoint.coordinator import CheckpointStatistics
+from penstock.core.checkpoint.statistics import CheckpointStatistics
 from penstock.core.job.progress import merged_distributions
 from penstock.core.operators.source import SourceOperator
 from penstock.core.protocol import ExecutionId, TaskMetrics

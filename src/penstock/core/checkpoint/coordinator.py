@@ -5,24 +5,27 @@ tells tasks of it only after that, so a checkpoint that a recovery will find cov
 grow. A checkpoint that completes subsumes all older ones still in the making. Savepoints come one at a time and alone,
 see `savepoints`.
 
-The job master drives the coordinator, which never runs by itself and takes time from `on_time`.
+The job master drives the coordinator, which never runs by itself and takes time from `on_time`. What it decides leaves
+as effects; what concerns the whole job leaves as news for the job master, which takes them in after the handler.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.news import CheckpointNews, CheckpointsFailed, CheckpointsSettled, SavepointSettled
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.checkpoint.statistics import CheckpointStatistics
+from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.states import ExecutionState
 from penstock.core.healing import is_final_at_first, is_outside
-from penstock.core.ports import Background, CheckpointStore, Clock
+from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
@@ -37,23 +40,6 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
 
 #: How soon the last checkpoint of a job that only waits for it is tried again.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
-
-
-@dataclass
-class CheckpointStatistics:
-    """Counts since the job began, and the last completed checkpoint's figures."""
-
-    triggered: int = 0
-    completed: int = 0
-    failed: int = 0
-    savepoints: int = 0
-    last_id: int = 0
-    last_duration_ms: int = 0
-    last_bytes: int = 0
-    last_alignment_ms: int = 0
-    last_held_back_bytes: int = 0
-    last_sync_ms: int = 0
-    last_async_ms: int = 0
 
 
 class EnumeratedSource(Protocol):
@@ -77,11 +63,9 @@ class CheckpointCoordinator:
         job_id: str,
         sources: Sequence[EnumeratedSource],
         clock: Clock,
-        background: Background,
+        effects: Effects,
         store: CheckpointStore,
-        send: Callable[[Execution, ToWorker], None],
-        fail_job: Callable[[Failure], None],
-        on_settled: Callable[[], None] = lambda: None,
+        tell: Callable[[CheckpointNews], None],
     ) -> None:
         self.settings = settings
         self.statistics = CheckpointStatistics()
@@ -91,11 +75,9 @@ class CheckpointCoordinator:
         self._job_id = job_id
         self._sources = sources
         self._clock = clock
-        self._background = background
+        self._effects = effects
         self._store = store
-        self._send = send
-        self._fail_job = fail_job
-        self._on_settled = on_settled
+        self._tell = tell
         #: The savepoint or foreign checkpoint that the job began from, when it did.
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
@@ -156,7 +138,7 @@ class CheckpointCoordinator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every checkpoint is known to be complete or not; `on_settled` is called when that is so again."""
+        """Whether every checkpoint is known to be complete or not; the job master is told when that is so again."""
         return not self._writing
 
     def next_deadline(self) -> int | None:
@@ -170,16 +152,16 @@ class CheckpointCoordinator:
     def on_time(self, now_ms: int) -> None:
         """Give up what is over time; trigger what is due."""
         for pending in list(self._pending.values()):
-            # Giving one up may fail the job, which gives up all of them.
-            is_live = pending.checkpoint_id in self._pending and not pending.is_completing
-            if is_live and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
+            if not pending.is_completing and now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
                 # The next one may be faster: what is slow now need not be so for ever.
                 self._abort(
                     pending.checkpoint_id, f"not complete within {self.settings.timeout_ms} ms", heals=(False, True)
                 )
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
-            request.done(None, f"it could not begin within {self.settings.timeout_ms} ms: not all tasks were running")
+            self._refuse(
+                request, f"it could not begin within {self.settings.timeout_ms} ms: not all tasks were running"
+            )
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
             if self._all_ready():
@@ -189,7 +171,7 @@ class CheckpointCoordinator:
         """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
         ending = [r for r in self._waiting() if r.command.stop is not None]
         if self.last is not None or ending:
-            request.done(None, "the job is being stopped with a savepoint already")
+            self._refuse(request, "the job is being stopped with a savepoint already")
             return
         self._requests.append(request)
         self.serve_requests()
@@ -203,7 +185,10 @@ class CheckpointCoordinator:
             return
         request = self._requests.popleft()
         if self._trigger(self._clock.now_ms(), request) is None:
-            request.done(None, "no task is left to take one, or a source's enumerator could not be captured")
+            self._refuse(request, "no task is left to take one, or a source's enumerator could not be captured")
+
+    def _refuse(self, request: SavepointRequest, reason: str) -> None:
+        self._tell(SavepointSettled(request, None, reason))
 
     def end(self, reason: str) -> None:
         """The job is over: abort all that is in the making, and refuse what was asked for."""
@@ -212,7 +197,7 @@ class CheckpointCoordinator:
             self._abort(checkpoint_id, reason, counts=False)
         requests, self._requests = self._requests, deque()
         for request in requests:
-            request.done(None, reason)
+            self._refuse(request, reason)
 
     def trigger_soon(self) -> None:
         """Do not wait for the interval: all data was processed, and only a checkpoint is missing (F6)."""
@@ -261,16 +246,16 @@ class CheckpointCoordinator:
             return JobMark(self._job_id, job_name, status, now, discards=True)
         return JobMark(self._job_id, job_name, status, now, last.external_path, last.is_drained, discards=True)
 
-    def mark_begin(self, job_name: str, path: str | None, failed: Callable[[BaseException], None]) -> None:
+    def mark_begin(self, job_name: str, path: str | None) -> None:
         """The job begins, at a path or with nothing; what a job of its name has left is not its own."""
         mark, store = JobMark(self._job_id, job_name, BEGUN, self._clock.now_ms(), path), self._store
 
         def done(result: None, error: BaseException | None) -> None:
             if error is not None:
-                failed(error)
+                self._effects.log(f"that the job begins could not be noted: {type(error).__name__}: {error}")
 
         if self.settings.interval_ms is not None:
-            self._background.submit(lambda: store.mark_job(mark), done)
+            self._effects.run(lambda: store.mark_job(mark), done)
 
     @property
     def latest(self) -> CheckpointMetadata | None:
@@ -388,9 +373,9 @@ class CheckpointCoordinator:
             else:
                 self._on_visible(pending, metadata)
             if not self._writing:
-                self._on_settled()
+                self._tell(CheckpointsSettled())
 
-        self._background.submit(lambda: store.complete(metadata, pending.savepoint_path), done)
+        self._effects.run(lambda: store.complete(metadata, pending.savepoint_path), done)
 
     def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
         del self._pending[pending.checkpoint_id]
@@ -400,7 +385,7 @@ class CheckpointCoordinator:
                 self.last = metadata
                 self.completed.append(metadata)
                 self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
-            pending.savepoint.done(pending.savepoint_path, None)
+            self._tell(SavepointSettled(pending.savepoint, pending.savepoint_path, None))
             self.serve_requests()
             return
         now = self._clock.now_ms()
@@ -433,7 +418,7 @@ class CheckpointCoordinator:
         path = initial.external_path if initial is not None and self.settings.claims_initial else None
         if path is not None:
             store = self._store
-            self._background.submit(lambda: store.delete_savepoint(path), lambda result, error: None)
+            self._effects.run(lambda: store.delete_savepoint(path), lambda result, error: None)
 
     def _abort(
         self, checkpoint_id: int, reason: str, counts: bool = True, heals: tuple[bool, bool] = (False, False)
@@ -457,9 +442,9 @@ class CheckpointCoordinator:
             self._discard(pending)  # else when it is known whether it became visible
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
-        savepoint.done(None, reason)
+        self._refuse(savepoint, reason)
         if self._running and pending.ends_sources:
-            self._fail_job(Failure(f"stopping with a savepoint failed: {reason}"))
+            self._tell(CheckpointsFailed(Failure(f"stopping with a savepoint failed: {reason}")))
         else:
             self.serve_requests()
 
@@ -468,16 +453,19 @@ class CheckpointCoordinator:
         path, store = pending.savepoint_path, self._store
         if path is not None:
             self.given_up.append(path)
-            self._background.submit(lambda: store.discard_savepoint(path), lambda result, error: None)
+            self._effects.run(lambda: store.discard_savepoint(path), lambda result, error: None)
 
     def _count_failure(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
         self.statistics.failed += 1
         self._failures_in_a_row += 1
         if self._failures_in_a_row > self.settings.tolerable_failures:
             tolerable = f"execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures}"
-            self._fail_job(
-                Failure(f"{reason} ({tolerable})", is_final_at_first=is_final_at_first, is_outside=is_outside)
-            )
+            text = f"{reason} ({tolerable})"
+            self._tell(CheckpointsFailed(Failure(text, is_final_at_first=is_final_at_first, is_outside=is_outside)))
+
+    def _send(self, execution: Execution, message: ToWorker) -> None:
+        if execution.worker_id is not None:
+            self._effects.send(execution.worker_id, message)
 
     def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
         if not self._running:
@@ -509,7 +497,7 @@ class CheckpointCoordinator:
             self._say_how_it_ended()
             store.delete(garbage(store.listing(), kept, oldest_live_id))
 
-        self._background.submit(work, done)
+        self._effects.run(work, done)
 
 
 def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:

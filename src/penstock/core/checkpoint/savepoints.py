@@ -31,10 +31,10 @@ class TakeSavepoint:
 
 @dataclass
 class SavepointRequest:
-    """A command that waits for its turn; `done(path, error)` is called once, with one of them."""
+    """A command that waits for its turn; `waiter(path, error)` is called once, with one of them."""
 
     command: TakeSavepoint
-    done: Callable[[str | None, str | None], None]
+    waiter: Callable[[str | None, str | None], None]
     #: When (ms) it is given up if it could not begin.
     deadline_ms: int
 

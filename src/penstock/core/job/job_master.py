@@ -1,9 +1,11 @@
 """The job master: runs one job from start to end, through failures. Events in, commands out.
 
-Theory. The job's life is the table in `states`. The master handles each event in one turn, and what the event leads to
-goes out through ports. After a failure it cancels all tasks. The next attempt begins only when each of them has ended
-(or its worker has), so two attempts never run at once. A message of a former attempt carries its attempt number, and
-the master ignores it. The next attempt starts from the last completed checkpoint, or from the beginning (G8).
+Theory. The job's life is the table in `states`. The master handles each event in one turn (`turns`). What the turn
+decides leaves as effects, which the driver takes and carries out (`core.effects`). What a part of the master has for
+the whole job is news, which the master takes in at the end of the turn. After a failure it cancels all tasks. The next
+attempt begins only when each of them has ended (or its worker has), so two attempts never run at once. A message of a
+former attempt carries its attempt number, and the master ignores it. The next attempt starts from the last completed
+checkpoint, or from the beginning (G8).
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from penstock.common.options import (
 )
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
+from penstock.core.checkpoint.news import CheckpointsFailed, CheckpointsSettled, SavepointSettled
+from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.effects import Effect
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
@@ -38,14 +43,16 @@ from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.job_recovery import JobRecovery
-from penstock.core.job.job_savepoints import JobSavepoints
+from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
+from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.scheduler import deployments
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.job.turns import Turns, turn
 from penstock.core.job.watermark_alignment import AlignmentGroups
-from penstock.core.ports import Background, CheckpointStore, Clock, Cluster, JobListener
+from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     AnnounceWatermark,
@@ -74,7 +81,7 @@ _S = JobStatus
 
 
 class JobMaster:
-    """Call `start`, then feed it `on_message` and `on_time` until `is_done`."""
+    """Call `start`, then feed it `on_message` and `on_time` until `is_done`; carry out `take_effects` after each."""
 
     def __init__(
         self,
@@ -83,10 +90,7 @@ class JobMaster:
         configuration: Configuration,
         *,
         clock: Clock,
-        cluster: Cluster,
-        background: Background,
         store: CheckpointStore,
-        listener: JobListener,
         recover: bool = False,
         watches_heartbeats: bool = True,
     ) -> None:
@@ -99,15 +103,13 @@ class JobMaster:
         self.had_ended = False
         self._configuration = configuration
         self._clock = clock
-        self._cluster = cluster
-        self._background = background
-        self._store = store
-        self._listener = listener
+        self.turns = Turns[JobNews](self._take_in)
+        self._effects = self.turns.effects
         self._graph = ExecutionGraph(job_graph)
         self._recovers = recover
         self._slot_pool = SlotPool(
             clock,
-            cluster,
+            self._effects,
             job_graph.slots_required,
             configuration.read(SLOT_REQUEST_TIMEOUT_MS),
             configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
@@ -131,28 +133,26 @@ class JobMaster:
             job_id,
             list(self._sources.values()),
             clock,
-            background,
+            self._effects,
             store,
-            self._send_to,
-            self.fail,
-            self._on_checkpoints_settled,
+            self.turns.tell,
         )
-        self.savepoints = JobSavepoints(self, clock)
-        self._recovery = JobRecovery(self, self._graph, configuration, background, store, listener)
+        self._savepoints = JobSavepoints(self, self._effects)
+        self._recovery = JobRecovery(self, self._graph, configuration, store)
 
     def _source_coordinators(self) -> dict[str, SourceCoordinator]:
         """One for each source, by the id of its operator."""
 
         def on_error(error: BaseException) -> None:
             failure = Failure(f"a source's split enumerator: {type(error).__name__}: {error}")
-            self.fail(with_prospects(failure, error))
+            self.turns.tell(AttemptFailed(with_prospects(failure, error)))
 
         return {
             operator_id: SourceCoordinator(
                 operator_id,
                 source,
                 vertex.parallelism,
-                self._background,
+                self._effects,
                 partial(self._assign_splits, vertex.index),
                 self._call_later,
                 on_error,
@@ -163,6 +163,7 @@ class JobMaster:
 
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        self.turns.validate()
         self.checkpoints.validate()
         self._slot_pool.validate()
         self._graph.validate()
@@ -178,11 +179,16 @@ class JobMaster:
 
     # --- driving ---------------------------------------------------------------------------------------------------
 
+    def take_effects(self) -> list[Effect]:
+        """What turns have decided since the last call, to be carried out in this order."""
+        return self._effects.take()
+
+    @turn
     def start(self) -> None:
         """Say what the job promises, and ask for its workers."""
         for line in guarantees(self.job_graph, self.checkpoints.settings):
-            self._listener.on_log(line)
-        self._listener.on_job_status(self.status.name, None)
+            self._effects.log(line)
+        self._effects.tell_status(self.status.name, None)
         if self._recovers:
             self._recovery.recover()
         else:
@@ -200,30 +206,45 @@ class JobMaster:
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
+    @turn
     def on_time(self) -> None:
         """Do what is due."""
         now = self._clock.now_ms()
         if self.is_done:
             return
         for worker_id in self._slot_pool.silent(now):
-            self._cluster.release(worker_id)
+            self._effects.release(worker_id)
             silence = f"it was silent for {self._slot_pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
             self._on_worker_lost(worker_id, silence)
         if self._slot_pool.is_timed_out(now):
             self._on_slots_timeout()
         elif (word := self._slot_pool.word(now)) is not None:
-            self._listener.on_log(word)
+            self._effects.log(word)
         if self._cancellation.is_over(now):
             self._end_stuck_workers()
         elif self._cancellation.takes_word(now):
-            self._listener.on_log(self._stuck_tasks(now))
+            self._effects.log(self._stuck_tasks(now))
         while self._timers and self._timers[0][0] <= now and not self.is_done:
             heapq.heappop(self._timers)[2]()
         if not self.is_done:
             self.checkpoints.on_time(now)
 
+    @turn
     def cancel(self) -> None:
         """Cancel the job; it is done when all its tasks have ended. A second call ends those that do not by force."""
+        self._cancel()
+
+    @turn
+    def take_savepoint(self, command: TakeSavepoint, waiter: SavepointWaiter) -> None:
+        """Take a savepoint, and end the job with it if the command says so; `waiter` is called once."""
+        self._savepoints.take(command, waiter, self._clock.now_ms())
+
+    @turn
+    def trigger_checkpoint(self) -> int | None:
+        """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or another one, just now."""
+        return self.checkpoints.trigger_now()
+
+    def _cancel(self) -> None:
         if self.is_done:
             return
         if self.status is _S.CANCELLING:
@@ -235,12 +256,13 @@ class JobMaster:
         self._cancel_tasks()
         self._after_tasks_ended()
 
+    @turn
     def sweep(self) -> None:
         """Delete what is no longer needed of the job's checkpoints; the driver calls it when all workers are gone."""
         try:
             self.checkpoints.sweep()
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
-            self._listener.on_log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
+            self._effects.log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
 
     def progress(self) -> JobProgress:
         """Figures as of now."""
@@ -251,6 +273,27 @@ class JobMaster:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
         return accumulator_values(pair for task in self._metrics.values() for pair in task.accumulators)
 
+    def _take_in(self, news: JobNews) -> None:
+        """What a part of the master has found, in the turn in which it has."""
+        match news:
+            case AttemptFailed(failure) | CheckpointsFailed(failure):
+                self._fail(failure)
+            case AttemptReady(restored):
+                self._deploy(restored)
+            case BeginKnown():
+                self._acquire_slots()
+            case CheckpointsSettled():
+                self._on_checkpoints_settled()
+            case JobGivenUp(error):
+                self._give_up(error)
+            case JobHadEnded(status):
+                self._end_as_before(status)
+            case SavepointSettled(request, path):
+                self._savepoints.on_settled(news)
+                if path is not None and request.command.cancels:
+                    self._cancel()
+
+    @turn
     def on_message(self, message: ToMaster) -> None:
         """An event from a worker, or from the driver about one."""
         if self.is_done:
@@ -277,7 +320,7 @@ class JobMaster:
             self._on_watermark(message)
         elif isinstance(message, ClientOutput):
             if self._graph.find(message.execution) is not None:
-                self._listener.on_client_output(message.operator_id, message.execution.subtask, message.payload)
+                self._effects.tell_client(message.operator_id, message.execution.subtask, message.payload)
         elif isinstance(message, RegisterWorker):
             self._on_register(message)
         elif isinstance(message, WorkerLost):
@@ -285,11 +328,13 @@ class JobMaster:
         elif isinstance(message, WorkerRequestFailed):
             self._slot_pool.on_request_answered()
             if self._slot_pool.is_waiting:
-                self.give_up(JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}"))
+                self._give_up(
+                    JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}")
+                )
 
     # --- slots -----------------------------------------------------------------------------------------------------
 
-    def acquire_slots(self) -> None:
+    def _acquire_slots(self) -> None:
         """Get what workers are missing; with all of them there, the next attempt begins."""
         self._slot_pool.acquire()
         self._deploy_when_ready()
@@ -309,9 +354,9 @@ class JobMaster:
             f"no more within {pool.request_timeout_ms} ms (slot.request.timeout); give Spark more cores, or the job a "
             "lower parallelism (parallelism.default)"
         )
-        self.give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool), reason))
+        self._give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool), reason))
 
-    def give_up(self, error: PenstockError) -> None:
+    def _give_up(self, error: PenstockError) -> None:
         """No restart can help."""
         self.failure = error
         self._slot_pool.stop_waiting()
@@ -325,10 +370,10 @@ class JobMaster:
         if self.status is _S.CREATED and not self._slot_pool.is_waiting:
             self._recovery.prepare_attempt()
 
-    def deploy(self, restored: CheckpointMetadata | None) -> None:
+    def _deploy(self, restored: CheckpointMetadata | None) -> None:
         """Send all tasks to their workers, with the state of a checkpoint."""
         if not self._slot_pool.is_complete:
-            self.acquire_slots()  # one was lost while the checkpoint was being read
+            self._acquire_slots()  # one was lost while the checkpoint was being read
             return
         self._metrics.clear()
         self._alignment.reset()
@@ -345,7 +390,7 @@ class JobMaster:
             execution.worker_id = worker_id
             execution.move(ExecutionState.SCHEDULED)
             execution.move(ExecutionState.DEPLOYING)
-            self._cluster.send(worker_id, message)
+            self._effects.send(worker_id, message)
         self._move(_S.RUNNING, None)
         self.checkpoints.start()
         if not commits_only:
@@ -358,7 +403,7 @@ class JobMaster:
                 file = None if restored is None else enumerator_state(restored, operator_id)
                 source.reset(None if file is None else file.data)
             except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
-                self.fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
+                self._fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
                 return
 
     # --- tasks -----------------------------------------------------------------------------------------------------
@@ -368,7 +413,7 @@ class JobMaster:
         if execution is None or execution.state.is_terminal:
             return
         if message.state not in ExecutionState.__members__:
-            self.fail(
+            self._fail(
                 Failure(f"task {self._graph.name_of(execution)} said that it is {message.state[:40]!r}"), execution
             )
             return
@@ -383,12 +428,12 @@ class JobMaster:
             return
         if state not in EXECUTION_MOVES[execution.state]:
             reason = f"task {self._graph.name_of(execution)} cannot become {state.value} from {execution.state.value}"
-            self.fail(Failure(reason), execution)
+            self._fail(Failure(reason), execution)
             return
         execution.move(state)
         if state is ExecutionState.FAILED:
             execution.failure = message.failure
-            self.fail(message.failure or Failure("a task failed without saying why"), execution)
+            self._fail(message.failure or Failure("a task failed without saying why"), execution)
         elif state.is_terminal:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
@@ -413,7 +458,7 @@ class JobMaster:
 
     def _send_to(self, execution: Execution, message: ToWorker) -> None:
         if execution.worker_id is not None:
-            self._cluster.send(execution.worker_id, message)
+            self._effects.send(execution.worker_id, message)
 
     def _assign_splits(
         self, vertex: int, subtask: int, operator_id: str, splits: tuple[bytes, ...], no_more: bool
@@ -468,7 +513,7 @@ class JobMaster:
         self._cancellation.end()
         for worker_id in self._stuck_workers():
             at = self._slot_pool.whereabouts(worker_id)
-            self._cluster.release(worker_id)
+            self._effects.release(worker_id)
             reason = f"its tasks did not end within {waited_ms} ms of being cancelled"
             self._on_worker_lost(worker_id, reason + (f", at {at}" if at else ""))
 
@@ -480,7 +525,7 @@ class JobMaster:
             return
         if registration is None:
             if self._slot_pool.is_waiting:
-                self.acquire_slots()
+                self._acquire_slots()
             return
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         affected = False
@@ -493,12 +538,12 @@ class JobMaster:
             elif self._graph.has_running_consumer(execution):
                 affected = True  # what it sent last, its end included, may have been lost on the way
         if self._slot_pool.is_waiting:
-            self._listener.on_log(where)
-            self.acquire_slots()
+            self._effects.log(where)
+            self._acquire_slots()
         elif affected:
-            self.fail(Failure(where))
+            self._fail(Failure(where))
 
-    def fail(self, failure: Failure, execution: Execution | None = None) -> None:
+    def _fail(self, failure: Failure, execution: Execution | None = None) -> None:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = error_of(failure, self._graph, execution)
@@ -533,7 +578,7 @@ class JobMaster:
         delay_ms = self._failover.restart_delay_ms(*self._failed, completed, has_worked, self._clock.now_ms())
         if self._failover.verdict is not None and self.failure is not None:
             self.failure.add_note(self._failover.verdict)
-            self._listener.on_log(self._failover.verdict)
+            self._effects.log(self._failover.verdict)
         return delay_ms
 
     def _begin_attempt(self) -> None:
@@ -542,9 +587,9 @@ class JobMaster:
         self.restarts += 1
         self._graph.reset()
         self._move(_S.CREATED, None)
-        self.acquire_slots()
+        self._acquire_slots()
 
-    def end_as_before(self, status: JobStatus) -> None:
+    def _end_as_before(self, status: JobStatus) -> None:
         """The job had ended before this job master began, and said so: all that is left is to end."""
         self.had_ended = True
         if status is _S.CANCELED:
@@ -561,7 +606,7 @@ class JobMaster:
         if status is _S.FINISHED:
             self.failure = None
             for line in unwritten_side_outputs(self.job_graph, self._metrics.values()) if not self.restarts else ():
-                self._listener.on_log(line)
+                self._effects.log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
             end = None if is_known else self.checkpoints.mark_of_end(self.job_graph.name, status.name)
@@ -570,7 +615,7 @@ class JobMaster:
         stopped = f"with savepoint {last.external_path}" if status is _S.FINISHED and last is not None else None
         self._move(status, stopped if self.failure is None else str(self.failure))
         self._slot_pool.release_all()
-        self.savepoints.on_end()
+        self._savepoints.on_end()
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
@@ -578,7 +623,7 @@ class JobMaster:
         if status not in JOB_MOVES[self.status]:
             raise AssertionError(f"job {self.job_id}: {self.status.name} cannot become {status.name}")
         self.status = status
-        self._listener.on_job_status(status.name, reason)
+        self._effects.tell_status(status.name, reason)
 
     def _call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self._timer_count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
+from penstock.common.errors import CheckpointError, JobExecutionError
 from penstock.common.job_status import JobStatus
 from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
@@ -21,7 +21,9 @@ from penstock.core.checkpoint.recovery import (
 from penstock.core.checkpoint.restore import check_fit
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.ports import Background, CheckpointStore, JobListener
+from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
+from penstock.core.job.turns import Turns
+from penstock.core.ports import CheckpointStore
 from penstock.core.protocol import Failure
 from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
@@ -39,45 +41,26 @@ class RecoveringMaster(Protocol):
     @property
     def checkpoints(self) -> CheckpointCoordinator: ...
 
-    def acquire_slots(self) -> None:
-        """Where the job begins is known: get its workers, then begin an attempt."""
-        ...
-
-    def deploy(self, restored: CheckpointMetadata | None) -> None:
-        """The attempt begins from that checkpoint, or from nothing."""
-        ...
-
-    def end_as_before(self, status: JobStatus) -> None:
-        """The job has ended already."""
-        ...
-
-    def fail(self, failure: Failure) -> None:
-        """The attempt cannot begin now; another one may."""
-        ...
-
-    def give_up(self, error: PenstockError) -> None:
-        """The job cannot begin."""
-        ...
+    @property
+    def turns(self) -> Turns[JobNews]: ...
 
 
 class JobRecovery:
-    """Reads and checks, in the background, what a job master's job begins from; then the master continues."""
+    """Reads and checks, in the background, what a job master's job begins from, and tells the master."""
 
     def __init__(
         self,
         master: RecoveringMaster,
         graph: ExecutionGraph,
         configuration: Configuration,
-        background: Background,
         store: CheckpointStore,
-        listener: JobListener,
     ) -> None:
         self._master = master
         self._graph = graph
         self._configuration = configuration
-        self._background = background
         self._store = store
-        self._listener = listener
+        self._effects = master.turns.effects
+        self._tell = master.turns.tell
         self._savepoint_path = configuration.read(RECOVERY_PATH)
         #: whether what jobs of this name have left does not count from now on
         self._begins_anew = False
@@ -90,13 +73,13 @@ class JobRecovery:
         """Continue from the newest checkpoint of a former job master of this job, if it took any."""
         retained = self._master.checkpoints.settings.retained
         self._master.checkpoints.keep_all()
-        self._background.submit(lambda: read_recovery(self._store, retained), self._on_recovery_read)
+        self._effects.run(lambda: read_recovery(self._store, retained), self._on_recovery_read)
 
     def begin(self) -> None:
         """From the newest checkpoint of the job's name, the savepoint that the configuration names, or nothing."""
         name, store = self._master.job_graph.name, self._store
         if self._configuration.read(RECOVERY_FROM_LATEST):
-            self._background.submit(lambda: store.left_by(name), self._on_left_read)
+            self._effects.run(lambda: store.left_by(name), self._on_left_read)
             return
         self._begins_anew = True
         self._begin_from_path()
@@ -105,9 +88,9 @@ class JobRecovery:
         path = self._savepoint_path
         if path is None:
             self._mark_begin()
-            self._master.acquire_slots()
+            self._tell(BeginKnown())
         else:
-            self._background.submit(lambda: self._store.load(path), self._on_savepoint_read)
+            self._effects.run(lambda: self._store.load(path), self._on_savepoint_read)
 
     def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
         if self._master.status is not JobStatus.CREATED:
@@ -116,29 +99,29 @@ class JobRecovery:
             self._give_up(f"{RECOVERY_PATH.key()} {self._savepoint_path} cannot be read: {error}")
         elif self._begins_from(metadata, RECOVERY_PATH.key()):
             self._mark_begin()
-            self._master.acquire_slots()
+            self._tell(BeginKnown())
 
     def _mark_begin(self) -> None:
         """Say where the job begins, unless it continues from what a job of its name has left."""
         if self._begins_anew:
             name, path = self._master.job_graph.name, self._savepoint_path
-            self._master.checkpoints.mark_begin(name, path, self._on_mark_failed)
+            self._master.checkpoints.mark_begin(name, path)
 
     def _begins_from(self, metadata: CheckpointMetadata, option: str) -> bool:
         """Whether a savepoint or checkpoint fits the job; then it is where it begins, and otherwise the job fails."""
         try:
             for line in check_fit(metadata, self._master.job_graph, self._configuration):
-                self._listener.on_log(line)
+                self._effects.log(line)
         except CheckpointError as misfit:
             self._give_up(f"{option} {metadata.external_path} does not fit the job: {misfit}")
             return False
         self._savepoint_path = metadata.external_path
         self._master.checkpoints.begin_from(metadata)
-        self._listener.on_log(f"begins from {self.point}")
+        self._effects.log(f"begins from {self.point}")
         return True
 
     def _give_up(self, reason: str) -> None:
-        self._master.give_up(JobExecutionError(self._master.job_graph.name, reason))
+        self._tell(JobGivenUp(JobExecutionError(self._master.job_graph.name, reason)))
 
     # --- from what earlier jobs of the name have left --------------------------------------------------------------
 
@@ -151,25 +134,22 @@ class JobRecovery:
             return
         choice = choose_latest(left)
         for line in choice.damaged:
-            self._listener.on_log(line)
+            self._effects.log(line)
         if choice.damaged and self._must_not_fall_back:
             self._give_up(refusal_of_latest(choice))
         elif choice.end is not None:
-            self._listener.on_log(f"{option}: {finished_before(choice.end)}")
-            self._master.end_as_before(JobStatus.FINISHED)
+            self._effects.log(f"{option}: {finished_before(choice.end)}")
+            self._tell(JobHadEnded(JobStatus.FINISHED))
         elif choice.path is not None:
             self._savepoint_path = choice.path
             self._begin_from_path()
         elif choice.checkpoints:
             self._older = list(choice.checkpoints[1:])
             if self._begins_from(choice.checkpoints[0], option):
-                self._master.acquire_slots()
+                self._tell(BeginKnown())
         else:
-            self._listener.on_log(f"{option}: no job named {name!r} has left a checkpoint; it begins from {self.point}")
+            self._effects.log(f"{option}: no job named {name!r} has left a checkpoint; it begins from {self.point}")
             self._begin_from_path()
-
-    def _on_mark_failed(self, error: BaseException) -> None:
-        self._listener.on_log(f"that the job begins could not be noted: {type(error).__name__}: {error}")
 
     def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
         """Another job master ran this job before: continue from its newest checkpoint, with attempts above its own."""
@@ -180,10 +160,10 @@ class JobRecovery:
             return
         if recovery.end is not None:
             self._master.checkpoints.last = recovery.last
-            self._master.end_as_before(JobStatus[recovery.end.status])
+            self._tell(JobHadEnded(JobStatus[recovery.end.status]))
             return
         for line in recovery.damaged:
-            self._listener.on_log(line)
+            self._effects.log(line)
         if recovery.damaged and not recovery.completed:
             reason = "no checkpoint is left to recover from, and starting over would repeat what was committed"
             self._give_up(f"{reason}: {recovery.damaged[0]}")
@@ -195,7 +175,7 @@ class JobRecovery:
         self._master.checkpoints.recover(recovery.completed, recovery.last_id)
         self._graph.reset(recovery.first_attempt)
         if self._master.checkpoints.completed:
-            self._master.acquire_slots()
+            self._tell(BeginKnown())
         else:
             self.begin()
 
@@ -205,7 +185,7 @@ class JobRecovery:
             return  # one may be completing this moment: the master is told when, and calls again
         metadata = self._master.checkpoints.latest
         if metadata is None:
-            self._master.deploy(None)
+            self._tell(AttemptReady(None))
             return
         attempt, store = self._graph.attempt, self._store
 
@@ -213,15 +193,16 @@ class JobRecovery:
             if attempt != self._graph.attempt or self._master.status is not JobStatus.CREATED:
                 return
             if error is None:
-                self._master.deploy(metadata)
+                self._tell(AttemptReady(metadata))
                 return
             if not isinstance(error, CheckpointError):
                 # The store could not be read just now; the checkpoint may be whole.
-                self._master.fail(Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}"))
+                failure = Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}")
+                self._tell(AttemptFailed(failure))
                 return
             self._on_damage(error)
 
-        self._background.submit(lambda: read_through(store, metadata), verified)
+        self._effects.run(lambda: read_through(store, metadata), verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
         """The latest checkpoint is damaged: continue from the one before, if there is one and nothing forbids it.
@@ -232,7 +213,7 @@ class JobRecovery:
         damage = f"{self.point} cannot be restored: {error}"
         is_initial = checkpoints.latest is checkpoints.initial
         before = next(iter(self._older), None) if is_initial else checkpoints.before_latest
-        self._listener.on_log(damage)
+        self._effects.log(damage)
         if before is None:
             self._give_up(nothing_left(error))
         elif self._must_not_fall_back:

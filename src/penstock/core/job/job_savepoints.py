@@ -7,8 +7,9 @@ from typing import Protocol, TypeAlias
 
 from penstock.common.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.checkpoint.news import SavepointSettled
 from penstock.core.checkpoint.savepoints import SavepointRequest, TakeSavepoint
-from penstock.core.ports import Clock
+from penstock.core.effects import Effects
 
 #: Called once, with the path of a savepoint or with what went wrong.
 SavepointWaiter: TypeAlias = Callable[[str | None, str | None], None]
@@ -26,42 +27,36 @@ class CheckpointedMaster(Protocol):
     @property
     def checkpoints(self) -> CheckpointCoordinator: ...
 
-    def cancel(self) -> None:
-        """End the job as it stands."""
-        ...
-
 
 class JobSavepoints:
-    """The savepoints of a job master."""
+    """Who waits for a savepoint of a job master's job, and when that is answered."""
 
-    def __init__(self, master: CheckpointedMaster, clock: Clock) -> None:
+    def __init__(self, master: CheckpointedMaster, effects: Effects) -> None:
         self._master = master
-        self._clock = clock
+        self._effects = effects
         #: Who waits for the end of a job that a savepoint ends.
         self._waiter: SavepointWaiter | None = None
 
-    def take(self, command: TakeSavepoint, done: SavepointWaiter) -> None:
+    def take(self, command: TakeSavepoint, waiter: SavepointWaiter, now_ms: int) -> None:
         """Take a savepoint.
 
-        If the job goes on, it does so whether or not the savepoint succeeds. If the savepoint ends the job, `done` is
-        called when all that the savepoint holds is committed. If it cancels the job, no checkpoint completes in
-        between.
+        If the job goes on, it does so whether or not the savepoint succeeds. If the savepoint ends the job, the answer
+        comes when all that the savepoint holds is committed. If it cancels the job, no checkpoint completes in between.
         """
-
-        def taken(path: str | None, error: str | None) -> None:
-            if path is not None and command.stop is not None:
-                self._waiter = done
-                return
-            done(path, error)
-            if path is not None and command.cancels:
-                self._master.cancel()
-
         master = self._master
         if master.is_done or master.status is JobStatus.CANCELLING:
-            done(None, f"the job is {master.status.name}")
+            self._effects.answer(waiter, None, f"the job is {master.status.name}")
             return
-        deadline_ms = self._clock.now_ms() + master.checkpoints.settings.timeout_ms
-        master.checkpoints.request_savepoint(SavepointRequest(command, taken, deadline_ms))
+        deadline_ms = now_ms + master.checkpoints.settings.timeout_ms
+        master.checkpoints.request_savepoint(SavepointRequest(command, waiter, deadline_ms))
+
+    def on_settled(self, news: SavepointSettled) -> None:
+        """A savepoint is complete, or will not be."""
+        command, waiter = news.request.command, news.request.waiter
+        if news.path is not None and command.stop is not None:
+            self._waiter = waiter
+            return
+        self._effects.answer(waiter, news.path, news.error)
 
     def on_end(self) -> None:
         """The job has ended."""
@@ -71,6 +66,7 @@ class JobSavepoints:
             return
         path, status = last.external_path, self._master.status
         if status is JobStatus.FINISHED:
-            waiter(path, None)
+            self._effects.answer(waiter, path, None)
         else:
-            waiter(None, f"{path} is complete, but the job ended {status.name} before all that it holds was committed")
+            reason = f"{path} is complete, but the job ended {status.name} before all that it holds was committed"
+            self._effects.answer(waiter, None, reason)

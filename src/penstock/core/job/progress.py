@@ -11,7 +11,7 @@ from penstock.core.protocol import RegisterWorker, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from penstock.core.checkpoint.coordinator import CheckpointStatistics
+    from penstock.core.checkpoint.statistics import CheckpointStatistics
 
 
 @dataclass(frozen=True)

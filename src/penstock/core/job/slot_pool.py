@@ -10,8 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.core.effects import Effects
 from penstock.core.job.scheduler import assign_slots
-from penstock.core.ports import Clock, Cluster
+from penstock.core.ports import Clock
 from penstock.core.protocol import RegisterWorker
 
 #: How long a job waits for slots before the log says so, and how often it says so after that.
@@ -33,14 +34,14 @@ class SlotPool:
 
     Args:
         clock: tells when workers were heard.
-        cluster: where workers are asked for and released.
+        effects: where workers are asked for and released.
         required: slots that the job takes.
         request_timeout_ms: how long the job waits for its slots.
         heartbeat_timeout_ms: how long a worker may be silent; None when heartbeats are not watched.
     """
 
     clock: Clock
-    cluster: Cluster
+    effects: Effects
     required: int
     request_timeout_ms: int
     heartbeat_timeout_ms: int | None
@@ -85,7 +86,7 @@ class SlotPool:
         missing = self.required - len(self._workers) - self._requested
         if missing > 0:
             self._requested += missing
-            self.cluster.request_workers(missing)
+            self.effects.request_workers(missing)
 
     def stop_waiting(self) -> None:
         """The slots are there, or the job needs them no longer."""
@@ -131,7 +132,7 @@ class SlotPool:
     def release_all(self) -> None:
         """The job needs no more workers."""
         for worker_id in list(self._workers):
-            self.cluster.release(worker_id)
+            self.effects.release(worker_id)
         self._workers.clear()
 
     # --- time --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.common.pickling import dumps_named, loads_named
 from penstock.core.connector import Source, SplitEnumerator, late_split
-from penstock.core.ports import Background
+from penstock.core.effects import Effects
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class SourceCoordinator:
         operator_id: str,
         source: Source[Any, Any],
         parallelism: int,
-        background: Background,
+        effects: Effects,
         assign: Callable[[int, str, tuple[bytes, ...], bool], None],
         call_later: Callable[[int, Callable[[], None]], None],
         on_error: Callable[[BaseException], None],
@@ -34,7 +34,7 @@ class SourceCoordinator:
         self.parallelism = parallelism
         self._source = source
         self._what = type(source).__name__
-        self._background = background
+        self._effects = effects
         self._assign = assign
         self._call_later = call_later
         self._on_error = on_error
@@ -105,7 +105,7 @@ class SourceCoordinator:
 
         def begin() -> None:
             if generation == self._generation:
-                self._background.submit(work, done)
+                self._effects.run(work, done)
 
         if delay_ms > 0:
             self._call_later(delay_ms, begin)

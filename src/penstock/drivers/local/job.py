@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.common import options
@@ -17,6 +18,7 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.core.effects import carry_out
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import ending
 from penstock.core.job.job_master import JobMaster
@@ -61,12 +63,10 @@ class LocalJob(RunningJob):
             job_id,
             configuration,
             clock=self._clock,
-            cluster=self._cluster,
-            background=self._cluster.background,
             store=storage.store(),
-            listener=listener,
             watches_heartbeats=False,  # workers share this thread, so while one is silent the job master is silent too
         )
+        self._listener = listener
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()
         self._over = False
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
@@ -98,7 +98,7 @@ class LocalJob(RunningJob):
 
     def trigger_checkpoint(self) -> Future[int | None]:
         """Trigger a checkpoint now."""
-        return self.ask(lambda master: master.checkpoints.trigger_now())
+        return self.ask(lambda master: master.trigger_checkpoint())
 
     def ask(self, question: Callable[[JobMaster], T]) -> Future[T]:
         """Call with the job master in its next turn."""
@@ -116,7 +116,7 @@ class LocalJob(RunningJob):
     def _run(self) -> None:
         failure: PenstockError | None = None
         try:
-            self._master.start()
+            self._let(self._master.start)
             while not self._master.is_done:
                 self._turn()
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
@@ -137,29 +137,37 @@ class LocalJob(RunningJob):
     def _clean_up(self) -> None:
         self._cluster.close()
         self._coroutines.close()
-        self._cluster.background.deliver()
+        self._let(self._cluster.background.deliver)
         if self._master.is_done:
-            self._master.sweep()
+            self._let(self._master.sweep)
+
+    def _let(self, handler: Callable[[], T]) -> T:
+        """Let the master do something, and carry out what it decides."""
+        try:
+            return handler()
+        finally:
+            cluster = self._cluster
+            carry_out(self._master.take_effects(), cluster, cluster.background, self._listener)
 
     def _turn(self) -> None:
         master, cluster = self._master, self._cluster
         worked = cluster.step()
-        worked = cluster.background.deliver() or worked
+        worked = self._let(cluster.background.deliver) or worked
         worked = self._coroutines.deliver() or worked
         while cluster.inbox:
             worked = True
-            master.on_message(cluster.inbox.popleft())
+            self._let(partial(master.on_message, cluster.inbox.popleft()))
         while self._questions:
             future, question = self._questions.popleft()
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(question(master))
+                    future.set_result(self._let(partial(question, master)))
                 except Exception as error:  # noqa: BLE001 - goes to the caller that asked
                     future.set_exception(error)
         deadline = master.next_deadline()
         now = self._clock.now_ms()
         if deadline is not None and deadline <= now:
-            master.on_time()
+            self._let(master.on_time)
         elif not worked:
             self._sleep(now, deadline)
 

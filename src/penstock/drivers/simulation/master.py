@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.common.job_status import JobStatus
+from penstock.core.effects import carry_out
 from penstock.core.job.job_master import JobMaster
-from penstock.core.ports import Background
+from penstock.core.ports import JobListener
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.engine import Engine, SimulatedBackground
 from penstock.drivers.simulation.faults import MasterKilled
@@ -39,6 +40,7 @@ class MasterProcess(Action):
         "_cluster",
         "_deadline_ms",
         "_engine",
+        "_listener",
         "_make",
         "after_turn",
         "background",
@@ -49,11 +51,12 @@ class MasterProcess(Action):
     )
 
     def __init__(
-        self, engine: Engine, cluster: SimulatedCluster, make: Callable[[Background, bool], JobMaster]
+        self, engine: Engine, cluster: SimulatedCluster, listener: JobListener, make: Callable[[bool], JobMaster]
     ) -> None:
         super().__init__()
         self._engine = engine
         self._cluster = cluster
+        self._listener = listener
         self._make = make
         self._deadline_ms: int | None = None
         self.is_down = False
@@ -63,7 +66,7 @@ class MasterProcess(Action):
         #: called when it dies
         self.on_death: Callable[[], None] = lambda: None
         self.background = SimulatedBackground("master", engine, self.turn)
-        self.master = make(self.background, False)
+        self.master = make(False)
         engine.faults.is_job_done = lambda: self.master.is_done
 
     @property
@@ -80,7 +83,7 @@ class MasterProcess(Action):
         """The job has ended, and another one goes on from its savepoint."""
         self._count()
         self.background = SimulatedBackground("master", self._engine, self.turn)
-        self.master = self._make(self.background, False)
+        self.master = self._make(False)
         self.start()
 
     def run(self) -> None:
@@ -89,11 +92,12 @@ class MasterProcess(Action):
         self.turn(self.master.on_time)
 
     def turn(self, call: Callable[[], None]) -> None:
-        """Let the job master do something; it may die in doing so."""
+        """Let the job master do something, and carry out what it decides; it may die at any point of that."""
         faults = self._engine.faults
         faults.in_master = True
         try:
             call()
+            carry_out(self.master.take_effects(), self._cluster, self.background, self._listener)
         except MasterKilled:
             faults.in_master = False
             self.kill()
@@ -125,7 +129,7 @@ class MasterProcess(Action):
     def _succeed(self) -> None:
         self._engine.log.write("a new job master starts")
         self.background = SimulatedBackground("master", self._engine, self.turn)
-        self.master = self._make(self.background, True)
+        self.master = self._make(True)
         self.is_down = False
         self.start()
 

@@ -107,7 +107,7 @@ class Person:
             request.answers.append(("", None))
             request.master.cancel()
         else:
-            request.master.savepoints.take(COMMANDS[request.kind], partial(self._on_answer, request))
+            request.master.take_savepoint(COMMANDS[request.kind], partial(self._on_answer, request))
 
     def _on_answer(self, request: Request, path: str | None, error: str | None) -> None:
         simulation = self._simulation

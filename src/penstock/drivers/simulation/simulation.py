@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.core.job.job_master import JobMaster
-from penstock.core.ports import Background
 from penstock.core.protocol import ToMaster, ToWorker, TriggerCheckpoint
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.disk import Disk
@@ -93,7 +92,7 @@ class Simulation:
             on_commit=self.faults.maybe_die,
             is_covered=self.jobs.may_commit,
         )
-        self.process = MasterProcess(self.engine, self.cluster, self._make_master)
+        self.process = MasterProcess(self.engine, self.cluster, self, self._make_master)
         self.invariants = Invariants(self)
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
@@ -106,17 +105,14 @@ class Simulation:
         self.outside.on_reader_begun = self.invariants.on_reader_begun
         self.outside.on_finish = self.invariants.on_finish
 
-    def _make_master(self, background: Background, recovers: bool) -> JobMaster:
+    def _make_master(self, recovers: bool) -> JobMaster:
         job = self.jobs.now
         return JobMaster(
             job.graph,
             job.job_id,
             job.configuration,
             clock=self.engine,
-            cluster=self.cluster,
-            background=background,
             store=job.store,
-            listener=self,
             recover=recovers,
         )
 

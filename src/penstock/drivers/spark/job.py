@@ -20,13 +20,13 @@ from penstock.drivers.running_job import settle
 from penstock.drivers.spark.executor_factory import TaskExecutorFactory
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job_client import SparkJobClient
-from penstock.drivers.spark.job_thread import JobThread, MasterServices
+from penstock.drivers.spark.job_thread import JobThread
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.worker_storage import StorageSettings
 
 if TYPE_CHECKING:
     from penstock.core.graph.job_graph import JobGraph
-    from penstock.core.ports import JobListener
+    from penstock.core.ports import Clock, JobListener
 
 _running: weakref.WeakSet[SparkJobClient] = weakref.WeakSet()
 
@@ -92,6 +92,7 @@ class _SparkJob:
                 self._make_master,
                 TaskExecutorFactory(self._storage, BackendSettings.of(configuration, str(self._job_id))),
                 functools.partial(self._on_end, give_back),
+                self._listener,
                 self._job_graph.script,
             )
         except BaseException:
@@ -111,16 +112,13 @@ class _SparkJob:
             )
             raise SlotsUnavailableError(self._job_graph.name, wanted, got, reason)
 
-    def _make_master(self, services: MasterServices) -> JobMaster:
+    def _make_master(self, clock: Clock) -> JobMaster:
         self._master = JobMaster(
             self._job_graph,
             str(self._job_id),
             self._configuration,
-            clock=services.clock,
-            cluster=services.cluster,
-            background=services.background,
+            clock=clock,
             store=self._storage.store(),
-            listener=self._listener,
         )
         return self._master
 

@@ -67,7 +67,7 @@ class SparkJobClient(RunningJob):
         return self._thread.ask(lambda master: master.progress())
 
     def trigger_checkpoint(self) -> Future[int | None]:
-        return self._thread.ask(lambda master: master.checkpoints.trigger_now())
+        return self._thread.ask(lambda master: master.trigger_checkpoint())
 
     def end(self, patience_seconds: float = 5.0) -> None:
         """Cancels the job and waits until it is gone: first in order, then without its tasks' consent."""

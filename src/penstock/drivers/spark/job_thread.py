@@ -12,13 +12,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.common import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import OperationError, PenstockError
-from penstock.core.ports import Background, Clock, Cluster
+from penstock.core.effects import Effect, carry_out
+from penstock.core.ports import Clock, JobListener
 from penstock.core.protocol import RegisterWorker, ToMaster
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
@@ -56,18 +56,11 @@ class Master(Protocol):
 
     def sweep(self) -> None: ...
 
+    def take_effects(self) -> list[Effect]: ...
+
 
 T = TypeVar("T")
 MasterT = TypeVar("MasterT", bound=Master)
-
-
-@dataclass(frozen=True)
-class MasterServices:
-    """The world, as the job master gets it."""
-
-    clock: Clock
-    cluster: Cluster
-    background: Background
 
 
 class JobThread(Generic[MasterT]):
@@ -78,9 +71,10 @@ class JobThread(Generic[MasterT]):
         job_id: the job.
         job_name: for Spark's own pages.
         configuration: the job's settings.
-        make_master: builds the job master; called in the thread.
+        make_master: builds the job master, with its clock; called in the thread.
         make_executor: builds a worker's executor; pickled, called in the worker.
         on_end: called in the thread at its very end, with what broke the job master, if anything did.
+        listener: is told what happens; called in the thread.
         script: what the user's script defines, see `common.script`.
     """
 
@@ -90,13 +84,15 @@ class JobThread(Generic[MasterT]):
         job_id: str,
         job_name: str,
         configuration: Configuration,
-        make_master: Callable[[MasterServices], MasterT],
+        make_master: Callable[[Clock], MasterT],
         make_executor: Callable[[WorkerServices], Executor],
         on_end: Callable[[PenstockError | None], None],
+        listener: JobListener,
         script: bytes = b"",
     ) -> None:
         self._make_master = make_master
         self._on_end = on_end
+        self._listener = listener
         self._clock = SystemClock()
         self._questions: deque[tuple[Future[Any], Callable[[MasterT], Any]]] = deque()
         self.job_name = job_name
@@ -163,8 +159,9 @@ class JobThread(Generic[MasterT]):
         master: MasterT | None = None
         background = ThreadBackground("penstock-job-background", BACKGROUND_THREADS, self._endpoint.wake)
         try:
-            master = self._make_master(MasterServices(self._clock, self._cluster, background))
+            master = self._make_master(self._clock)
             master.start()
+            self._carry_out(master, background)
             while not master.is_done and not self._abandoned:
                 self._turn(master, background)
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its workers with it
@@ -174,6 +171,7 @@ class JobThread(Generic[MasterT]):
             self._clean_up(background)
             if master is not None and master.is_done:
                 master.sweep()
+                self._carry_out(master, background)
         except BaseException as error:  # noqa: BLE001 - the waiting caller must hear of the job's end all the same
             _log.warning("the job left something behind: %r", error, exc_info=True)
         self._over = True
@@ -184,6 +182,10 @@ class JobThread(Generic[MasterT]):
         while self._questions:
             future, _ = self._questions.popleft()
             future.cancel()
+
+    def _carry_out(self, master: MasterT, background: ThreadBackground) -> None:
+        """Do what the master's turns have decided."""
+        carry_out(master.take_effects(), self._cluster, background, self._listener)
 
     def _answer_questions(self, master: MasterT) -> None:
         while self._questions:
@@ -201,14 +203,17 @@ class JobThread(Generic[MasterT]):
                 self._cluster.on_registered(worker_id)
             if self._cluster.is_live(worker_id):
                 master.on_message(message)
+                self._carry_out(master, background)
         for ended in self._cluster.collect():
             master.on_message(ended)
         background.deliver()
         self._answer_questions(master)
+        self._carry_out(master, background)
         self._cluster.on_time()
         deadline = master.next_deadline()
         if deadline is not None and deadline <= self._clock.now_ms():
             master.on_time()
+            self._carry_out(master, background)
 
     def _wait_ms(self, master: MasterT) -> int:
         deadlines = [d for d in (master.next_deadline(), self._cluster.next_deadline()) if d is not None]

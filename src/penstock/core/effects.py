@@ -1,0 +1,158 @@
+"""What a job master wants done, as values. Its handlers decide; its driver carries the effects out after each turn.
+
+So no effect is seen while a handler still runs, a handler never calls another one by way of its effects, and a test or
+a simulator can look at what a turn has decided before anything of it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from penstock.core.ports import Background, Cluster, JobListener
+from penstock.core.protocol import ToWorker
+
+T = TypeVar("T")
+
+#: Takes in what background work has come to: its result, or what it raised.
+Done: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestWorkers:
+    """Ask for this many more workers."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendToWorker:
+    """Send a message to a worker; messages to one worker keep their order."""
+
+    worker_id: str
+    message: ToWorker
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseWorker:
+    """End a worker."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunInBackground:
+    """Run `work` beside the master; then call `done`, which is a turn of the master."""
+
+    work: Callable[[], Any]
+    done: Done
+
+
+@dataclass(frozen=True, slots=True)
+class TellStatus:
+    """Tell listeners where the job is in its life."""
+
+    status: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TellClientOutput:
+    """Hand the client what a sink has for it."""
+
+    operator_id: str
+    subtask_index: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TellLog:
+    """Put a line into the job's log."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSavepoint:
+    """Tell the client that asked for a savepoint: its path, or why there is none."""
+
+    waiter: Callable[[str | None, str | None], None]
+    path: str | None
+    error: str | None
+
+
+Effect: TypeAlias = (
+    RequestWorkers
+    | SendToWorker
+    | ReleaseWorker
+    | RunInBackground
+    | TellStatus
+    | TellClientOutput
+    | TellLog
+    | AnswerSavepoint
+)
+
+
+def carry_out(effects: Iterable[Effect], cluster: Cluster, background: Background, listener: JobListener) -> None:
+    """Do what a turn has decided, in its order, through a driver's ports."""
+    for effect in effects:
+        match effect:
+            case SendToWorker(worker_id, message):
+                cluster.send(worker_id, message)
+            case RunInBackground(work, done):
+                background.submit(work, done)
+            case TellClientOutput(operator_id, subtask_index, payload):
+                listener.on_client_output(operator_id, subtask_index, payload)
+            case TellStatus(status, reason):
+                listener.on_job_status(status, reason)
+            case TellLog(line):
+                listener.on_log(line)
+            case RequestWorkers(count):
+                cluster.request_workers(count)
+            case ReleaseWorker(worker_id):
+                cluster.release(worker_id)
+            case AnswerSavepoint(waiter, path, error):
+                waiter(path, error)
+
+
+class Effects:
+    """The effects of the turn that is under way; the parts of a job master write into it.
+
+    Args:
+        enter: begins a turn with a handler, for what background work has come to.
+    """
+
+    def __init__(self, enter: Callable[[Callable[[], None]], None]) -> None:
+        self._enter = enter
+        self._list: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """All effects since the last call, in their order."""
+        taken, self._list = self._list, []
+        return taken
+
+    def request_workers(self, count: int) -> None:
+        self._list.append(RequestWorkers(count))
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        self._list.append(SendToWorker(worker_id, message))
+
+    def release(self, worker_id: str) -> None:
+        self._list.append(ReleaseWorker(worker_id))
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Have work done in the background; `done` takes its result, in a turn of its own."""
+        self._list.append(RunInBackground(work, lambda result, error: self._enter(lambda: done(result, error))))
+
+    def tell_status(self, status: str, reason: str | None) -> None:
+        self._list.append(TellStatus(status, reason))
+
+    def tell_client(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
+        self._list.append(TellClientOutput(operator_id, subtask_index, payload))
+
+    def log(self, line: str) -> None:
+        self._list.append(TellLog(line))
+
+    def answer(self, waiter: Callable[[str | None, str | None], None], path: str | None, error: str | None) -> None:
+        self._list.append(AnswerSavepoint(waiter, path, error))
