@@ -99,7 +99,7 @@ def test_a_job_reads_all_of_it_once_over_a_restart(parallelism: int) -> None:
     job = VirtualJob(env)
     job.at(4_500, lambda: REFUSED.add("out"))
     assert job.run() is JobStatus.FINISHED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     assert sorted(LEDGER["out"]) == [*range(100), *range(1000, 1100)]
 
 

@@ -14,6 +14,7 @@ from penstock.common.accumulators import Accumulator, DoubleCounter, Histogram, 
 from penstock.common.errors import UserFunctionError
 from penstock.common.metrics import MetricGroup, MetricRegistry
 from penstock.common.restart_strategy import RestartStrategies
+from penstock.core.job.progress import job_progress
 from penstock.core.operators.stateless import MapOperator
 from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.testing import OneInputOperatorHarness, VirtualClock
@@ -83,7 +84,7 @@ def test_progress_shows_metrics_of_all_subtasks() -> None:
     env.from_collection([1, 5, 3]).rebalance().map(Measures()).set_parallelism(2).name("measures").print()
     job = env.execute_async()
     job.wait()
-    last = job._master.progress()  # type: ignore[attr-defined]
+    last = job_progress(job._master.view())  # type: ignore[attr-defined]
     assert last.counters["shop.main.orders.seen"] == 6
     assert last.distributions["shop.main.orders.size"] == (3, 9.0, 1.0, 5.0)
     gauges = [name for name in last.gauges if name.endswith("orders.last")]

@@ -118,7 +118,7 @@ def test_a_stop_that_comes_while_the_job_is_ending_does_no_harm(options: Any, tm
     for turns in range(undisturbed.turns - 30, undisturbed.turns + 1):
         stopped = job()
         stop_after(stopped, turns, tmp_path)
-        if stopped.master.restarts or not set(LEDGER["out"]) <= set(WORD_COUNT.expected()):
+        if stopped.master.history.restarts or not set(LEDGER["out"]) <= set(WORD_COUNT.expected()):
             harmed.append(turns - undisturbed.turns)
     assert harmed == []
 
@@ -334,7 +334,7 @@ def test_a_directory_that_cannot_be_written(call: str, tmp_path: Path) -> None:
     job.at(15_500, lambda: asked.append(_ask(job, call, str(tmp_path / "file"))))
     assert job.run() is JobStatus.FINISHED
     assert "no savepoint below" in error_of(asked[0])
-    assert job.master.restarts == (1 if call == "stop" else 0)
+    assert job.master.history.restarts == (1 if call == "stop" else 0)
     assert sorted(LEDGER["out"]) == records(40, 40)
 
 

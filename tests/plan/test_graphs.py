@@ -17,6 +17,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.state import migrations
+from penstock.testing import VirtualClock
 
 
 def environment(parallelism=2, **options):
@@ -297,7 +298,9 @@ def test_slot_sharing_groups():
     assert graph.slots_required == 1 + 2 + 3
     workers = [f"worker-{i}" for i in range(6)]
     addresses = {worker: worker for worker in workers}
-    sent = deployments(ExecutionGraph(graph), "job", workers, addresses, task_settings(Configuration()), None)
+    sent = deployments(
+        ExecutionGraph(graph, VirtualClock()), "job", workers, addresses, task_settings(Configuration()), None
+    )
     assert {str(message.execution): worker for worker, message in sent} == {
         "0.0#0": "worker-0",
         "1.0#0": "worker-1",

@@ -69,7 +69,7 @@ def test_a_restart_reads_copies(tmp_path: Path, backend: str, lost: str | None) 
         else:
             job.at(3_550, lambda: lose(job, lost))
         assert job.run() is JobStatus.FINISHED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     assert sorted(LEDGER["out"]) == sorted((s, n, n + 1) for s, n in records(RECORDS, RECORDS))
     local, remote = [s.read_locally for s in STORAGES], [s.read_remotely for s in STORAGES]
     if lost is None:

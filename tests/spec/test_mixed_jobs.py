@@ -94,7 +94,7 @@ def test_the_state_of_an_ended_stream_survives_a_failure_hours_later() -> None:
     job.at(2 * HOUR_MS, lambda: _break(job))
     job.at(3 * HOUR_MS, job.cancel)
     assert job.run() is JobStatus.CANCELED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     assert {rate for n, rate in LEDGER["out"] if n > 0} == {4}
     minutes = [n for n, _ in LEDGER["out"]]
     assert sorted(minutes) == sorted(2 * list(range(3 * 60)))

@@ -106,7 +106,7 @@ def run(ends_early: tuple[int, ...], chosen: int = 0, forgets: bool = False) -> 
     job = VirtualJob(env)
     job.at(35_000, lambda: FAILS.add("now"))
     assert job.run() is JobStatus.FINISHED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     return job
 
 
@@ -239,7 +239,7 @@ def test_the_last_commit_is_made_after_the_failure_that_prevented_it() -> None:
     job = VirtualJob(env)
     REFUSED.add("out")
     assert job.run() is JobStatus.FINISHED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     assert sorted(LEDGER["out"]) == records(2, 5)
 
 
@@ -293,5 +293,5 @@ def test_nothing_of_the_savepoint_is_needed_after_the_first_checkpoint(tmp_path:
     job.at(22_000, lambda: shutil.rmtree(tmp_path / "savepoints"))
     job.at(35_000, lambda: FAILS.add("now"))
     assert job.run() is JobStatus.FINISHED, job.failure()
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     assert sorted(LEDGER["out"]) == sorted(records(2) + records(40))

@@ -36,11 +36,8 @@ def finish(job: RunningJob) -> None:
 def describe(master: JobMaster) -> str:
     """Where a job stands."""
     checkpoints = master.checkpoints
-    states = ", ".join(
-        f"{e.id}={e.state.name}{' at its end' if e.end_of_data else ''}" for e in master._graph.executions()
-    )
     pending = [(p.checkpoint_id, sorted(map(str, p.missing))) for p in checkpoints._pending.values()]
-    return f"{master.progress()}\ntasks {states}\ncheckpoints in the making {pending}, {checkpoints.statistics}"
+    return f"{master.view()}\ncheckpoints in the making {pending}"
 
 
 @pytest.fixture(scope="module")

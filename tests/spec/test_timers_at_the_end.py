@@ -11,6 +11,7 @@ from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_
 
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.core.job.progress import job_progress
 from penstock.core.operators.process import KeyedProcessOperator, TimeDomain
 from penstock.core.records import MAX_WATERMARK
 from penstock.datastream import DataStream
@@ -116,7 +117,7 @@ def test_two_inputs_drain_at_the_end_of_both() -> None:
     one.connect(other).process(TwoInputs()).sink_to(LedgerSink("fired"))
     job = VirtualJob(env)
     times: list[int] = []
-    job.at(60_500, lambda: times.append(job.master.progress().vertices[2].records_out))
+    job.at(60_500, lambda: times.append(job_progress(job.master.view()).vertices[2].records_out))
     assert job.run() is JobStatus.FINISHED
     assert LEDGER["fired"] == [60_000, 60_001, 70_000, 70_001]
     assert job.now_ms == 61_000
@@ -168,7 +169,7 @@ def fired_by_a_subtask_that_ran_again(function: Any) -> list[Any]:
     job = VirtualJob(env)
     job.at(70_000, lambda: FAILS.add("now"))
     assert job.run() is JobStatus.FINISHED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     return LEDGER.get("fired", [])
 
 

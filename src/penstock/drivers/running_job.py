@@ -17,11 +17,13 @@ from penstock.common.job_status import JobStatus
 from penstock.common.options import SAVEPOINT_DIR
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.progress import JobProgress
+from penstock.core.job.progress import JobProgress, job_progress
+from penstock.core.job.view import JobView
 from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import CancellationWatch
 from penstock.storage.file_store import absolute_url
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -30,6 +32,23 @@ def completed(value: T) -> CompletableFuture[T]:
     future: CompletableFuture[T] = CompletableFuture()
     future.complete(value)
     return future
+
+
+def mapped(future: Future[S], function: Callable[[S], T]) -> Future[T]:
+    """What a function makes of a future's result; cancelled, or failed, as the future is."""
+    result: Future[T] = Future()
+
+    def on_done(done: Future[S]) -> None:
+        if done.cancelled():
+            result.cancel()
+            return
+        try:
+            result.set_result(function(done.result()))
+        except Exception as error:  # noqa: BLE001 - goes to the caller that asked
+            result.set_exception(error)
+
+    future.add_done_callback(on_done)
+    return result
 
 
 class RunningJob(JobClient):
@@ -54,8 +73,12 @@ class RunningJob(JobClient):
         """Where the job is in its life."""
 
     @abstractmethod
+    def get_view(self) -> Future[JobView]:
+        """The job as it is now: vertices, subtasks, checkpoints, failures; cancelled when the job is over."""
+
     def get_progress(self) -> Future[JobProgress]:
         """Figures of the running job; the future is cancelled when the job is over."""
+        return mapped(self.get_view(), job_progress)
 
     @abstractmethod
     def trigger_checkpoint(self) -> Future[int | None]:

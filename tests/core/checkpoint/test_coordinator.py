@@ -10,6 +10,7 @@ from tests.core.job.master_rig import MasterRig, running, state_path
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ConfigurationError
 from penstock.core.checkpoint.settings import CheckpointSettings
+from penstock.core.job.progress import job_progress
 from penstock.core.protocol import (
     DeclineCheckpoint,
     NotifyCheckpointAborted,
@@ -82,7 +83,7 @@ def test_complete_when_all_have_acknowledged() -> None:
     assert [m.execution for m in rig.of(NotifyCheckpointComplete)] == rig.executions
     rig.acknowledge(1)
     assert rig.store.stored == [1]
-    progress = rig.master.progress()
+    progress = job_progress(rig.master.view())
     assert (progress.checkpoints_completed, progress.last_checkpoint_id) == (1, 1)
     assert progress.last_checkpoint_bytes > 0
 
@@ -478,11 +479,13 @@ def test_figures_of_a_checkpoint() -> None:
             data=b"x" * 100,
         )
     statistics = rig.master.checkpoints.statistics
-    assert (statistics.triggered, statistics.completed, statistics.failed, statistics.last_id) == (1, 1, 0, 1)
-    assert (statistics.last_alignment_ms, statistics.last_held_back_bytes) == (3, 600)
-    assert (statistics.last_sync_ms, statistics.last_async_ms) == (6, 5)
-    assert statistics.last_duration_ms == 40
-    assert statistics.last_bytes >= 400
+    assert (statistics.triggered, statistics.completed, statistics.failed) == (1, 1, 0)
+    last = statistics.last
+    assert last is not None
+    assert (last.checkpoint_id, last.alignment_ms, last.held_back_bytes) == (1, 3, 600)
+    assert (last.sync_ms, last.async_ms, last.duration_ms) == (6, 5, 40)
+    assert (last.subtasks, last.acknowledged) == (4, 4)
+    assert last.state_bytes >= 400
 
 
 # --- settings -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from penstock.common.errors import CheckpointError, JobExecutionError, SlotsUnav
 from penstock.common.job_status import JobStatus
 from penstock.core.graph.execution_graph import Execution
 from penstock.core.graph.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
+from penstock.core.job.progress import job_progress
 from penstock.core.job.slot_pool import PATIENCE_MS
 from penstock.core.protocol import (
     AssignSplits,
@@ -23,6 +24,7 @@ from penstock.core.protocol import (
     TaskMetrics,
     WorkerRequestFailed,
 )
+from penstock.testing import VirtualClock
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
@@ -32,7 +34,7 @@ def test_execution_states(state: ExecutionState) -> None:
     """E6: an execution moves as its table says, from every state to every other, and no state is forgotten."""
     assert set(EXECUTION_MOVES) == set(ExecutionState)
     for target in ExecutionState:
-        execution = Execution(ExecutionId(0, 0, 0))
+        execution = Execution(ExecutionId(0, 0, 0), VirtualClock())
         execution.state = state
         if target in EXECUTION_MOVES[state]:
             execution.move(target)
@@ -169,9 +171,9 @@ def test_progress() -> None:
     """E1: progress sums what subtasks report; the watermark is the lowest, once each has said one."""
     rig = running()
     rig.master.on_message(TaskMetrics(rig.executions[0], 10, 9, 100, {"dropped": 1}))
-    assert rig.master.progress().vertices[0].watermark_ms == -(2**63)
+    assert job_progress(rig.master.view()).vertices[0].watermark_ms == -(2**63)
     rig.master.on_message(TaskMetrics(rig.executions[1], 5, 4, 70, {"dropped": 2}))
-    progress = rig.master.progress()
+    progress = job_progress(rig.master.view())
     assert (progress.source_records, progress.vertices[0].records_out) == (15, 13)
     assert progress.vertices[0].watermark_ms == 70
     assert progress.counters == {"dropped": 3}
@@ -445,7 +447,7 @@ def test_messages_of_former_attempts_are_not_heard() -> None:
     rig.advance(1000)
     rig.acknowledge(1, *stale)
     assert rig.status == "RUNNING"
-    assert rig.master.progress().source_records == 0
+    assert job_progress(rig.master.view()).source_records == 0
     assert rig.store.stored == []
     assert rig.of(AssignSplits) == []
     assert len(rig.sent) == sent + 2  # the two triggers of checkpoint 1

@@ -11,6 +11,7 @@ from tests.core.job.master_rig import FakeStore, MasterRig, Numbers, running, tw
 from penstock.core.checkpoint.recovery import ATTEMPTS_PER_MASTER
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.job.progress import job_progress
 from penstock.core.protocol import (
     AssignSplits,
     CancelTask,
@@ -203,7 +204,7 @@ def test_a_savepoint_is_no_recovery_point_and_notifies_nobody() -> None:
     trigger(rig)
     rig.acknowledge(2)
     assert completed(rig) == [1]
-    progress = rig.master.progress()
+    progress = job_progress(rig.master.view())
     assert (progress.checkpoints_completed, progress.last_checkpoint_id) == (1, 1)
     assert rig.master.checkpoints.statistics.savepoints == 1
     rig.advance(1000)

@@ -100,7 +100,7 @@ def test_a_fast_source_keeps_close_to_a_slow_one(fails: bool) -> None:
     job, ahead = run(lambda step: times(step).with_watermark_alignment("g", drift_ms, interval_ms), fails)
     assert 0 < ahead <= drift_ms + 1_000 + 100
     assert sorted(LEDGER["out"]) == sorted(records(60) + records(60))
-    assert job.master.restarts == int(fails)
+    assert job.master.history.restarts == int(fails)
 
 
 def test_without_alignment_it_runs_away() -> None:

@@ -71,7 +71,7 @@ def test_a_refused_commit_is_made_again_after_the_restart() -> None:
     job = job_of(**{"execution.checkpointing.interval": "2 s"})
     job.at(3_000, lambda: REFUSED.add("out"))
     assert job.run() is JobStatus.FINISHED
-    assert job.master.restarts == 1
+    assert job.master.history.restarts == 1
     assert sorted(LEDGER["out"]) == records(50, 60, 70)
 
 

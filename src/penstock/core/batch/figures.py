@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from penstock.core.batch.exchange import Exchange
-from penstock.core.checkpoint.statistics import CheckpointStatistics
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from penstock.core.job.progress import merged_distributions
 from penstock.core.operators.source import SourceOperator
 from penstock.core.protocol import ExecutionId, TaskMetrics
@@ -65,7 +64,6 @@ class JobFigures:
     def __init__(self) -> None:
         self.tasks: dict[tuple[int, int], TaskMetrics] = {}
         self.checkpoints = CheckpointStatistics()
-        self.restarts = 0
 
     def add(self, payload: bytes) -> None:
         """A task has come to its end, and what it did counts."""
@@ -76,20 +74,22 @@ class JobFigures:
 
     def epoch_completed(self, checkpoint: CheckpointMetadata, duration_ms: int) -> None:
         """An epoch, from its beginning to its checkpoint."""
-        so_far = self.checkpoints
-        self.checkpoints = replace(
-            so_far,
-            triggered=so_far.triggered + 1,
-            completed=so_far.completed + 1,
-            last_id=checkpoint.checkpoint_id,
-            last_duration_ms=duration_ms,
-            last_bytes=checkpoint.state_bytes,
+        begun_ms = checkpoint.timestamp_ms - duration_ms
+        record = CheckpointRecord(
+            checkpoint.checkpoint_id,
+            CheckpointStatus.COMPLETED,
+            begun_ms,
+            duration_ms=duration_ms,
+            state_bytes=checkpoint.state_bytes,
         )
+        self.checkpoints = self.checkpoints.with_triggered().with_completed(record)
 
-    def epoch_failed(self) -> None:
+    def epoch_failed(self, checkpoint_id: int, begun_ms: int, now_ms: int, reason: str) -> None:
         """An epoch that is run again, or ends the job."""
-        so_far = self.checkpoints
-        self.checkpoints = replace(so_far, triggered=so_far.triggered + 1, failed=so_far.failed + 1)
+        record = CheckpointRecord(
+            checkpoint_id, CheckpointStatus.FAILED, begun_ms, duration_ms=now_ms - begun_ms, failure=reason
+        )
+        self.checkpoints = self.checkpoints.with_triggered().with_failed(record).with_failure_counted()
 
 
 def _sum(one: TaskMetrics, later: TaskMetrics) -> TaskMetrics:

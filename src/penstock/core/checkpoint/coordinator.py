@@ -20,7 +20,7 @@ from penstock.core.checkpoint.news import CheckpointNews, CheckpointsFailed, Che
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
-from penstock.core.checkpoint.statistics import CheckpointStatistics
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.states import ExecutionState
@@ -257,6 +257,11 @@ class CheckpointCoordinator:
         if self.settings.interval_ms is not None:
             self._effects.run(lambda: store.mark_job(mark), done)
 
+    def in_progress(self) -> list[CheckpointRecord]:
+        """Those in the making, oldest first."""
+        now_ms = self._clock.now_ms()
+        return [pending.record(CheckpointStatus.IN_PROGRESS, now_ms) for pending in self._pending.values()]
+
     @property
     def latest(self) -> CheckpointMetadata | None:
         """The checkpoint to recover from."""
@@ -341,7 +346,7 @@ class CheckpointCoordinator:
                 self._count_failure(f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}")
             return None
         self._pending[pending.checkpoint_id] = pending
-        self.statistics.triggered += 1
+        self.statistics = self.statistics.with_triggered()
         completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         stop = None if request is None else request.command.stop
         if stop is not None:
@@ -379,8 +384,10 @@ class CheckpointCoordinator:
 
     def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
         del self._pending[pending.checkpoint_id]
+        now = self._clock.now_ms()
+        record = pending.record(CheckpointStatus.COMPLETED, now, metadata.state_bytes)
+        self.statistics = self.statistics.with_completed(record)
         if pending.savepoint is not None:
-            self.statistics.savepoints += 1
             if pending.savepoint.command.stop is not None:
                 self.last = metadata
                 self.completed.append(metadata)
@@ -388,17 +395,7 @@ class CheckpointCoordinator:
             self._tell(SavepointSettled(pending.savepoint, pending.savepoint_path, None))
             self.serve_requests()
             return
-        now = self._clock.now_ms()
         self._failures_in_a_row = 0
-        statistics = self.statistics
-        statistics.completed += 1
-        statistics.last_id = pending.checkpoint_id
-        statistics.last_duration_ms = now - pending.timestamp_ms
-        statistics.last_bytes = metadata.state_bytes
-        statistics.last_alignment_ms = pending.alignment_ms_max
-        statistics.last_held_back_bytes = pending.held_back_bytes
-        statistics.last_sync_ms = pending.sync_ms_max
-        statistics.last_async_ms = pending.async_ms_max
         self.completed.append(metadata)
         for newer in self._pending.values():
             newer.bases.append(metadata)
@@ -425,6 +422,9 @@ class CheckpointCoordinator:
     ) -> None:
         """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`)."""
         pending = self._pending.pop(checkpoint_id)
+        self.statistics = self.statistics.with_failed(
+            pending.record(CheckpointStatus.FAILED, self._clock.now_ms(), failure=reason)
+        )
         if pending.savepoint is not None:
             self._abort_savepoint(pending, pending.savepoint, reason)
             return
@@ -456,7 +456,7 @@ class CheckpointCoordinator:
             self._effects.run(lambda: store.discard_savepoint(path), lambda result, error: None)
 
     def _count_failure(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
-        self.statistics.failed += 1
+        self.statistics = self.statistics.with_failure_counted()
         self._failures_in_a_row += 1
         if self._failures_in_a_row > self.settings.tolerable_failures:
             tolerable = f"execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures}"

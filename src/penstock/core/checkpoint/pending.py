@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.savepoints import SavepointRequest
+from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatus
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import AcknowledgeCheckpoint, ExecutionId
@@ -37,6 +38,7 @@ class PendingCheckpoint:
         self.async_ms_max = 0
         self._graph = graph
         executions = graph.executions()
+        self._subtasks = len(executions)
         self.missing = {e.id for e in executions if e.state is not ExecutionState.FINISHED}
         self._finished = {e.id for e in executions if e.state is ExecutionState.FINISHED}
         self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
@@ -68,6 +70,27 @@ class PendingCheckpoint:
         self.missing.remove(execution)
         self._finished.add(execution)
         return not self.missing
+
+    def record(
+        self, status: CheckpointStatus, now_ms: int, state_bytes: int = 0, failure: str | None = None
+    ) -> CheckpointRecord:
+        """It as of now, for the history."""
+        return CheckpointRecord(
+            self.checkpoint_id,
+            status,
+            self.timestamp_ms,
+            self.savepoint is not None,
+            now_ms - self.timestamp_ms,
+            state_bytes,
+            self.alignment_ms_max,
+            self.held_back_bytes,
+            self.sync_ms_max,
+            self.async_ms_max,
+            self._subtasks,
+            self._subtasks - len(self.missing),
+            self.savepoint_path,
+            failure,
+        )
 
     def metadata(self, job_id: str) -> CheckpointMetadata:
         """What is written."""

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 
 from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.graph.states import EXECUTION_MOVES, ExecutionState
+from penstock.core.ports import Clock
 from penstock.core.protocol import ExecutionId, Failure
 
 
 class Execution:
     """One attempt of one subtask."""
 
-    def __init__(self, execution_id: ExecutionId) -> None:
+    def __init__(self, execution_id: ExecutionId, clock: Clock) -> None:
         self.id = execution_id
         self.state = ExecutionState.CREATED
+        #: when (ms) it came to each state
+        self.since_ms = {self.state: clock.now_ms()}
+        self._clock = clock
         self.worker_id: str | None = None
         self.failure: Failure | None = None
         #: All its data was processed and finished; only its last checkpoint is missing.
@@ -25,21 +29,23 @@ class Execution:
         if state not in EXECUTION_MOVES[self.state]:
             raise AssertionError(f"execution {self.id}: {self.state.value} cannot become {state.value}")
         self.state = state
+        self.since_ms[state] = self._clock.now_ms()
 
 
 class ExecutionVertex:
     """One subtask: its current attempt and the former ones."""
 
-    def __init__(self, vertex: JobVertex, subtask: int) -> None:
+    def __init__(self, vertex: JobVertex, subtask: int, clock: Clock) -> None:
         self.vertex = vertex
         self.subtask = subtask
-        self.current = Execution(ExecutionId(vertex.index, subtask, 0))
+        self._clock = clock
+        self.current = Execution(ExecutionId(vertex.index, subtask, 0), clock)
         self.prior: list[Execution] = []
 
     def reset(self, attempt: int) -> None:
         """Begin a new attempt."""
         self.prior.append(self.current)
-        self.current = Execution(ExecutionId(self.vertex.index, self.subtask, attempt))
+        self.current = Execution(ExecutionId(self.vertex.index, self.subtask, attempt), self._clock)
 
     @property
     def name(self) -> str:
@@ -50,17 +56,17 @@ class ExecutionVertex:
 class ExecutionJobVertex:
     """All subtasks of a vertex."""
 
-    def __init__(self, vertex: JobVertex) -> None:
+    def __init__(self, vertex: JobVertex, clock: Clock) -> None:
         self.vertex = vertex
-        self.subtasks = [ExecutionVertex(vertex, i) for i in range(vertex.parallelism)]
+        self.subtasks = [ExecutionVertex(vertex, i, clock) for i in range(vertex.parallelism)]
 
 
 class ExecutionGraph:
     """All subtasks of a job, upstream before downstream."""
 
-    def __init__(self, job_graph: JobGraph) -> None:
+    def __init__(self, job_graph: JobGraph, clock: Clock) -> None:
         self.job_graph = job_graph
-        self.vertices = [ExecutionJobVertex(v) for v in job_graph.vertices]
+        self.vertices = [ExecutionJobVertex(v, clock) for v in job_graph.vertices]
         self.attempt = 0
 
     def validate(self) -> None:

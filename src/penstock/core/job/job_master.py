@@ -42,15 +42,17 @@ from penstock.core.job.cancellation import TaskCancellation
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
+from penstock.core.job.history import FailureRecord, JobHistory
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
 from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
-from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.scheduler import deployments
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.job.stuck_tasks import stuck_tasks, stuck_workers
 from penstock.core.job.turns import Turns, turn
+from penstock.core.job.view import JobView, WorkerView, job_view, subtask_views
 from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
@@ -98,14 +100,15 @@ class JobMaster:
         self.job_id = job_id
         self.status = _S.CREATED
         self.failure: PenstockError | None = None
-        self.restarts = 0
         #: whether a former job master, or a former job of this name, had brought it to its end
         self.had_ended = False
         self._configuration = configuration
         self._clock = clock
         self.turns = Turns[JobNews](self._take_in)
         self._effects = self.turns.effects
-        self._graph = ExecutionGraph(job_graph)
+        self.history = JobHistory()
+        self.history.moved(self.status, clock.now_ms())
+        self._graph = ExecutionGraph(job_graph, clock)
         self._recovers = recover
         self._slot_pool = SlotPool(
             clock,
@@ -223,7 +226,7 @@ class JobMaster:
         if self._cancellation.is_over(now):
             self._end_stuck_workers()
         elif self._cancellation.takes_word(now):
-            self._effects.log(self._stuck_tasks(now))
+            self._effects.log(stuck_tasks(self._graph, self._slot_pool, self._cancellation, now))
         while self._timers and self._timers[0][0] <= now and not self.is_done:
             heapq.heappop(self._timers)[2]()
         if not self.is_done:
@@ -264,10 +267,19 @@ class JobMaster:
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
             self._effects.log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
 
-    def progress(self) -> JobProgress:
-        """Figures as of now."""
-        statistics, workers = self.checkpoints.statistics, self._slot_pool.registrations
-        return job_progress(self.status.name, self.job_graph, self._metrics, statistics, self.restarts, workers)
+    def view(self) -> JobView:
+        """The job as of now, for those outside."""
+        checkpoints = self.checkpoints
+        return job_view(
+            self.job_id,
+            self.job_graph,
+            self.status,
+            self.history,
+            subtask_views(self._graph, self._metrics),
+            checkpoints.statistics,
+            checkpoints.in_progress(),
+            (WorkerView(w.worker_id, w.host, w.process_id) for w in self._slot_pool.registrations),
+        )
 
     def accumulators(self) -> dict[str, Any]:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
@@ -486,32 +498,10 @@ class JobMaster:
                 self._send_to(execution, CancelTask(execution.id))
         self._cancellation.begin(self._clock.now_ms())
 
-    def _stuck_workers(self) -> dict[str, list[Execution]]:
-        """The workers of which cancelled tasks have not ended, and these."""
-        stuck: dict[str, list[Execution]] = {}
-        for execution in self._graph.executions():
-            if not execution.state.is_terminal and execution.worker_id is not None:
-                stuck.setdefault(execution.worker_id, []).append(execution)
-        return dict(sorted(stuck.items()))
-
-    def _stuck_tasks(self, now_ms: int) -> str:
-        """Which they are, for the log."""
-        workers = []
-        for worker_id, executions in self._stuck_workers().items():
-            names = ", ".join(self._graph.name_of(execution) for execution in executions)
-            at = self._slot_pool.whereabouts(worker_id)
-            workers.append(f"{names} on worker {worker_id}" + (f", which does not return from {at}" if at else ""))
-        limit_ms = self._cancellation.timeout_ms
-        force = f"after {limit_ms} ms (task.cancellation.timeout), or " if limit_ms else ""
-        return (
-            f"tasks that were cancelled {self._cancellation.waited_ms(now_ms)} ms ago have not ended: "
-            f"{'; '.join(workers)}. Their workers are ended by force {force}when the job is cancelled again"
-        )
-
     def _end_stuck_workers(self) -> None:
         waited_ms = self._cancellation.waited_ms(self._clock.now_ms())
         self._cancellation.end()
-        for worker_id in self._stuck_workers():
+        for worker_id in stuck_workers(self._graph):
             at = self._slot_pool.whereabouts(worker_id)
             self._effects.release(worker_id)
             reason = f"its tasks did not end within {waited_ms} ms of being cancelled"
@@ -547,6 +537,7 @@ class JobMaster:
         """Something failed: cancel everything, then restart or fail."""
         if self.status is _S.RUNNING or self.status is _S.CREATED:
             self.failure = error_of(failure, self._graph, execution)
+            self._remember(execution)
             name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
             self._failed = (failure, name)
             self._slot_pool.stop_waiting()
@@ -554,6 +545,12 @@ class JobMaster:
             self._move(_S.FAILING, failure.reason)
             self._cancel_tasks()
         self._after_tasks_ended()
+
+    def _remember(self, execution: Execution | None) -> None:
+        task = None if execution is None else self._graph.name_of(execution)
+        worker_id = None if execution is None else execution.worker_id
+        record = FailureRecord(self._clock.now_ms(), self._graph.attempt, str(self.failure), task, worker_id)
+        self.history.failed(record)
 
     def _after_tasks_ended(self) -> None:
         """All tasks of this attempt have ended: what comes next?"""
@@ -584,7 +581,7 @@ class JobMaster:
     def _begin_attempt(self) -> None:
         if self.status is not _S.RESTARTING:
             return
-        self.restarts += 1
+        self.history.restarts += 1
         self._graph.reset()
         self._move(_S.CREATED, None)
         self._acquire_slots()
@@ -605,7 +602,9 @@ class JobMaster:
             source.close()
         if status is _S.FINISHED:
             self.failure = None
-            for line in unwritten_side_outputs(self.job_graph, self._metrics.values()) if not self.restarts else ():
+            for line in (
+                unwritten_side_outputs(self.job_graph, self._metrics.values()) if not self.history.restarts else ()
+            ):
                 self._effects.log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
@@ -623,6 +622,7 @@ class JobMaster:
         if status not in JOB_MOVES[self.status]:
             raise AssertionError(f"job {self.job_id}: {self.status.name} cannot become {status.name}")
         self.status = status
+        self.history.moved(status, self._clock.now_ms())
         self._effects.tell_status(status.name, reason)
 
     def _call_later(self, delay_ms: int, call: Callable[[], None]) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.protocol import RegisterWorker, TaskMetrics
+from penstock.core.job.view import JobView
 from penstock.core.records import MIN_TIMESTAMP
-
-if TYPE_CHECKING:
-    from penstock.core.checkpoint.statistics import CheckpointStatistics
 
 
 @dataclass(frozen=True)
@@ -55,25 +49,18 @@ class JobProgress:
         return min((v.watermark_ms for v in self.vertices), default=MIN_TIMESTAMP)
 
 
-def job_progress(
-    status: str,
-    job_graph: JobGraph,
-    metrics: Mapping[tuple[int, int], TaskMetrics],
-    checkpoints: CheckpointStatistics,
-    restarts: int,
-    workers: Iterable[RegisterWorker],
-) -> JobProgress:
-    """The figures of a job, from those of its subtasks by (vertex, subtask)."""
+def job_progress(view: JobView) -> JobProgress:
+    """The figures of a job."""
     vertices, counters = [], dict[str, int]()
     gauges = dict[str, float]()
     distributions = dict[str, tuple[int, float, float, float]]()
-    for vertex in job_graph.vertices:
-        known = [m for (v, _), m in metrics.items() if v == vertex.index]
+    for vertex in view.vertices:
+        known = [subtask.metrics for subtask in vertex.subtasks if subtask.metrics is not None]
         complete = len(known) == vertex.parallelism
         vertices.append(
             VertexProgress(
                 vertex.name,
-                bool(vertex.sources),
+                vertex.is_source,
                 sum(m.records_in for m in known),
                 sum(m.records_out for m in known),
                 min(m.watermark_ms for m in known) if complete else MIN_TIMESTAMP,
@@ -86,15 +73,16 @@ def job_progress(
                 gauges[f"{vertex.name}.{m.execution.subtask}.{name}"] = gauge
             for name, summary in m.distributions.items():
                 distributions[name] = merged_distributions(distributions.get(name), summary)
+    checkpoints, last = view.checkpoints, view.checkpoints.last
     return JobProgress(
-        status,
+        view.status.name,
         tuple(vertices),
         checkpoints.completed,
-        checkpoints.last_id,
-        checkpoints.last_duration_ms,
-        checkpoints.last_bytes,
-        restarts,
-        tuple((w.worker_id, w.host, w.process_id) for w in workers),
+        0 if last is None else last.checkpoint_id,
+        0 if last is None else last.duration_ms,
+        0 if last is None else last.state_bytes,
+        view.restarts,
+        tuple((worker.worker_id, worker.host, worker.process_id) for worker in view.workers),
         counters,
         gauges,
         distributions,

@@ -250,8 +250,9 @@ class EpochMaster(StepwiseMaster):
             yield Complete(epoch.metadata)
         except Cancelled:
             raise
-        except Exception:
-            self.figures.epoch_failed()
+        except Exception as error:
+            number = self.coordinator.epoch
+            self.figures.epoch_failed(number, begun_ms, self.clock.now_ms(), f"{type(error).__name__}: {error}")
             raise
         self.coordinator.complete(epoch.metadata, epoch.answers)
         self.completed.append(epoch.metadata)

@@ -16,7 +16,9 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import ending, failure_from
+from penstock.core.job.history import FailureRecord, JobHistory
 from penstock.core.job.side_outputs import unwritten_side_outputs
+from penstock.core.job.view import JobView, SubtaskView, job_view
 from penstock.core.master.steps import Cancelled, Log, PrepareSources, Report, Steps, Wait
 from penstock.core.ports import Clock
 
@@ -40,9 +42,22 @@ class StepwiseMaster(ABC):
         self.failure: PenstockError | None = None
         #: what the tasks have reported whose output was delivered; the driver adds to it
         self.figures = JobFigures()
+        self.history = JobHistory()
         self.configuration = configuration
         self.clock = clock
         self._failover = Failover(configuration)
+
+    def view(self) -> JobView:
+        """The job as of now, for those outside. Any thread may ask."""
+        figures, attempt = dict(self.figures.tasks), self.history.restarts
+        subtasks = {
+            vertex.index: [
+                SubtaskView(index, attempt, metrics=figures.get((vertex.index, index)))
+                for index in range(vertex.parallelism)
+            ]
+            for vertex in self.job_graph.vertices
+        }
+        return job_view(self.job_id, self.job_graph, self.status, self.history, subtasks, self.figures.checkpoints)
 
     def validate(self) -> None:
         """Assert what holds between any two steps. The simulator calls this; a running job never does."""
@@ -68,6 +83,7 @@ class StepwiseMaster(ABC):
             yield from self._move(_S.CANCELED)
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
             self.failure = ending(self.job_graph.name, error)
+            self._remember(self.failure)
             if self.status is not _S.FAILING:
                 yield from self._move(_S.FAILING, str(self.failure))
             yield from self._move(_S.FAILED, str(self.failure))
@@ -95,10 +111,11 @@ class StepwiseMaster(ABC):
                 error.add_note(self._failover.verdict)
                 yield Log(self._failover.verdict)
             raise error
+        self._remember(error)
         yield from self._move(_S.FAILING, str(error))
         yield from self._move(_S.RESTARTING, f"in {delay_ms} ms, from {point}")
         yield Wait(delay_ms)
-        self.figures.restarts += 1
+        self.history.restarts += 1
         yield from self._move(_S.CREATED)
         yield from self._begin_attempt()
 
@@ -106,7 +123,11 @@ class StepwiseMaster(ABC):
         yield from self._move(_S.RUNNING)
         self._failover.on_running(self.clock.now_ms())
 
+    def _remember(self, error: BaseException) -> None:
+        self.history.failed(FailureRecord(self.clock.now_ms(), self.history.restarts, str(error)))
+
     def _move(self, status: JobStatus, reason: str | None = None) -> Steps[None]:
         assert status in JOB_MOVES[self.status], f"{self.status.name} cannot become {status.name}"
         self.status = status
+        self.history.moved(status, self.clock.now_ms())
         yield Report(status, reason)

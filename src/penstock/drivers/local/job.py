@@ -22,7 +22,7 @@ from penstock.core.effects import carry_out
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import ending
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.progress import JobProgress
+from penstock.core.job.view import JobView
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cancellation import where_is
@@ -92,9 +92,9 @@ class LocalJob(RunningJob):
         self._cancel_once()
         self._cancellation.join(self._thread)
 
-    def get_progress(self) -> Future[JobProgress]:
-        """Figures of the running job."""
-        return self.ask(lambda master: master.progress())
+    def get_view(self) -> Future[JobView]:
+        """The job as of its next turn."""
+        return self.ask(lambda master: master.view())
 
     def trigger_checkpoint(self) -> Future[int | None]:
         """Trigger a checkpoint now."""

@@ -11,7 +11,7 @@ def dump(simulation: Watched) -> str:
     master, checkpoints = simulation.master, simulation.master.checkpoints
     states = " ".join(f"{e.id}={e.state.value}" for e in master._graph.executions())
     lines = [
-        f"job {master.status.name} at {simulation.engine.now_ms()} ms, restarts {master.restarts}, {states}",
+        f"job {master.status.name} at {simulation.engine.now_ms()} ms, restarts {master.history.restarts}, {states}",
         f"kept checkpoints {[m.checkpoint_id for m in checkpoints.completed]}, last id {checkpoints._last_id}, "
         f"next deadline {master.next_deadline()}, next trigger {checkpoints._next_ms}",
     ]

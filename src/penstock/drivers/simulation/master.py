@@ -134,7 +134,7 @@ class MasterProcess(Action):
         self.start()
 
     def _count(self) -> None:
-        self.totals.restarts += self.master.restarts
+        self.totals.restarts += self.master.history.restarts
         self.totals.checkpoints += self.master.checkpoints.statistics.completed
         self.totals.savepoints += self.master.checkpoints.statistics.savepoints
 

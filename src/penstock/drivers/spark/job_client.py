@@ -14,7 +14,7 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.options import SAVEPOINT_DIR
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.progress import JobProgress
+from penstock.core.job.view import JobView
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.spark.job_thread import CLEAN_UP_MS_MAX, JobThread
 
@@ -63,8 +63,8 @@ class SparkJobClient(RunningJob):
     def where(self) -> str | None:
         return self._thread.where()
 
-    def get_progress(self) -> Future[JobProgress]:
-        return self._thread.ask(lambda master: master.progress())
+    def get_view(self) -> Future[JobView]:
+        return self._thread.ask(lambda master: master.view())
 
     def trigger_checkpoint(self) -> Future[int | None]:
         return self._thread.ask(lambda master: master.trigger_checkpoint())

@@ -8,6 +8,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from penstock.common.completable_future import CompletableFuture
@@ -22,7 +23,7 @@ from penstock.core.connector import Source
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import broken
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.progress import JobProgress, job_progress
+from penstock.core.job.view import JobView
 from penstock.core.master.driving import drive
 from penstock.core.master.master import StepwiseMaster
 from penstock.core.master.steps import (
@@ -238,10 +239,9 @@ class StepwiseJob(RunningJob):
         self._cancel_once()
         self._cancellation.join(self._thread)
 
-    def get_progress(self) -> Future[JobProgress]:
-        """Figures of what has been delivered: after each epoch, and at the end of a batch."""
-        of, status = self.master.figures, self._status.name
-        return completed(job_progress(status, self.job_graph, dict(of.tasks), of.checkpoints, of.restarts, []))
+    def get_view(self) -> Future[JobView]:
+        """The job as of now, with figures of what has been delivered: after each epoch, and at the end of a batch."""
+        return completed(replace(self.master.view(), status=self._status))
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
         """The users' accumulators, by name, of what has been delivered."""

@@ -1,0 +1,48 @@
+"""What has become of a job so far: when it came to each status, how often it began again, what it failed for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.common.job_status import JobStatus
+
+#: How many failures are kept (Flink's `web.exception-history-size`).
+FAILURES_MAX: Final = 16
+
+
+@dataclass(frozen=True)
+class FailureRecord:
+    """A failure of an attempt.
+
+    Attributes:
+        at_ms: when it was heard of (ms since the epoch).
+        attempt: the attempt that failed, from 0.
+        text: what happened, for people; with the traceback of a user's function where there is one.
+        task: the task that failed, such as `Map (2/4)`; None when it was none.
+        worker_id: where the task ran.
+    """
+
+    at_ms: int
+    attempt: int
+    text: str
+    task: str | None = None
+    worker_id: str | None = None
+
+
+class JobHistory:
+    """Of one job, in every tempo."""
+
+    def __init__(self) -> None:
+        self.since_ms: dict[JobStatus, int] = {}
+        #: newest first
+        self.failures: tuple[FailureRecord, ...] = ()
+        self.restarts = 0
+
+    def moved(self, status: JobStatus, now_ms: int) -> None:
+        """The job has come to a status."""
+        self.since_ms = {**self.since_ms, status: now_ms}
+
+    def failed(self, failure: FailureRecord) -> None:
+        """An attempt has failed."""
+        self.failures = (failure, *self.failures)[:FAILURES_MAX]

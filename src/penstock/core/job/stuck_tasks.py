@@ -1,0 +1,31 @@
+"""Cancelled tasks that have not ended: which they are, on which workers, and where these stand."""
+
+from __future__ import annotations
+
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.cancellation import TaskCancellation
+from penstock.core.job.slot_pool import SlotPool
+
+
+def stuck_workers(graph: ExecutionGraph) -> dict[str, list[Execution]]:
+    """The workers of which cancelled tasks have not ended, and these."""
+    stuck: dict[str, list[Execution]] = {}
+    for execution in graph.executions():
+        if not execution.state.is_terminal and execution.worker_id is not None:
+            stuck.setdefault(execution.worker_id, []).append(execution)
+    return dict(sorted(stuck.items()))
+
+
+def stuck_tasks(graph: ExecutionGraph, slot_pool: SlotPool, cancellation: TaskCancellation, now_ms: int) -> str:
+    """Which they are, for the log."""
+    workers = []
+    for worker_id, executions in stuck_workers(graph).items():
+        names = ", ".join(graph.name_of(execution) for execution in executions)
+        at = slot_pool.whereabouts(worker_id)
+        workers.append(f"{names} on worker {worker_id}" + (f", which does not return from {at}" if at else ""))
+    limit_ms = cancellation.timeout_ms
+    force = f"after {limit_ms} ms (task.cancellation.timeout), or " if limit_ms else ""
+    return (
+        f"tasks that were cancelled {cancellation.waited_ms(now_ms)} ms ago have not ended: "
+        f"{'; '.join(workers)}. Their workers are ended by force {force}when the job is cancelled again"
+    )
