@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sink import CountingSink
+from penstock.base.job_id import JobID
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.common.job_id import JobID
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.effects import carry_out
 from penstock.core.job.job_master import JobMaster

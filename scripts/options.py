@@ -10,13 +10,13 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.common import options
-from penstock.common.config_options import ConfigOption
-from penstock.common.value_types import BYTES_COUNT, DURATION_MS, render
+from penstock.base import options
+from penstock.base.config_options import ConfigOption
+from penstock.base.value_types import BYTES_COUNT, DURATION_MS, render
 
 BEGIN = """# All options
 
-This page is made from [`options.py`](../src/penstock/common/options.py) by `make options`; a test compares the
+This page is made from [`options.py`](../src/penstock/base/options.py) by `make options`; a test compares the
 two. How a program sets them: [running.md](running.md#configuration).
 
 Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or with the part of Flink's

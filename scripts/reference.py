@@ -22,6 +22,8 @@ from pdoc.doc import Class, Doc, Function, Module
 PACKAGES = ["penstock.common", "penstock.connectors", "penstock.datastream"]
 #: Modules that stand for what is behind them.
 MODULES = [
+    "penstock.base.metrics",
+    "penstock.base.options",
     "penstock.core.connector",
     "penstock.metrics",
     "penstock.state.migrations",
@@ -31,17 +33,8 @@ MODULES = [
 #: Parts of public packages that users meet under other names.
 INTERNAL = {
     "penstock.common.avro_row",
-    "penstock.common.basic_types",
-    "penstock.common.class_types",
-    "penstock.common.composite_types",
     "penstock.common.csv_row",
     "penstock.common.json_row",
-    "penstock.common.json_schema",
-    "penstock.common.memory_size",
-    "penstock.common.metrics",
-    "penstock.common.rendering",
-    "penstock.common.row_batches",
-    "penstock.common.value_types",
     "penstock.connectors.cached",
     "penstock.connectors.file.bulk_reader",
     "penstock.connectors.file.committer",

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock.common.configuration import Configuration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.datastream import StreamExecutionEnvironment

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.simulation.fresh_seeds import fresh_seeds
 
 #: Files that take long though they start no Spark.
@@ -14,7 +15,9 @@ SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 def pytest_configure() -> None:
-    """Let Spark's JVMs start quickly, those of scripts too."""
+    """Let Spark's JVMs start quickly, those of scripts too; no time that a busy machine takes fails a test."""
+    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy machine")
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
 
 

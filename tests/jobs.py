@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.common.time import Duration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.time import Duration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction, ProcessWindowFunction

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.common.options import REGISTRY
+from penstock.base.options import REGISTRY
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "options.md"

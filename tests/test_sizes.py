@@ -15,7 +15,7 @@ FUNCTION_LINES_MAX = 70
 # Where bytes become objects, and objects bytes. Bytes from others are unpickled in few places, each of which says why
 # it may; a module joins this list together with its reason.
 PICKLING = {
-    "common": "column_data pickling row_batches script",
+    "codecs": "column_data pickling row_batches script",
     "connectors": "cached collect",
     "core": "accumulators supersteps",
     "core/batch": "edges exchange figures task",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base import options as o
+from penstock.base.errors import ConfigurationError
+from penstock.base.restart_strategy import restart_strategy_of
 from penstock.common import ConfigOption, ConfigOptions, Configuration, Duration, ExecutionConfig, RestartStrategies
-from penstock.common import options as o
-from penstock.common.errors import ConfigurationError
-from penstock.common.restart_strategy import restart_strategy_of
 
 
 def test_values_convert_between_text_and_python():

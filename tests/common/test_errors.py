@@ -12,7 +12,7 @@ from pkgutil import walk_packages
 import pytest
 
 import penstock
-from penstock.common.errors import (
+from penstock.base.errors import (
     CallError,
     JobExecutionError,
     MissingPathError,
@@ -35,14 +35,14 @@ PACKAGE = Path(penstock.__file__).parent
 # fmt: off
 ALLOWED = {
     "the same module catches it and raises a FormatError or a StateError with the record": (
-        ("common/avro_row.py::*", "ValueError EOFError"),
-        ("common/csv_row.py::CsvRowDeserializationSchema.deserialize", "ValueError"),
-        ("common/csv_row.py::_value_reader.*", "ValueError"),
-        ("common/csv_row.py::_writer.*", "ValueError"),
-        ("common/csv_row.py::_join", "ValueError"),
-        ("common/csv_row.py::_to_boolean", "ValueError"),
-        ("common/json_row.py::JsonRowDeserializationSchema.deserialize", "ValueError"),
-        ("common/json_row.py::_*", "ValueError"),
+        ("codecs/avro_row.py::*", "ValueError EOFError"),
+        ("codecs/csv_row.py::CsvRowDeserializationSchema.deserialize", "ValueError"),
+        ("codecs/csv_row.py::_value_reader.*", "ValueError"),
+        ("codecs/csv_row.py::_writer.*", "ValueError"),
+        ("codecs/csv_row.py::_join", "ValueError"),
+        ("codecs/csv_row.py::_to_boolean", "ValueError"),
+        ("codecs/json_row.py::JsonRowDeserializationSchema.deserialize", "ValueError"),
+        ("codecs/json_row.py::_*", "ValueError"),
         ("drivers/spark/frame_records.py::_fields_of_all", "ValueError"),
         ("formats/json.py::_plain", "TypeError"),
         ("state_processor/columns.py::_fields", "TypeError"),
@@ -52,11 +52,11 @@ ALLOWED = {
         ("formats/columns.py::_*", "ValueError"),
     ),
     "ConfigOption.convert catches it and raises a ConfigurationError with the key": (
-        ("common/options.py::*", "ValueError"),
-        ("common/value_types.py::*", "ValueError"),
+        ("base/options.py::*", "ValueError"),
+        ("base/value_types.py::*", "ValueError"),
     ),
     "the same module catches it": (
-        ("common/script.py::_BoundedFile.write", "ValueError"),
+        ("codecs/script.py::_BoundedFile.write", "ValueError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
         ("core/task/channels/partitioners.py::_Routes.*", "IndexError"),
         ("drivers/spark/local_port.py::_listen", "OSError"),
@@ -140,7 +140,7 @@ def test_users_meet_errors_of_penstock_only():
         for file, line, function, name in all_raised()
         if not is_allowed(file, function, name)
     ]
-    assert not found, "\n".join(["raise a class of penstock.common.errors, or add the place to ALLOWED:", *found])
+    assert not found, "\n".join(["raise a class of penstock.base.errors, or add the place to ALLOWED:", *found])
 
 
 def test_every_place_on_the_list_is_needed():

@@ -6,6 +6,14 @@ import pickle
 
 import pytest
 
+from penstock.base.errors import (
+    RECORD_TEXT_CHARS_MAX,
+    JobExecutionError,
+    PenstockError,
+    SlotsUnavailableError,
+    UserFunctionError,
+)
+from penstock.base.watermark_strategy import NO_TIMESTAMP, WatermarkAlignment
 from penstock.common import (
     CompletableFuture,
     Duration,
@@ -16,14 +24,6 @@ from penstock.common import (
     TimestampAssigner,
     WatermarkStrategy,
 )
-from penstock.common.errors import (
-    RECORD_TEXT_CHARS_MAX,
-    JobExecutionError,
-    PenstockError,
-    SlotsUnavailableError,
-    UserFunctionError,
-)
-from penstock.common.watermark_strategy import NO_TIMESTAMP, WatermarkAlignment
 
 
 def test_a_job_id_is_32_hexadecimal_digits():

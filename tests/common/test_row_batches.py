@@ -5,8 +5,8 @@ import pickle
 import hypothesis.strategies as st
 from hypothesis import given
 
-from penstock.common.row_batches import dumps_each, loads_each, make_rows, take_apart
-from penstock.common.types import Row, RowKind
+from penstock.base.types import Row, RowKind
+from penstock.codecs.row_batches import dumps_each, loads_each, make_rows, take_apart
 
 VALUES = st.integers() | st.text(max_size=3) | st.none()
 ROWS = st.lists(VALUES, max_size=3).map(lambda values: Row(*values)) | st.dictionaries(

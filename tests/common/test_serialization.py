@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.errors import FormatError
+from penstock.codecs.serialization import RowFieldExtractorSchema
 from penstock.common import (
     AvroRowDeserializationSchema,
     AvroRowSerializationSchema,
@@ -25,8 +27,6 @@ from penstock.common import (
     SimpleStringSchema,
     Types,
 )
-from penstock.common.errors import FormatError
-from penstock.common.serialization import RowFieldExtractorSchema
 
 ROW_TYPE = Types.ROW_NAMED(
     ["id", "name", "ok", "score", "price", "day", "time", "moment", "tags"],

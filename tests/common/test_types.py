@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.errors import UnknownFieldError
+from penstock.base.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.common import Instant, OutputTag, Row, RowKind, Types
-from penstock.common.errors import UnknownFieldError
-from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.text())
 

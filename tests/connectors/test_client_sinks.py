@@ -7,8 +7,8 @@ import pickle
 import pytest
 from tests.connectors.harness import SinkHost
 
-from penstock.common.errors import ProtocolError
-from penstock.common.types import Row
+from penstock.base.errors import ProtocolError
+from penstock.base.types import Row
 from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.print import DiscardingSink, PrintSink
 

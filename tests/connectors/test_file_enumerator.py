@@ -11,8 +11,8 @@ import fsspec
 import pytest
 from tests.connectors.harness import Cluster, EnumeratorHost, read
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.time import Duration
+from penstock.base.errors import ConfigurationError
+from penstock.base.time import Duration
 from penstock.connectors.file.source import FileSource
 from penstock.core.connector import Boundedness, InputStatus
 from penstock.formats.stream_format import StreamFormat

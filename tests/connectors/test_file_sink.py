@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.connectors.harness import SinkHost, read
 
-from penstock.common.errors import ConfigurationError, FormatError
-from penstock.common.serialization import Encoder, SimpleStringSchema
-from penstock.common.typeinfo import Types
+from penstock.base.errors import ConfigurationError, FormatError
+from penstock.base.typeinfo import Types
+from penstock.codecs.serialization import Encoder, SimpleStringSchema
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.committer import CommitError, FileCommittable, FileCommitter
 from penstock.connectors.file.rolling import OutputFileConfig, RollingPolicy

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.connectors.harness import ReaderHost, read
 
-from penstock.common.json_row import JsonRowDeserializationSchema
-from penstock.common.typeinfo import Types
+from penstock.base.typeinfo import Types
+from penstock.codecs.json_row import JsonRowDeserializationSchema
 from penstock.connectors.file.reader import FileSourceReader
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.connectors.harness import read
 
-from penstock.common.errors import ConfigurationError, FormatError
-from penstock.common.output_tag import OutputTag
-from penstock.common.typeinfo import Types
+from penstock.base.errors import ConfigurationError, FormatError
+from penstock.base.output_tag import OutputTag
+from penstock.base.typeinfo import Types
 from penstock.connectors.file.source import FileSource
 from penstock.formats.csv import CsvFormat
 from penstock.formats.errors import MalformedRecordError

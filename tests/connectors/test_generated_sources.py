@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.connectors.harness import Cluster, read
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.nexmark import Auction, Bid, NexmarkSource, Person

@@ -9,8 +9,8 @@ import pytest
 from tests.connectors.harness import Cluster, read
 from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, VirtualJob, clear_ledger, environment
 
+from penstock.base.errors import ConfigurationError
 from penstock.common import Configuration, JobStatus, WatermarkStrategy
-from penstock.common.errors import ConfigurationError
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.number_sequence import NumberSequenceSource

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.connectors.harness import Cluster
 
+from penstock.base.errors import ConfigurationError
 from penstock.common import Configuration
-from penstock.common.errors import ConfigurationError
 from penstock.connectors.socket_text import RETRY_INTERVAL_MS, SocketTextSource
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.connector import InputStatus

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from penstock.base.errors import ProtocolError, UnsupportedError
+from penstock.base.types import Row, RowKind
 from penstock.common import Types
-from penstock.common.errors import ProtocolError, UnsupportedError
-from penstock.common.types import Row, RowKind
 from penstock.core.batch.exchange import BatchExchange, KeyedExchange, Places, loads_batch
 from penstock.core.batch.keyed_rows import process_with_key
 from penstock.core.batch.rows import Rows
@@ -23,8 +23,8 @@ from penstock.core.columns.batch import ColumnBatch, as_columns, kinds_of, make_
 from penstock.core.columns.expressions import col, lit
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.column_operators import MapBatchesOperator, WhereOperator
-from penstock.core.operators.columnar_window import ColumnarWindowOperator
+from penstock.core.operators.columnar.column_operators import MapBatchesOperator, WhereOperator
+from penstock.core.operators.columnar.columnar_window import ColumnarWindowOperator
 from penstock.core.operators.emitting_rows import emitting_rows, emitting_singles
 from penstock.core.records import Batch, Event
 from penstock.core.task.channels.in_flight import capture_channel

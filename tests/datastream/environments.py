@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 
 

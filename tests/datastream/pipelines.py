@@ -21,8 +21,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from penstock.base.output_tag import OutputTag
 from penstock.common import Duration, Time, Types, WatermarkStrategy
-from penstock.common.output_tag import OutputTag
 from penstock.connectors.collection import CollectionSource
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import (

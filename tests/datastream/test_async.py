@@ -14,11 +14,11 @@ from tests.failing import FailsOnce
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger
 from tests.spec.virtual_job import environment as virtual_environment
 
+from penstock.base.errors import JobExecutionError, UserFunctionError
+from penstock.base.job_status import JobStatus
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Duration, Time
-from penstock.common.errors import JobExecutionError, UserFunctionError
-from penstock.common.job_status import JobStatus
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import (

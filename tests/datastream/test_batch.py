@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.jobs import BUCKETS, JOBS, SESSIONS, WORD_COUNT, Job, build_word_count
 
+from penstock.base.errors import CheckpointError, ConfigurationError, JobExecutionError, UserFunctionError
+from penstock.base.job_status import JobStatus
+from penstock.base.output_tag import OutputTag
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder, Types
-from penstock.common.errors import CheckpointError, ConfigurationError, JobExecutionError, UserFunctionError
-from penstock.common.job_status import JobStatus
-from penstock.common.output_tag import OutputTag
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat

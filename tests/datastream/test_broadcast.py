@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.failing import FailsOnce
 
+from penstock.codecs.serialization import Encoder
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
-from penstock.common.serialization import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.generator import DataGeneratorSource

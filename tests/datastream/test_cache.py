@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.errors import ConfigurationError, JobExecutionError
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import ConfigurationError, JobExecutionError
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream.functions import ProcessFunction

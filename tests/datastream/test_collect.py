@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.datastream.environments import local_environment
 
-from penstock.common.errors import UserFunctionError
-from penstock.common.serialization import Encoder
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import UserFunctionError
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.codecs.serialization import Encoder
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 

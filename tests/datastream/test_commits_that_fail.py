@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.datastream.test_micro_batch import MICRO, environment, lines_below
 
+from penstock.base.errors import JobExecutionError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.common.errors import JobExecutionError
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file import committer, filesystem
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import CommitError, FileCommittable

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.typeinfo import Types
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.typeinfo import Types
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream import TimerService
 from penstock.datastream.functions import (
     AggregateFunction,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.time import Duration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.time import Duration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.checkpoint.settings import CheckpointSettings

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.errors import UserFunctionError
-from penstock.common.job_id import JobID
-from penstock.common.serialization import Encoder
-from penstock.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+from penstock.base.errors import UserFunctionError
+from penstock.base.job_id import JobID
+from penstock.base.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+from penstock.codecs.serialization import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.connector import (

@@ -9,7 +9,7 @@ import pytest
 from tests.datastream.environments import local_environment
 from tests.failing import FailsOnce
 
-from penstock.common.restart_strategy import RestartStrategies
+from penstock.base.restart_strategy import RestartStrategies
 from penstock.core.job.progress import JobProgress, VertexProgress
 from penstock.core.records import MAX_WATERMARK
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lines_below
 
+from penstock.base.errors import JobExecutionError, PenstockError
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.common.errors import JobExecutionError, PenstockError
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSink

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.datastream.environments import local_environment
 
-from penstock.common.serialization import Encoder
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.codecs.serialization import Encoder
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.guarantees import guarantees

@@ -30,17 +30,17 @@ from tests.spec.iteration_programs import (
     sums,
 )
 
-from penstock.common import Encoder, Types
-from penstock.common.accumulators import IntCounter
-from penstock.common.aggregators import (
+from penstock.base.accumulators import IntCounter
+from penstock.base.aggregators import (
     DoubleSumAggregator,
     LongMaxAggregator,
     LongSumAggregator,
     LongZeroConvergence,
 )
-from penstock.common.errors import ConfigurationError, JobExecutionError, PenstockError, UserFunctionError
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import ConfigurationError, JobExecutionError, PenstockError, UserFunctionError
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.common import Encoder, Types
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink

@@ -14,9 +14,9 @@ import pytest
 from tests.datastream.environments import collect, local_environment
 from tests.state.keys import ONE, Color, Labelled, Point, counted, without_nan
 
+from penstock.base.errors import JobExecutionError
+from penstock.base.types import Row
 from penstock.common import Time, WatermarkStrategy
-from penstock.common.errors import JobExecutionError
-from penstock.common.types import Row
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.expressions import lit

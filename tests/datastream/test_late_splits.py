@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.errors import PenstockError
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import PenstockError
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.hybrid import HybridSource
 from penstock.connectors.split_reader import PositionedReader
 from penstock.core.connector import Boundedness, Source, SplitEnumerator

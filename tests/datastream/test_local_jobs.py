@@ -15,13 +15,13 @@ import pytest
 from tests.failing import FailsOnce
 from tests.jobs import JOBS, Job
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, UserFunctionError
-from penstock.common.job_status import JobStatus
-from penstock.common.output_tag import OutputTag
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.time import Duration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError, UserFunctionError
+from penstock.base.job_status import JobStatus
+from penstock.base.output_tag import OutputTag
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.time import Duration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
@@ -422,7 +422,7 @@ def test_local_needs_no_spark() -> None:
     code = (
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
-        "from penstock.common.configuration import Configuration\n"
+        "from penstock.base.configuration import Configuration\n"
         "from penstock.datastream import StreamExecutionEnvironment as E\n"
         "c = Configuration(); c.set_string('execution.target', 'local')\n"
         "stream = E.get_execution_environment(c).from_collection([1, 2]).map(lambda v: v + 1)\n"
@@ -438,7 +438,7 @@ def test_a_script_of_its_own() -> None:
 
     code = (
         "import dataclasses\n"
-        "from penstock.common.configuration import Configuration\n"
+        "from penstock.base.configuration import Configuration\n"
         "from penstock.datastream import StreamExecutionEnvironment as E\n"
         "@dataclasses.dataclass\n"
         "class Visit:\n"

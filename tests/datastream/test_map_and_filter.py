@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
+from penstock.base.errors import UserFunctionError
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Row, Types
-from penstock.common.errors import UserFunctionError
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import ProcessFunction
 
 COUNT = 10_000

@@ -10,12 +10,12 @@ import pytest
 from tests.datastream.environments import collect, local_environment
 from tests.failing import FailsOnce
 
-from penstock.common.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, ListAccumulator
-from penstock.common.errors import UserFunctionError
-from penstock.common.metrics import MetricGroup, MetricRegistry
-from penstock.common.restart_strategy import RestartStrategies
+from penstock.base.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, ListAccumulator
+from penstock.base.errors import UserFunctionError
+from penstock.base.metrics import MetricGroup, MetricRegistry
+from penstock.base.restart_strategy import RestartStrategies
 from penstock.core.job.progress import job_progress
-from penstock.core.operators.stateless import MapOperator
+from penstock.core.operators.record.stateless import MapOperator
 from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.testing import OneInputOperatorHarness, VirtualClock
 

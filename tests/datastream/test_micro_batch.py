@@ -10,10 +10,10 @@ import pytest
 from tests.failing import FailsOnce
 from tests.jobs import JOBS, Job
 
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.errors import MisuseError, UserFunctionError
-from penstock.common.restart_strategy import RestartStrategies
+from penstock.base.errors import MisuseError, UserFunctionError
+from penstock.base.restart_strategy import RestartStrategies
 from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction
 from penstock.datastream.window import CountTrigger, GlobalWindows

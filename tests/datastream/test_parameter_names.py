@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.datastream.environments import local_environment
 
+from penstock.codecs.serialization import ByteArraySchema, RowFieldExtractorSchema
 from penstock.common import (
     Configuration,
     DeserializationSchema,
@@ -23,7 +24,6 @@ from penstock.common import (
     Types,
     WatermarkStrategy,
 )
-from penstock.common.serialization import ByteArraySchema, RowFieldExtractorSchema
 from penstock.connectors.print import DiscardingSink
 from penstock.datastream import (
     BroadcastConnectedStream,

@@ -19,9 +19,9 @@ from tests.jobs import BUCKETS, JOBS, Count, Job
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 from tests.state.rocks import MEMORY
 
-from penstock.common.job_status import JobStatus
-from penstock.common.output_tag import OutputTag
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.output_tag import OutputTag
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.connector import Source

@@ -26,9 +26,9 @@ from tests.spec.virtual_job import (
     records,
 )
 
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream.functions import AggregateFunction
 from penstock.datastream.window import TumblingEventTimeWindows

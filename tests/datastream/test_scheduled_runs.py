@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lines_below
 
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.job_status import JobStatus
+from penstock.base.time import Duration, Time
+from penstock.base.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from penstock.common import Encoder
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.job_status import JobStatus
-from penstock.common.time import Duration, Time
-from penstock.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.window import TumblingEventTimeWindows

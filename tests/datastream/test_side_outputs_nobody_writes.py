@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.datastream.environments import local_environment
 
+from penstock.base.errors import MisuseError
+from penstock.base.time import Time
 from penstock.common import OutputTag, Types, WatermarkStrategy
-from penstock.common.errors import MisuseError
-from penstock.common.time import Time
 from penstock.datastream.functions import ProcessFunction
 from penstock.datastream.window import TumblingEventTimeWindows
 

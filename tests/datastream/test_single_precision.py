@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tests.datastream.environments import collect, local_environment
 
+from penstock.base.single_precision import rounding, single
+from penstock.base.time import Time
 from penstock.common import Row, Types
-from penstock.common.single_precision import rounding, single
-from penstock.common.time import Time
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,

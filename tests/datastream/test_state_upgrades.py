@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from penstock.base.errors import JobExecutionError
+from penstock.base.restart_strategy import RestartStrategies
 from penstock.common import Configuration, Row, Types
-from penstock.common.errors import JobExecutionError
-from penstock.common.restart_strategy import RestartStrategies
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.common.errors import UserFunctionError
-from penstock.common.output_tag import OutputTag
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.typeinfo import Types
-from penstock.common.types import Row
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import UserFunctionError
+from penstock.base.output_tag import OutputTag
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.typeinfo import Types
+from penstock.base.types import Row
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.print import DiscardingSink
-from penstock.core.operators.keyed_aggregate import AccumulateType
+from penstock.core.operators.keyed.keyed_aggregate import AccumulateType
 from penstock.datastream import CloseableIterator, KeyedStream
 from penstock.datastream.functions import (
     BroadcastProcessFunction,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
 from penstock.datastream import StreamExecutionEnvironment
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 from tests.state.rocks import MEMORY
 
+from penstock.base.job_status import JobStatus
 from penstock.common import Row, Types
-from penstock.common.job_status import JobStatus
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor
 

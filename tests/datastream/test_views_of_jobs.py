@@ -8,8 +8,8 @@ import pytest
 from tests.datastream.environments import local_environment
 from tests.failing import FailsOnce
 
-from penstock.common.job_status import JobStatus
-from penstock.common.restart_strategy import RestartStrategies
+from penstock.base.job_status import JobStatus
+from penstock.base.restart_strategy import RestartStrategies
 from penstock.core.checkpoint.statistics import CheckpointStatus
 from penstock.core.job.view import JobView
 from penstock.datastream import RuntimeExecutionMode

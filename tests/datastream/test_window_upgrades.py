@@ -11,8 +11,8 @@ import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 from tests.state.rocks import MEMORY
 
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.window import CountEvictor, EventTimeSessionWindows, EventTimeTrigger, TumblingEventTimeWindows
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from penstock.common.configuration import Configuration
-from penstock.common.output_tag import OutputTag
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.serializer import TypeSerializer
-from penstock.common.time import Duration, Time
-from penstock.common.typeinfo import Types
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.output_tag import OutputTag
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.base.serializer import TypeSerializer
+from penstock.base.time import Duration, Time
+from penstock.base.typeinfo import Types
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_operator import WindowOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_operator import WindowOperator
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     AggregateFunction,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from penstock.base.errors import PenstockError
 from penstock.common import Configuration
-from penstock.common.errors import PenstockError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.demo import plain_python, program
 from penstock.demo.answers import Answer, differences, read_output

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.datastream.environments import local_environment
 
-from penstock.common.errors import JobExecutionError, UserFunctionError
+from penstock.base.errors import JobExecutionError, UserFunctionError
 from penstock.drivers import cancellation
 from penstock.drivers.cancellation import PATIENCE_MS, CancellationPatience
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.datastream.environments import local_environment
 
-from penstock.common.errors import JobExecutionError, UserFunctionError
-from penstock.common.restart_strategy import RestartStrategies
-from penstock.common.serialization import Encoder
+from penstock.base.errors import JobExecutionError, UserFunctionError
+from penstock.base.restart_strategy import RestartStrategies
+from penstock.codecs.serialization import Encoder
 from penstock.connectors.file.sink import FileSink
 
 FOR_EVER = RestartStrategies.fixed_delay_restart(1_000_000, 0)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 #: For pages that run on a laptop in a second, on a machine with other things to do.
 TIMEOUT_S = 170
 LOCAL = """
-from penstock.common.options import EXECUTION_TARGET
+from penstock.base.options import EXECUTION_TARGET
 from penstock.datastream import StreamExecutionEnvironment as Environment
 _made = Environment.__init__
 def _make(self, configuration=None):

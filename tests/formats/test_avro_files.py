@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.common.avro_row import AvroRowDeserializationSchema as CommonSchema
-from penstock.common.errors import ConfigurationError, FormatError
-from penstock.common.types import Row
+from penstock.base.errors import ConfigurationError, FormatError
+from penstock.base.types import Row
+from penstock.codecs.avro_row import AvroRowDeserializationSchema as CommonSchema
 from penstock.datastream.connectors.file_system import (
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,

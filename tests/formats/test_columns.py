@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.common.time import Instant
-from penstock.common.typeinfo import Types
-from penstock.common.types import Row
+from penstock.base.time import Instant
+from penstock.base.typeinfo import Types
+from penstock.base.types import Row
 from penstock.formats.columns import converter
 from penstock.formats.csv import CsvFormat
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.common.errors import ConfigurationError, FormatError
-from penstock.common.typeinfo import Types
-from penstock.common.types import Row
+from penstock.base.errors import ConfigurationError, FormatError
+from penstock.base.typeinfo import Types
+from penstock.base.types import Row
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream.connectors import file_system, number_seq
 from penstock.datastream.connectors.base import DeliveryGuarantee

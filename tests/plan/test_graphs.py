@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.output_tag import OutputTag
-from penstock.common.time import Duration
-from penstock.common.types import Row
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.output_tag import OutputTag
+from penstock.base.time import Duration
+from penstock.base.types import Row
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job.scheduler import deployments
 from penstock.core.task.settings import task_settings

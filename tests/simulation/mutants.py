@@ -25,9 +25,9 @@ from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.news import AttemptReady
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.job.turns import Turns
-from penstock.core.operators.process import EVENT_TIMERS
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.record.process import EVENT_TIMERS
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.core.records import Batch, CheckpointBarrier
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler

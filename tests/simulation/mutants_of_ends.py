@@ -18,7 +18,7 @@ from penstock.core.job import job_master as job_master_module
 from penstock.core.job import scheduler as scheduler_module
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_savepoints import JobSavepoints
-from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.protocol import CancelTask, NotifyCheckpointComplete
 from penstock.core.records import EndOfData, EndOfPartition
 from penstock.core.task.channels.result_partition import ResultPartition

@@ -12,7 +12,7 @@ from unittest import mock
 import msgspec
 from tests.simulation.planting import Mutant, around
 
-from penstock.common.errors import JobExecutionError
+from penstock.base.errors import JobExecutionError
 from penstock.core.checkpoint.latest import Choice, choose_latest
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.master import begin as begin_module

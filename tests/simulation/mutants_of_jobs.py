@@ -15,7 +15,7 @@ from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.job import job_master as job_master_module
 from penstock.core.job import scheduler as scheduler_module
-from penstock.core.operators.process import EVENT_TIMERS
+from penstock.core.operators.record.process import EVENT_TIMERS
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.base.time import Duration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder, Types
-from penstock.common.time import Duration
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, StreamFormat

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from penstock.base.output_tag import OutputTag
 from penstock.common import Row, Types
-from penstock.common.output_tag import OutputTag
 from penstock.datastream.functions import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,

@@ -7,8 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from penstock.base.aggregators import ConvergenceCriterion, DoubleSumAggregator, LongSumAggregator
 from penstock.common import Types
-from penstock.common.aggregators import ConvergenceCriterion, DoubleSumAggregator, LongSumAggregator
 from penstock.datastream.functions import (
     BroadcastProcessFunction,
     FlatMapFunction,

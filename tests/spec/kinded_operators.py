@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.types import Row, RowKind
+from penstock.base.types import Row, RowKind
 from penstock.core.columns.batch import ColumnBatch, kinds_of
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch

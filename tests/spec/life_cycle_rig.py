@@ -17,9 +17,9 @@ from unittest import mock
 
 from tests.spec.virtual_job import Timed, VirtualJob, environment
 
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import MAX_WATERMARK, Batch, CheckpointBarrier, EndOfData, EndOfPartition, Watermark
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.datastream import DataStream

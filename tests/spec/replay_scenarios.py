@@ -24,15 +24,16 @@ from typing import Any
 
 import click
 
-from penstock.common import Configuration, Encoder, WatermarkStrategy, options
-from penstock.common.errors import PenstockError
+from penstock.base import options
+from penstock.base.errors import PenstockError
+from penstock.common import Configuration, Encoder, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
 from penstock.core.connector import Boundedness, Source, SourceReaderContext, SplitEnumerator, SplitEnumeratorContext
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import Batch
 from penstock.drivers.client.submit import submit
 from penstock.drivers.running_job import RunningJob

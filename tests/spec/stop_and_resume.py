@@ -45,13 +45,13 @@ from rich.console import Console
 from rich.table import Table
 from tests.connectors.harness import ReaderHost
 
+from penstock.base.errors import CheckpointError
+from penstock.base.typeinfo import TypeInformation
 from penstock.common import Configuration, Duration, WatermarkStrategy
-from penstock.common.errors import CheckpointError
-from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.file.part_names import is_pins
 from penstock.core.connector import InputStatus, Source
 from penstock.core.job.progress import JobProgress
-from penstock.core.operators.source import SPLITS_STATE
+from penstock.core.operators.source.source import SPLITS_STATE
 from penstock.core.records import Batch
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors import BucketAssigner, FileSink, OutputFileConfig

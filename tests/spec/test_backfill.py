@@ -27,8 +27,8 @@ from tests.spec.backfill_program import (
     written,
 )
 
-from penstock.common.errors import CheckpointError, ConfigurationError, JobExecutionError
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import CheckpointError, ConfigurationError, JobExecutionError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.hybrid import HybridSource
 from penstock.connectors.number_sequence import NumberSequenceSource

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
+from penstock.base.job_status import JobStatus
+from penstock.base.typeinfo import TypeInformation
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Types
-from penstock.common.job_status import JobStatus
-from penstock.common.typeinfo import TypeInformation
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.datastream.state import ValueStateDescriptor
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print import DiscardingSink
 from penstock.core.connector import Sink
 from penstock.datastream.functions import KeyedProcessFunction

@@ -12,9 +12,9 @@ import pytest
 from tests.jobs import add_counts
 from tests.spec.batch_programs import CountOfKey, failing, negative, total_of
 
+from penstock.base.errors import ConfigurationError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Row, Types
-from penstock.common.errors import ConfigurationError
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.drivers.spark.session import hand_back, obtain_spark
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.datastream.environments import local_environment
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 
 COUNT = 3_000
 PROGRAM = """

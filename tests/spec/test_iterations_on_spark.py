@@ -21,8 +21,8 @@ from tests.spec.iteration_programs import (
     sums,
 )
 
+from penstock.base.errors import JobExecutionError, UserFunctionError
 from penstock.common import Configuration
-from penstock.common.errors import JobExecutionError, UserFunctionError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.session import hand_back, obtain_spark
 

@@ -24,7 +24,7 @@ from tests.spec.life_cycle_rig import (
 )
 from tests.spec.virtual_job import Timed, VirtualJob, environment, error_of
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.plan.transformation import Transformation, Upstream
 
 AN_HOUR: Any = {"execution.checkpointing.interval": "1 h"}

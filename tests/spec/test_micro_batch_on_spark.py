@@ -9,9 +9,9 @@ import pytest
 from tests.jobs import BUCKETS, SESSIONS, Job
 from tests.spec.batch_programs import Numbered, divide
 
+from penstock.base.errors import UserFunctionError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
-from penstock.common.errors import UserFunctionError
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink

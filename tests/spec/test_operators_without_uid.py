@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Types
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.keyed_stream import KeyedStream

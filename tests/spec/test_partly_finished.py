@@ -36,8 +36,8 @@ from tests.spec.virtual_job import (
     records,
 )
 
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.job import scheduler
 from penstock.core.operators.base import StreamOperator

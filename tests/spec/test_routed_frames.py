@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.spec.batch_programs import Numbered, Prices, Rules, Seen
 
+from penstock.base.errors import JobExecutionError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Types
-from penstock.common.errors import JobExecutionError
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.drivers.spark.session import hand_back, obtain_spark
 

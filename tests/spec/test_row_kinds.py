@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.spec.kinded_operators import KEYS, Changes, Seen, SeenByKey, first, kind_of
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.datastream import StreamExecutionEnvironment

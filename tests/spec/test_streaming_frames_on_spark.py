@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.spec.batch_programs import Numbered, SumOfWindow
 
+from penstock.base.errors import ConfigurationError, JobExecutionError, UserFunctionError
+from penstock.base.time import Duration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder, Types
-from penstock.common.errors import ConfigurationError, JobExecutionError, UserFunctionError
-from penstock.common.time import Duration
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink

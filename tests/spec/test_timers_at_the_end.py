@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment
 
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.job.progress import job_progress
-from penstock.core.operators.process import KeyedProcessOperator, TimeDomain
+from penstock.core.operators.record.process import KeyedProcessOperator, TimeDomain
 from penstock.core.records import MAX_WATERMARK
 from penstock.datastream import DataStream
 from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction

@@ -20,8 +20,8 @@ from unittest import mock
 
 import pytest
 
-from penstock.common.configuration import Configuration
-from penstock.common.job_status import JobStatus
+from penstock.base.configuration import Configuration
+from penstock.base.job_status import JobStatus
 from penstock.core.connector import (
     Boundedness,
     Committer,

@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 import numpy
 import pandas
 
-from penstock.common.types import Row, RowKind
+from penstock.base.types import Row, RowKind
 
 UTC = datetime.UTC
 EAST = datetime.timezone(datetime.timedelta(hours=1))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.state.backend import Entries, KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.capture import RocksCapture, fetch_files

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.core.operators.process import KeyedProcessOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.testing.operator_harness import OneInputOperatorHarness
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.state.rocks import FolderRocks
 
-from penstock.common.typeinfo import Types
+from penstock.base.typeinfo import Types
 from penstock.datastream.functions import ReduceFunction
 from penstock.datastream.state import (
     AggregatingState,

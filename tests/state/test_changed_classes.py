@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.state.stateful import harness, read, written
 
+from penstock.codecs.pickling import dumps
 from penstock.common import Types
-from penstock.common.pickling import dumps
 from penstock.core.operators.base import UserCodeError
 from penstock.state import migrations
 from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor

@@ -14,7 +14,7 @@ import pandas
 import pytest
 from hypothesis import given, settings
 
-from penstock.common.types import Row
+from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_groups import key_group_of, key_group_range, subtask_of_key_group

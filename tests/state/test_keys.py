@@ -18,10 +18,10 @@ from tests.state import keys as all_keys
 from tests.state.keys import AT, KEYS, UTC, Color, Labelled, Point, counted, without_nan
 from tests.state.rocks import GROUPS, FolderRocks, Storage, rocks
 
-from penstock.common.errors import MisuseError
-from penstock.common.types import Row
+from penstock.base.errors import MisuseError
+from penstock.base.types import Row
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
 from penstock.core.records import Batch
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.state.descriptors import ValueStateDescriptor

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.common.typeinfo import Types
+from penstock.base.typeinfo import Types
 from penstock.state.backend import NativeFiles
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError, StateMigrationError

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.state.rocks import CanonicalRocks
 
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_contents import ListContents, ReducingContents
-from penstock.core.operators.window_operator import WindowOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import ListContents, ReducingContents
+from penstock.core.operators.window.window_operator import WindowOperator
 from penstock.core.windowing import (
     ContinuousEventTimeTrigger,
     CountTrigger,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.state.stateful import harness, read, written
 
+from penstock.base.basic_types import BasicType, BasicTypeInfo
 from penstock.common import Row, Types
-from penstock.common.basic_types import BasicType, BasicTypeInfo
 from penstock.core.operators.base import UserCodeError
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.common.configuration import Configuration
-from penstock.common.time import Duration
-from penstock.common.types import Row
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.time import Duration
+from penstock.base.types import Row
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment

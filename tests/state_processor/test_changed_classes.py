@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LedgerSink, Timed, VirtualJob, clear_ledger, environment
 
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state import migrations

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from penstock.common.typeinfo import Types
-from penstock.common.types import Row
+from penstock.base.typeinfo import Types
+from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.snapshot import read_keyed
 from penstock.state.table import StateTable

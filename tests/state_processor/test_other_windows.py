@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.state_processor.programs import EVENTS, environment, event, is_event, savepoint_behind, time_of, user_of
 
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream.functions import ProcessWindowFunction

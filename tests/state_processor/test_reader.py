@@ -27,8 +27,8 @@ from tests.state_processor.programs import (
     environment,
 )
 
-from penstock.common.errors import CheckpointError
-from penstock.common.types import Row
+from penstock.base.errors import CheckpointError
+from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state_processor import PICKLED, SavepointReader, decode
 

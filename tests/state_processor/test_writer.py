@@ -28,10 +28,10 @@ from tests.state_processor.programs import (
     environment,
 )
 
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.time import Duration
-from penstock.common.types import Row
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.time import Duration
+from penstock.base.types import Row
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.datastream.functions import KeyedProcessFunction, ProcessWindowFunction

@@ -17,7 +17,7 @@ import fsspec
 import pytest
 from tests.core.job.master_rig import MasterRig
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.recovery import read_recovery
 from penstock.core.protocol import AcknowledgeCheckpoint
 from penstock.core.task.state_transfer import SnapshotWriter, StateHistories

@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, FileCheckpointStore
 from penstock.storage.metadata import (
     METADATA_NAME,

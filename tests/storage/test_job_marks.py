@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.metadata import CheckpointMetadata

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.drivers.worker_directories import LOCK_NAME, WorkerDirectories
 from penstock.drivers.worker_storage import FilesByPath, StorageSettings
 from penstock.storage.file_store import FileCheckpointStore

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import (
     FORMAT_VERSION,
     MAGIC,

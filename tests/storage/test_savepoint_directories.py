@@ -13,7 +13,7 @@ import fsspec
 import msgspec
 import pytest
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.file_store import FileCheckpointStore, absolute_url
 from penstock.storage.metadata import (
     METADATA_NAME,

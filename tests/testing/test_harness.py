@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
-from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.records import Batch, Watermark
 from penstock.core.task.channels.in_flight import capture_channel
 from penstock.datastream.functions import (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 from penstock.core.protocol import (
     AnnounceWatermark,
     AssignSplits,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 from penstock.core.columns.batch import make_batch
 from penstock.core.records import Batch, Buffer, Element, Event, Watermark
 from penstock.wire.buffers import ELEMENTS_MAX, BufferCodec

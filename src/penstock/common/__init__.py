@@ -1,34 +1,30 @@
-"""Words that every layer uses: time, rows, types, configuration, jobs, errors.
+"""The names of `pyflink.common`: time, rows, types, configuration, jobs, errors; Penstock itself uses none of it."""
 
-The lowest layer: it imports the standard library and nothing else, and everything may import it. Its names are those of
-`pyflink.common`.
-"""
-
-from penstock.common.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.config_options import ConfigOption, ConfigOptions
-from penstock.common.configuration import Configuration
-from penstock.common.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from penstock.common.execution_config import ExecutionConfig
-from penstock.common.job_client import JobClient
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
-from penstock.common.json_row import JsonRowDeserializationSchema, JsonRowSerializationSchema
-from penstock.common.output_tag import OutputTag
-from penstock.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from penstock.common.serialization import (
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.configuration import Configuration
+from penstock.base.execution_config import ExecutionConfig
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
+from penstock.base.output_tag import OutputTag
+from penstock.base.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from penstock.base.serializer import TypeSerializer
+from penstock.base.time import Duration, Instant, Time
+from penstock.base.typeinfo import TypeInformation, Types
+from penstock.base.types import Row, RowKind
+from penstock.base.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from penstock.codecs.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from penstock.codecs.json_row import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from penstock.codecs.serialization import (
     ByteArraySchema,
     DeserializationSchema,
     Encoder,
     SerializationSchema,
     SimpleStringSchema,
 )
-from penstock.common.serializer import TypeSerializer
-from penstock.common.time import Duration, Instant, Time
-from penstock.common.typeinfo import TypeInformation, Types
-from penstock.common.types import Row, RowKind
-from penstock.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from penstock.drivers.job_client import JobClient
 
 __all__ = [
     "AvroRowDeserializationSchema",

@@ -1,22 +1,9 @@
 """The protocol of a serializer that works on binary streams."""
 
-from __future__ import annotations
+from penstock.base.serializer import (
+    TypeSerializer,
+)
 
-from abc import ABC, abstractmethod
-from typing import BinaryIO, Generic, TypeVar
-
-__all__ = ["TypeSerializer"]
-
-T = TypeVar("T")
-
-
-class TypeSerializer(ABC, Generic[T]):
-    """Writes elements of one type to a binary stream and reads them back."""
-
-    @abstractmethod
-    def serialize(self, element: T, stream: BinaryIO) -> None:
-        """Writes one element at the stream's position."""
-
-    @abstractmethod
-    def deserialize(self, stream: BinaryIO) -> T:
-        """Reads the element at the stream's position."""
+__all__ = [
+    "TypeSerializer",
+]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
 from penstock.connectors.split_queue import SplitQueue

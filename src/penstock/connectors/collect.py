@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.common.errors import ProtocolError
-from penstock.common.pickling import dumps
+from penstock.base.errors import ProtocolError
+from penstock.codecs.pickling import dumps
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
 # Numbers of one attempt begin above all of the attempt before, even if writer state went to another subtask.

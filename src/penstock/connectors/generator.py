@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from penstock.common.errors import ConfigurationError, ContractError
+from penstock.base.errors import ConfigurationError, ContractError
 from penstock.core.connector import (
     Boundedness,
     InputStatus,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 from penstock.connectors.split_queue import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
 from penstock.core.connector import (

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.rendering import Renderer, renderer
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.rendering import Renderer, renderer
 from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
 
 
@@ -18,7 +18,7 @@ class PrintSink(Sink[Any]):
 
     Args:
         sink_identifier: goes in front of that: `words:3> hello`.
-        type_info: the type of the records, which says how they look (`penstock.common.rendering`); None for `str`.
+        type_info: the type of the records, which says how they look (`penstock.codecs.rendering`); None for `str`.
     """
 
     def __init__(self, sink_identifier: str | None = None, type_info: TypeInformation | None = None) -> None:

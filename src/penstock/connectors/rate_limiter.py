@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 
 # How much a source that its host held back may catch up with, in ms of its rate.
 _CATCH_UP_MS: Final = 1_000

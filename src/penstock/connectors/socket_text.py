@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.errors import ConfigurationError, FormatError
+from penstock.base.errors import ConfigurationError, FormatError
 from penstock.connectors.split_queue import SplitQueue
 from penstock.core.connector import (
     Boundedness,

@@ -6,8 +6,8 @@ import pickle
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.common.accumulators import Accumulator
-from penstock.common.pickling import dumps
+from penstock.base.accumulators import Accumulator
+from penstock.codecs.pickling import dumps
 
 
 def pickled(accumulator: Accumulator[Any, Any]) -> bytes:

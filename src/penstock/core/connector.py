@@ -20,9 +20,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from penstock.common.column_data import ColumnData
-from penstock.common.errors import ContractError, PenstockError, StopIterationRaised, UnsupportedError
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import ContractError, PenstockError, StopIterationRaised, UnsupportedError
+from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.column_data import ColumnData
 from penstock.core.records import Batch
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 from penstock.core.protocol import Failure
 
 #: Errors of the operating system that say that a path is of no use, rather than that something is out of order.

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.accumulators import Accumulator
-from penstock.common.aggregators import Aggregator
-from penstock.common.errors import UnknownNameError
+from penstock.base.accumulators import Accumulator
+from penstock.base.aggregators import Aggregator
+from penstock.base.errors import UnknownNameError
 
 #: Before the names of what a superstep leaves; a user's function has no accumulators there.
 AGGREGATE: Final = "aggregate:"

@@ -1,6 +1,6 @@
 """The DataStream API under PyFlink's names: replace `pyflink` by `penstock` in the imports."""
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 from penstock.datastream.all_windowed_stream import AllWindowedStream
 from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.core.operators.window_contents import ApplyAllResult, ProcessAllResult, WindowContents
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.window.window_contents import ApplyAllResult, ProcessAllResult, WindowContents
 from penstock.core.windowing import WindowAssigner
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.windowed_stream import Windows

@@ -9,10 +9,10 @@ import inspect
 from functools import partial
 from typing import Any
 
-from penstock.common.errors import WrongTypeError, WrongValueError
-from penstock.common.time import Duration, Time, to_millis
-from penstock.common.typeinfo import TypeInformation
-from penstock.core.operators.async_wait import AsyncWaitOperator
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.time import Duration, Time, to_millis
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.calls.async_wait import AsyncWaitOperator
 from penstock.datastream.async_retry_strategies import AsyncRetryStrategy, NoRetryStrategy
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.nodes import declared

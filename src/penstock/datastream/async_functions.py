@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from penstock.common.errors import CallTimeoutError
+from penstock.base.errors import CallTimeoutError
 from penstock.datastream.function import Function
 
 

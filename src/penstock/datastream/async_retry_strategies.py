@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.errors import WrongValueError
+from penstock.base.errors import WrongValueError
 
 __all__ = [
     "ExponentialBackoffDelayRetryStrategy",

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.common.errors import WrongTypeError, WrongValueError
-from penstock.common.typeinfo import TypeInformation
-from penstock.core.operators.broadcast_process import (
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.record.broadcast_process import (
     BROADCAST_INPUT,
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,

@@ -9,14 +9,14 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import UnsupportedError, WrongTypeError
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, CachingSink, is_whole, remove_cached
 from penstock.connectors.file.filesystem import absolute_path, join
 from penstock.core.connector import Boundedness
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import PassOnOperator
+from penstock.core.operators.record.stateless import PassOnOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream

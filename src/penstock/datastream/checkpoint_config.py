@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.options import (
     ALIGNED_TIMEOUT_MS,
     CHECKPOINT_RETENTION,
     CHECKPOINTING_DIR,
@@ -18,7 +18,7 @@ from penstock.common.options import (
     FORCE_UNALIGNED,
     UNALIGNED_ENABLED,
 )
-from penstock.common.time import Duration, to_millis
+from penstock.base.time import Duration, to_millis
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.record.co_process import CoProcessOperator, KeyedCoProcessOperator
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import CoProcessFunction, KeyedCoProcessFunction
 from penstock.datastream.keyed_functions import check_needs_no_key

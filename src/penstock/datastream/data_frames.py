@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.options import CHECKPOINTING_DIR, EXECUTION_TARGET
-from penstock.common.typeinfo import TypeInformation, Types
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import CHECKPOINTING_DIR, EXECUTION_TARGET
+from penstock.base.typeinfo import TypeInformation, Types
 from penstock.core.connector import Source
-from penstock.core.operators.hand_over import HandOverOperator
+from penstock.core.operators.record.hand_over import HandOverOperator
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation
 

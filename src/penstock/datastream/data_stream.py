@@ -13,26 +13,24 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from penstock.common.errors import MisuseError, WrongTypeError, WrongValueError
-from penstock.common.execution_config import ExecutionConfig
-from penstock.common.output_tag import OutputTag
-from penstock.common.typeinfo import TypeInformation, Types
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import MisuseError, WrongTypeError, WrongValueError
+from penstock.base.execution_config import ExecutionConfig
+from penstock.base.output_tag import OutputTag
+from penstock.base.typeinfo import TypeInformation, Types
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.print import PrintSink
 from penstock.core.columns.expressions import Expression, col
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.connector import Sink
-from penstock.core.operators.column_operators import (
+from penstock.core.operators.columnar.column_operators import (
     BATCH_FORMATS,
     MapBatchesOperator,
     SelectOperator,
     WhereOperator,
 )
-from penstock.core.operators.process import ProcessOperator
-from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.stateless import (
+from penstock.core.operators.record.process import ProcessOperator
+from penstock.core.operators.record.stateless import (
     FilterOperator,
     FlatMapOperator,
     MapOperator,
@@ -40,6 +38,8 @@ from penstock.core.operators.stateless import (
     TimestampsAndWatermarksOperator,
     method,
 )
+from penstock.core.operators.returned import refuse_generator_function
+from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.task.channels.custom_partitioner import CustomPartitioner
 from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import MissingPathError, UnsupportedError
-from penstock.common.options import PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES, SPARK_JARS, Option
+from penstock.base.configuration import Configuration
+from penstock.base.errors import MissingPathError, UnsupportedError
+from penstock.base.options import PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES, SPARK_JARS, Option
 
 
 class Dependencies:

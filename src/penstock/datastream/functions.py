@@ -10,8 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from penstock.common.errors import UnsupportedError
-from penstock.core.operators.broadcast_contexts import (
+from penstock.base.errors import UnsupportedError
+from penstock.core.operators.checkpointed import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from penstock.core.operators.record.broadcast_contexts import (
     BroadcastBaseContext,
     BroadcastContext,
     BroadcastOnTimerContext,
@@ -19,15 +24,10 @@ from penstock.core.operators.broadcast_contexts import (
     KeyedReadOnlyContext,
     ReadOnlyContext,
 )
-from penstock.core.operators.checkpointed import (
-    CheckpointedFunction,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-)
-from penstock.core.operators.process import KeyedProcessContext, ProcessContext, TimerService
-from penstock.core.operators.process import OnTimerContext as KeyedTimerContext
+from penstock.core.operators.record.process import KeyedProcessContext, ProcessContext, TimerService
+from penstock.core.operators.record.process import OnTimerContext as KeyedTimerContext
 from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
-from penstock.core.operators.window_contents import WindowProcessContext
+from penstock.core.operators.window.window_contents import WindowProcessContext
 from penstock.datastream.async_functions import AsyncFunction
 from penstock.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from penstock.datastream.function import Function

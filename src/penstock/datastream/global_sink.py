@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any, Self
 
 from penstock.core.connector import Sink
-from penstock.core.operators.global_commit import CommittableWriterOperator, GlobalCommit
-from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.sink.global_commit import CommittableWriterOperator, GlobalCommit
+from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.task.channels.partitioners import GlobalPartitioner
 from penstock.datastream.data_stream import DataStream, DataStreamSink
 from penstock.plan.transformation import Transformation, Upstream

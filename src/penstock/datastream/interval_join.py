@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
-from penstock.common.output_tag import OutputTag
-from penstock.common.time import Duration, Time, to_millis
-from penstock.common.typeinfo import TypeInformation
-from penstock.core.operators.interval_join import IntervalJoinOperator
+from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
+from penstock.base.output_tag import OutputTag
+from penstock.base.time import Duration, Time, to_millis
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.keyed.interval_join import IntervalJoinOperator
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.nodes import declared

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.common.aggregators import Aggregator, ConvergenceCriterion
-from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
-from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.stateless import method
+from penstock.base.aggregators import Aggregator, ConvergenceCriterion
+from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.record.stateless import method
 from penstock.datastream.data_stream import DataStream
 from penstock.drivers.client.iterations import Iteration, IterationSource, LoopRules
 from penstock.plan.iterations import (
@@ -65,7 +65,7 @@ class _Loop:
     def register(self, name: str, aggregator: Aggregator[Any]) -> None:
         """Make an aggregator known."""
         if not isinstance(aggregator, Aggregator):
-            raise WrongTypeError(f"{aggregator!r} is no Aggregator; see penstock.common.aggregators")
+            raise WrongTypeError(f"{aggregator!r} is no Aggregator; see penstock.base.aggregators")
         if name in self.rules.aggregators:
             raise WrongValueError(f"iteration {self.rules.name!r} has an aggregator {name!r} already")
         self.rules.aggregators[name] = aggregator
@@ -73,7 +73,7 @@ class _Loop:
     def register_criterion(self, name: str, aggregator: Aggregator[Any], criterion: Any) -> None:
         """Make an aggregator known, and let its value end the loop."""
         if not isinstance(criterion, ConvergenceCriterion):
-            raise WrongTypeError(f"{criterion!r} is no ConvergenceCriterion; see penstock.common.aggregators")
+            raise WrongTypeError(f"{criterion!r} is no ConvergenceCriterion; see penstock.base.aggregators")
         if self.rules.criterion is not None:
             raise WrongValueError(
                 f"iteration {self.rules.name!r} has a convergence criterion already, of aggregator "

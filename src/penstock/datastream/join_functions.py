@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from penstock.core.operators.interval_join import ProcessJoinContext
+from penstock.core.operators.keyed.interval_join import ProcessJoinContext
 from penstock.datastream.functions import Function
 
 __all__ = ["CoGroupFunction", "FlatJoinFunction", "JoinFunction", "ProcessJoinFunction"]

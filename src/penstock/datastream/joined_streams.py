@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from penstock.common.output_tag import OutputTag
-from penstock.common.time import Duration, Time
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.output_tag import OutputTag
+from penstock.base.time import Duration, Time
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.record.stateless import MapOperator, method
 from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
-from penstock.core.operators.stateless import MapOperator, method
 from penstock.core.windowing import EventTimeTrigger, GlobalWindows
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import Function, RuntimeContext, WindowFunction

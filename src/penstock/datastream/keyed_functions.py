@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.errors import MisuseError
+from penstock.base.errors import MisuseError
 
 
 def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, remedy: str) -> None:

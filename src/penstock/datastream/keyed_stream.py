@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.common.errors import WrongTypeError, WrongValueError
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.checkpointed import CheckpointedFunction
-from penstock.core.operators.keyed_aggregate import AccumulateType, KeyedAggregateOperator
-from penstock.core.operators.keyed_functions import KeyedFunctionOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator
+from penstock.core.operators.keyed.keyed_aggregate import AccumulateType, KeyedAggregateOperator
+from penstock.core.operators.keyed.keyed_functions import KeyedFunctionOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
 from penstock.core.operators.returned import refuse_generator_function
 from penstock.core.task.channels.partitioners import Partitioner
 from penstock.core.windowing import WindowAssigner

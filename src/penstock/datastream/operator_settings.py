@@ -7,8 +7,8 @@ import re
 from abc import ABC, abstractmethod
 from typing import Self
 
-from penstock.common.errors import WrongValueError
-from penstock.common.time import Duration, to_millis
+from penstock.base.errors import WrongValueError
+from penstock.base.time import Duration, to_millis
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.plan.transformation import Chaining, Transformation
 

@@ -1,5 +1,5 @@
 """Side outputs: `OutputTag`."""
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 
 __all__ = ["OutputTag"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.common.errors import WrongValueError
-from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from penstock.base.errors import WrongValueError
+from penstock.base.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 
 
 def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) -> TypeInformation | None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError, WrongTypeError, WrongValueError
-from penstock.common.execution_config import ExecutionConfig
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, WrongTypeError, WrongValueError
+from penstock.base.execution_config import ExecutionConfig
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.options import (
     BUFFER_TIMEOUT_MS,
     CACHE_DIR,
     CHECKPOINTING_INTERVAL_MS,
@@ -27,18 +27,18 @@ from penstock.common.options import (
     RUNTIME_MODE,
     SAVEPOINT_DIR,
 )
-from penstock.common.restart_strategy import RestartStrategyConfiguration
-from penstock.common.single_precision import rounding
-from penstock.common.time import Duration, to_millis
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.common.unknown_options import unknown_options
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.restart_strategy import RestartStrategyConfiguration
+from penstock.base.single_precision import rounding
+from penstock.base.time import Duration, to_millis
+from penstock.base.typeinfo import RowTypeInfo, TypeInformation
+from penstock.base.unknown_options import unknown_options
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.core.connector import Boundedness, Source
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.emitting_rows import RowMaker
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.datastream.cached_data_stream import Cache, CachedDataStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode

@@ -1,5 +1,5 @@
 """Which time a timer goes by."""
 
-from penstock.core.operators.process import TimeDomain
+from penstock.core.operators.record.process import TimeDomain
 
 __all__ = ["TimeDomain"]

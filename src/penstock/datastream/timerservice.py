@@ -1,5 +1,5 @@
 """Times and timers of process functions."""
 
-from penstock.core.operators.process import TimerService
+from penstock.core.operators.record.process import TimerService
 
 __all__ = ["TimerService"]

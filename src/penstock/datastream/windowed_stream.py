@@ -6,14 +6,14 @@ import datetime
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
-from penstock.common.output_tag import OutputTag
-from penstock.common.time import Duration, Time, to_millis
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
+from penstock.base.output_tag import OutputTag
+from penstock.base.time import Duration, Time, to_millis
+from penstock.base.typeinfo import TypeInformation
 from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.operators.window_contents import (
+from penstock.core.operators.window.window_contents import (
     AggregatingContents,
     ApplyResult,
     ListContents,

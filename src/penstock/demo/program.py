@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from penstock.common import Duration, OutputTag, WatermarkStrategy
+from penstock.base.output_tag import OutputTag
+from penstock.base.time import Duration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.connector import Source
 from penstock.datastream import (
     AggregateFunction,

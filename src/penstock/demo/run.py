@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from penstock.common import Configuration
-from penstock.common.errors import OperationError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import OperationError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.demo import plain_python, program, spark_sql
 from penstock.demo.answers import differences, read_output

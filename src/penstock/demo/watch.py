@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from penstock.common.errors import OperationError
+from penstock.base.errors import OperationError
 from penstock.core.job.progress import JobProgress
 from penstock.demo.data import Flights
 from penstock.demo.live import Live, Meter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.core.ports import KeyedBackends
 from penstock.core.task.heap_backends import HeapBackends
 from penstock.drivers.worker_directories import WorkerDirectories

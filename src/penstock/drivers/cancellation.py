@@ -15,11 +15,11 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from typing import Final
 
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.options import TASK_CANCELLATION_INTERVAL_MS, TASK_CANCELLATION_TIMEOUT_MS
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.options import TASK_CANCELLATION_INTERVAL_MS, TASK_CANCELLATION_TIMEOUT_MS
 from penstock.core.task.whereabouts import outermost_first, whereabouts
 
 _log = logging.getLogger("penstock.job")

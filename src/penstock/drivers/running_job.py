@@ -7,20 +7,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError, PenstockError
-from penstock.common.job_client import JobClient
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
-from penstock.common.options import SAVEPOINT_DIR
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError, JobExecutionError, PenstockError
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
+from penstock.base.options import SAVEPOINT_DIR
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.view import JobView
 from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import CancellationWatch
+from penstock.drivers.job_client import JobClient
 from penstock.storage.file_store import absolute_url
 
 S = TypeVar("S")

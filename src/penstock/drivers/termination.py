@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.options import ON_SIGTERM, SAVEPOINT_DIR
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import ON_SIGTERM, SAVEPOINT_DIR
 from penstock.drivers.running_job import RunningJob
 
 #: How long a program waits at its end for the line that says what has become of its job.

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from penstock.common.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError
 from penstock.core.ports import Clock
 
 T = TypeVar("T")

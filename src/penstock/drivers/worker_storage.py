@@ -9,8 +9,8 @@ from pathlib import Path
 
 import xxhash
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.core.ports import StateStorage
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
 from penstock.storage.file_store import FileCheckpointStore, absolute_url

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.typeinfo import (
+from penstock.base.errors import ConfigurationError
+from penstock.base.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,

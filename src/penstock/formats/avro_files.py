@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Final
 
-from penstock.common.avro_row import AvroRowSerializationSchema, write_long
+from penstock.codecs.avro_row import AvroRowSerializationSchema, write_long
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.common.avro_row import AvroRowSerializationSchema
-from penstock.common.errors import FormatError
+from penstock.base.errors import FormatError
+from penstock.codecs.avro_row import AvroRowSerializationSchema
 
 _PRIMITIVES: dict[str, Any] = {
     "boolean": pa.bool_(),

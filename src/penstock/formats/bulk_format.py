@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from penstock.common.column_data import ColumnData
-from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.serialization import BulkWriter, BulkWriterFactory
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

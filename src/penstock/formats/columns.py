@@ -10,10 +10,9 @@ import decimal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.row_batches import make_rows
-from penstock.common.time import Instant
-from penstock.common.typeinfo import (
+from penstock.base.errors import ConfigurationError
+from penstock.base.time import Instant
+from penstock.base.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
@@ -24,6 +23,7 @@ from penstock.common.typeinfo import (
     TimeTypeInfo,
     TypeInformation,
 )
+from penstock.codecs.row_batches import make_rows
 
 ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
 #: Names alone (all text), names with their `ColumnType`, or the type of rows.

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, Literal
 
-from penstock.common.errors import ConfigurationError, FormatError
-from penstock.common.output_tag import OutputTag
-from penstock.common.typeinfo import RowTypeInfo
+from penstock.base.errors import ConfigurationError, FormatError
+from penstock.base.output_tag import OutputTag
+from penstock.base.typeinfo import RowTypeInfo
 from penstock.formats.columns import Assemble, Columns, ColumnType, Convert, assembler, column_types, converter
 from penstock.formats.stream_format import (
     BAD_RECORD,

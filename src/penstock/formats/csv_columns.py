@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 
-from penstock.common.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.common.errors import FormatError
+from penstock.base.errors import FormatError
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow_types import arrow_type
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 

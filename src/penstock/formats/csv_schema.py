@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.composite_types import ObjectArrayTypeInfo
-from penstock.common.errors import ConfigurationError, UnsupportedError
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.base.composite_types import ObjectArrayTypeInfo
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_writer import CsvWriterFactory
 from penstock.formats.stream_format import OnError

@@ -7,8 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from penstock.common.errors import ConfigurationError, FormatError, shorten
-from penstock.common.types import Row
+from penstock.base.errors import ConfigurationError, FormatError, shorten
+from penstock.base.types import Row
 from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
 from penstock.formats.columns import Columns, column_types
 from penstock.formats.stream_format import check_charset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.common.errors import FormatError, shorten
+from penstock.base.errors import FormatError, shorten
 
 EXCERPT_CHARS_MAX = 200
 

@@ -7,11 +7,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from penstock.common.errors import FormatError, shorten
-from penstock.common.output_tag import OutputTag
-from penstock.common.serialization import DeserializationSchema, Encoder
-from penstock.common.time import Instant
-from penstock.common.types import Row
+from penstock.base.errors import FormatError, shorten
+from penstock.base.output_tag import OutputTag
+from penstock.base.time import Instant
+from penstock.base.types import Row
+from penstock.codecs.serialization import DeserializationSchema, Encoder
 from penstock.formats.stream_format import NO_RECORD, LineDecoder, OnError, StreamFormat, split_lines
 
 

@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.common.column_data import COLUMN_BATCH_ROWS, ColumnData, column_values
-from penstock.common.errors import ConfigurationError, FormatError, shorten
-from penstock.common.typeinfo import RowTypeInfo
+from penstock.base.errors import ConfigurationError, FormatError, shorten
+from penstock.base.typeinfo import RowTypeInfo
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData, column_values
 from penstock.formats.arrow_types import arrow_type
 from penstock.formats.bulk_format import (
     BatchWriter,

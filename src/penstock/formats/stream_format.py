@@ -19,8 +19,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.output_tag import OutputTag
+from penstock.base.errors import ConfigurationError
+from penstock.base.output_tag import OutputTag
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -1,5 +1,5 @@
-"""The metrics of user functions, under PyFlink's module name; see `penstock.common.metrics`."""
+"""The metrics of user functions, under PyFlink's module name; see `penstock.base.metrics`."""
 
-from penstock.common.metrics import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
+from penstock.base.metrics import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
 
 __all__ = ["Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup"]

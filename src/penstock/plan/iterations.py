@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from penstock.common.errors import ConfigurationError, UnsupportedError
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, JobCachingSink
 from penstock.core.connector import Boundedness
-from penstock.core.operators.keyed_merge import KeyedMergeOperator
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import PassOnOperator
+from penstock.core.operators.keyed.keyed_merge import KeyedMergeOperator
+from penstock.core.operators.record.stateless import PassOnOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.operators.superstep_tail import TailOperator
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.stream_graph import operator_id_of_uid

@@ -8,9 +8,9 @@ from typing import Any
 
 import cloudpickle
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import (
     BATCH_SAVEPOINT_PATH,
     BUFFER_TIMEOUT_MS,
     EXECUTION_TARGET,
@@ -20,7 +20,7 @@ from penstock.common.options import (
     PARALLELISM,
     RUNTIME_MODE,
 )
-from penstock.common.script import pack_script
+from penstock.codecs.script import pack_script
 from penstock.core.connector import Boundedness, Source
 from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.task.channels.partitioners import ForwardPartitioner

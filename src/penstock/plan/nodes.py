@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from penstock.common.single_precision import rounding
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.base.single_precision import rounding
+from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.emitting_rows import emitting_rows, emitting_singles
 

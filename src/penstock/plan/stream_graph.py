@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 from penstock.core.task.channels.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
 from penstock.plan.transformation import Transformation, Upstream
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.common.watermark_strategy import WatermarkAlignment
+from penstock.base.typeinfo import TypeInformation
+from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Sink, Source
 from penstock.core.task.channels.partitioners import Partitioner
 from penstock.plan.nodes import Node

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from penstock.common.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError
 from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.columnar_session import ColumnarSessionOperator
-from penstock.core.operators.columnar_window import ColumnarWindowOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_contents import WindowContents, WindowResult
-from penstock.core.operators.window_operator import WindowOperator
+from penstock.core.operators.columnar.columnar_session import ColumnarSessionOperator
+from penstock.core.operators.columnar.columnar_window import ColumnarWindowOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import WindowContents, WindowResult
+from penstock.core.operators.window.window_operator import WindowOperator
 from penstock.core.windowing import (
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 
 PER_SECOND = 25_000
 

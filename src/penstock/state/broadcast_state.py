@@ -12,9 +12,9 @@ import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from penstock.common.pickling import dumps
-from penstock.common.single_precision import Rounding, rounding
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.single_precision import Rounding, rounding
+from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
 from penstock.state.snapshot import OperatorCapture
 

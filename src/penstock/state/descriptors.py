@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.errors import WrongTypeError, WrongValueError
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.typeinfo import TypeInformation
 from penstock.state.ttl_config import StateTtlConfig
 
 

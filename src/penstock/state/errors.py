@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 
 
 class StateError(PenstockError, RuntimeError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.state.shapes import Shapes, loads_with_shapes
 
 #: A namespace, keys of it with their values, and keys that were removed.

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from penstock.common.types import Row, RowKind
+from penstock.base.types import Row, RowKind
 from penstock.state.errors import StateError
 
 _DOUBLE: Final = struct.Struct(">d")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.common.column_data import column_values
+from penstock.codecs.column_data import column_values
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_groups_of
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from itertools import filterfalse
 from typing import Any, Final
 
-from penstock.common.types import Row
+from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import NAN, NotANumber, is_numpy_scalar, key_bytes
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, Final
 
-from penstock.common.class_types import class_fields
+from penstock.base.class_types import class_fields
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.key_bytes import is_plain
 from penstock.state.key_groups import key_group_of

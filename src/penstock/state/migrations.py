@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.common.errors import WrongTypeError, WrongValueError
+from penstock.base.errors import WrongTypeError, WrongValueError
 
 _PATH: Final = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.(\w+|<locals>))*\Z")
 _registered: dict[str, Callable[..., Any]] = {}

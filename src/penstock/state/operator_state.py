@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from penstock.common.errors import WrongTypeError
-from penstock.common.pickling import dumps
+from penstock.base.errors import WrongTypeError
+from penstock.codecs.pickling import dumps
 from penstock.state.broadcast_state import BROADCAST_MODE, BroadcastState
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError

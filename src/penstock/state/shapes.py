@@ -13,7 +13,7 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any
 
-from penstock.common.class_types import class_fields
+from penstock.base.class_types import class_fields
 
 #: By `module:qualified name`.
 Shapes = dict[str, tuple[str, ...] | None]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any, TypeVar
 
-from penstock.common.single_precision import Rounding, rounding
+from penstock.base.single_precision import Rounding, rounding
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

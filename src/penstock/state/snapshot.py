@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.pickling import dumps, dumps_all
+from penstock.codecs.pickling import dumps, dumps_all
 from penstock.state.errors import StateError
 from penstock.state.frozen import Frozen, thaw
 from penstock.state.key_columns import ColumnsCapture

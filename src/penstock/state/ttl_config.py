@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
-from penstock.common.errors import WrongValueError
-from penstock.common.time import Time, to_millis
+from penstock.base.errors import WrongValueError
+from penstock.base.time import Time, to_millis
 
 
 class _UpdateType(Enum):

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.pickling import dumps
-from penstock.common.typeinfo import TupleTypeInfo, TypeInformation
-from penstock.common.types import Row
+from penstock.base.errors import ConfigurationError
+from penstock.base.typeinfo import TupleTypeInfo, TypeInformation
+from penstock.base.types import Row
+from penstock.codecs.pickling import dumps
 from penstock.formats import arrow_types
 from penstock.state.errors import StateError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.state.key_bytes import key_bytes
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.keys import with_one_nan

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
 from penstock.state.loading import StateLoader
 from penstock.state.schema.declared import schema_from_json

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.core.operators.kept_windows import (
+from penstock.core.operators.record.process import EVENT_TIMERS, PROCESSING_TIMERS
+from penstock.core.operators.sink.sink import COMMITTABLES_STATE, WRITER_STATE
+from penstock.core.operators.source.source import SPLITS_STATE
+from penstock.core.operators.window.kept_windows import (
     ALL_SLOTS,
     FIRED_WINDOWS,
     OPEN_WINDOWS,
@@ -15,11 +18,8 @@ from penstock.core.operators.kept_windows import (
     SESSION_ENDS,
     SESSIONS,
 )
-from penstock.core.operators.process import EVENT_TIMERS, PROCESSING_TIMERS
-from penstock.core.operators.sink import COMMITTABLES_STATE, WRITER_STATE
-from penstock.core.operators.source import SPLITS_STATE
-from penstock.core.operators.window_contexts import EVENT_TIMERS as WINDOW_EVENT_TIMERS
-from penstock.core.operators.window_contexts import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS
+from penstock.core.operators.window.window_contexts import EVENT_TIMERS as WINDOW_EVENT_TIMERS
+from penstock.core.operators.window.window_contexts import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS
 
 #: The value of each key of `KeyedStream.reduce`.
 REDUCE_STATE: Final = "_penstock_reduce"

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
-from penstock.core.operators.kept_windows import ALL_SLOTS
-from penstock.core.operators.sink import COMMITTABLES_STATE
-from penstock.core.operators.source import SPLITS_STATE
+from penstock.core.operators.sink.sink import COMMITTABLES_STATE
+from penstock.core.operators.source.source import SPLITS_STATE
+from penstock.core.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA

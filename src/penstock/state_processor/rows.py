@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.common.column_data import column_values
-from penstock.common.errors import UnknownFieldError
-from penstock.common.types import Row
+from penstock.base.errors import UnknownFieldError
+from penstock.base.types import Row
+from penstock.codecs.column_data import column_values
 from penstock.state.errors import StateError
 
 Selector: TypeAlias = str | int | Sequence[str | int] | Callable[[Any], Any]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.errors import WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import cloudpickle
 import pyarrow as pa
 
-from penstock.common.pickling import dumps
-from penstock.common.script import as_main, pack_script
+from penstock.codecs.pickling import dumps
+from penstock.codecs.script import as_main, pack_script
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.state.errors import StateError
 from penstock.state_processor.files import Entry, Target, keyed_rows

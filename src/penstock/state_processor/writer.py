@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import fsspec
 import msgspec
 
-from penstock.common.errors import CheckpointError, WrongValueError
-from penstock.common.job_id import JobID
-from penstock.common.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
-from penstock.common.pickling import dumps
+from penstock.base.errors import CheckpointError, WrongValueError
+from penstock.base.job_id import JobID
+from penstock.base.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
+from penstock.codecs.pickling import dumps
 from penstock.state.descriptors import StateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_group_range

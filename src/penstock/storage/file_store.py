@@ -20,7 +20,7 @@ from urllib.parse import quote
 import fsspec
 from msgspec.structs import replace
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
 from penstock.storage.metadata import (
     METADATA_NAME,

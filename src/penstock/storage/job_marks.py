@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
 
 MARKS_DIRECTORY: Final = "jobs"

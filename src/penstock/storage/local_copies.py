@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Protocol
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import StateFile, check_file
 
 _log = logging.getLogger("penstock.storage")

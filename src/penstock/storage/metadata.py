@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import xxhash
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 
 METADATA_NAME: Final = "_metadata"
 MAGIC: Final = b"PENSTOCK"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.common.errors import WrongTypeError
-from penstock.core.operators.async_wait import AsyncWaitOperator
+from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
-from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator, method
+from penstock.core.operators.calls.async_wait import AsyncWaitOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator, method
 from penstock.datastream.async_data_stream import is_asynchronous
 from penstock.datastream.functions import (
     FilterFunction,

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
-from penstock.common.errors import WrongTypeError
-from penstock.common.output_tag import OutputTag
+from penstock.base.errors import WrongTypeError
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Watermark
 from penstock.testing.elements import ProcessingTime, Record

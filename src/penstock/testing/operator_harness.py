@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from penstock.common.errors import WrongTimeError, WrongTypeError, WrongValueError
-from penstock.common.output_tag import OutputTag
+from penstock.base.errors import WrongTimeError, WrongTypeError, WrongValueError
+from penstock.base.output_tag import OutputTag
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.context import OperatorContext

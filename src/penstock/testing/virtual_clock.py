@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.common.errors import WrongValueError
+from penstock.base.errors import WrongValueError
 
 
 class VirtualClock:

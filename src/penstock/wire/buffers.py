@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.common.column_data import ColumnData
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
+from penstock.codecs.column_data import ColumnData
 from penstock.wire.errors import RECORD_BYTES_OPTION, RecordTooLargeError, describe_record
 from penstock.wire.messages import DECODING_ERRORS, RECORD_BYTES_MAX, check_frame_bytes
 from penstock.wire.payload import FRAMES_MAX, BatchEncoder, Frame, Records, decode_batches

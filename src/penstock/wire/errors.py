@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from penstock.common.errors import PenstockError, ProtocolError, shorten
+from penstock.base.errors import PenstockError, ProtocolError, shorten
 
 FRAME_BYTES_OPTION = "penstock.network.max-frame-bytes"
 RECORD_BYTES_OPTION = "penstock.network.record-bytes-max"

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from penstock.common.errors import ProtocolError, WrongValueError
+from penstock.base.errors import ProtocolError, WrongValueError
 from penstock.wire.errors import FRAME_BYTES_OPTION, RECORD_BYTES_OPTION, MessageTooLargeError
 
 VERSION: Final = 2

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
-from penstock.common.column_data import ColumnData
-from penstock.common.errors import ProtocolError
-from penstock.common.types import RowKind
+from penstock.base.errors import ProtocolError
+from penstock.base.types import RowKind
+from penstock.codecs.column_data import ColumnData
 from penstock.wire.errors import RecordSerializationError, describe_record
 
 #: Values, as a list or as columns, and timestamps of one batch; and a byte for each record, where it has such kinds.

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVa
 
 import msgspec
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 from penstock.wire.buffers import BufferCodec, Part
 from penstock.wire.errors import RecordSerializationError
 from penstock.wire.messages import DECODING_ERRORS, VERSION, check_version

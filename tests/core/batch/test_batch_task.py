@@ -13,10 +13,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from penstock.common.accumulators import IntCounter
-from penstock.common.aggregators import LongSumAggregator
-from penstock.common.output_tag import OutputTag
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.accumulators import IntCounter
+from penstock.base.aggregators import LongSumAggregator
+from penstock.base.output_tag import OutputTag
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.core.accumulators import accumulator_values
 from penstock.core.batch.edges import Consumer
@@ -25,13 +25,13 @@ from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, METRICS
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.connector import Committer, Sink, SinkWriter
-from penstock.core.operators.co_process import KeyedCoProcessOperator
-from penstock.core.operators.keyed_merge import KeyedMergeOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import MapOperator
+from penstock.core.operators.keyed.keyed_merge import KeyedMergeOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.co_process import KeyedCoProcessOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
+from penstock.core.operators.record.stateless import MapOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.supersteps import Superstep
 from penstock.core.task.channels.partitioners import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.core.job.master_rig import MasterRig, running, state_path
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.job.progress import job_progress
 from penstock.core.protocol import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.restore import check_restorable
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo

@@ -11,15 +11,15 @@ import cloudpickle
 import hypothesis.strategies as st
 from hypothesis import given
 
-from penstock.common.time import Duration
+from penstock.base.time import Duration
 from penstock.core.batch.edges import Consumer
 from penstock.core.batch.rows import WATERMARK_PLACE, Rows
 from penstock.core.epochs.task import ANSWER, EpochTask
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.interval_join import IntervalJoinOperator
-from penstock.core.operators.process import KeyedProcessOperator
-from penstock.core.operators.window_contents import ReducingContents
+from penstock.core.operators.keyed.interval_join import IntervalJoinOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.window_contents import ReducingContents
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.heap_backends import HeapBackends

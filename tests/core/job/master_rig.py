@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.core.task.fakes import LaterBackground
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError
 from penstock.core.connector import Boundedness, Source
 from penstock.core.effects import carry_out
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo

@@ -7,7 +7,7 @@ import errno
 import pytest
 from tests.core.job.master_rig import MasterRig, running
 
-from penstock.common.errors import CheckpointError, ConfigurationError, UserFunctionError
+from penstock.base.errors import CheckpointError, ConfigurationError, UserFunctionError
 from penstock.core.healing import is_final, is_final_at_first, is_outside
 from penstock.core.job.failover import IdenticalFailures, likeness
 from penstock.core.operators.base import UserCodeError

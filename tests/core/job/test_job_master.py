@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.core.job.master_rig import MasterRig, running, two_vertices
 
-from penstock.common.errors import CheckpointError, JobExecutionError, SlotsUnavailableError, UserFunctionError
-from penstock.common.job_status import JobStatus
+from penstock.base.errors import CheckpointError, JobExecutionError, SlotsUnavailableError, UserFunctionError
+from penstock.base.job_status import JobStatus
 from penstock.core.graph.execution_graph import Execution
 from penstock.core.graph.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
 from penstock.core.job.progress import job_progress

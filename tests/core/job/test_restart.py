@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.job.restart import (
     ExponentialDelayRestart,
     FailureRateRestart,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.core.job.master_rig import MasterRig, running
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.statistics import HISTORY_MAX, CheckpointStatus
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.history import FAILURES_MAX

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
-from penstock.common.job_status import JobStatus
-from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from penstock.base.job_status import JobStatus
+from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from penstock.core.graph.job_graph import JobVertex
 from penstock.core.job.watermark_alignment import AlignmentGroups
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.core.task.stream_task import Phase
 

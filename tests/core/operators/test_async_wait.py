@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.operators.async_wait import AsyncWaitOperator
 from penstock.core.operators.base import UserCodeError
+from penstock.core.operators.calls.async_wait import AsyncWaitOperator
 from penstock.core.records import MAX_WATERMARK, Watermark
 from penstock.datastream import AsyncFunction, AsyncRetryStrategy
 from penstock.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate

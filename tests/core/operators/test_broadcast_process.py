@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.broadcast_process import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from penstock.core.operators.process import TimeDomain
+from penstock.core.operators.record.broadcast_process import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from penstock.core.operators.record.process import TimeDomain
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from penstock.core.operators.aligned_window import AlignedWindowOperator
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.broadcast_process import BroadcastProcessOperator
-from penstock.core.operators.keyed_functions import KeyedFunctionOperator
-from penstock.core.operators.window_contents import ListContents, ProcessResult
+from penstock.core.operators.keyed.keyed_functions import KeyedFunctionOperator
+from penstock.core.operators.record.broadcast_process import BroadcastProcessOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.window_contents import ListContents, ProcessResult
 from penstock.core.windowing import TumblingEventTimeWindows
 from penstock.datastream.functions import (
     BroadcastProcessFunction,

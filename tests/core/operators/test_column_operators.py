@@ -11,7 +11,7 @@ from penstock.common import Row
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.expressions import Expression, col, computed, lit
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.column_operators import MapBatchesOperator, SelectOperator, WhereOperator
+from penstock.core.operators.columnar.column_operators import MapBatchesOperator, SelectOperator, WhereOperator
 from penstock.testing import OneInputOperatorHarness, Record
 
 PRICES = pa.RecordBatch.from_pydict({"item": ["tea", "rye", None], "price": [3, 5, 4], "part": [2.0, None, 0.5]})

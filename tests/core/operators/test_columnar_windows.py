@@ -13,12 +13,12 @@ from penstock.common import Row
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.expressions import Aggregate, col, lit
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.columnar_session import ColumnarSessionOperator
-from penstock.core.operators.columnar_window import ColumnarWindowOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_base import LATE_RECORDS
-from penstock.core.operators.window_contents import ListContents, ProcessResult
+from penstock.core.operators.columnar.columnar_session import ColumnarSessionOperator
+from penstock.core.operators.columnar.columnar_window import ColumnarWindowOperator
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import ListContents, ProcessResult
 from penstock.core.records import Watermark
 from penstock.core.windowing import (
     CumulativeEventTimeWindows,
@@ -379,7 +379,7 @@ def test_records_without_columns_or_time_are_an_error() -> None:
 
 
 def test_many_keys_are_merged_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.core.operators.columnar_window_base.PARTIALS_MAX", 4)
+    monkeypatch.setattr("penstock.core.operators.columnar.columnar_window_base.PARTIALS_MAX", 4)
     with OneInputOperatorHarness(columnar(TumblingEventTimeWindows(10))) as harness:
         for i in range(20):
             harness.process(row("abc"[i % 3], i), 1)

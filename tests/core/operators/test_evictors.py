@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.core.operators.windows import add, at, hostile, untimed, window_operator
 
-from penstock.core.operators.window_contents import AggregatingContents, ApplyResult, ReducingContents
+from penstock.core.operators.window.window_contents import AggregatingContents, ApplyResult, ReducingContents
 from penstock.core.records import MIN_TIMESTAMP, Watermark
 from penstock.datastream.window import (
     ContinuousEventTimeTrigger,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from tests.state.rocks import CanonicalRocks
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.interval_join import IntervalJoinOperator
-from penstock.core.operators.window_base import LATE_RECORDS
+from penstock.core.operators.keyed.interval_join import IntervalJoinOperator
+from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import Batch
 from penstock.datastream.functions import RuntimeContext
 from penstock.datastream.join_functions import ProcessJoinFunction

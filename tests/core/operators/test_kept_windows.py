@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from penstock.common.time import Time
-from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_operator import WindowOperator
+from penstock.base.time import Time
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_operator import WindowOperator
 from penstock.core.records import Watermark
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import AggregateFunction, ProcessWindowFunction

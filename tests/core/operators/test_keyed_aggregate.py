@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.common.types import Row
+from penstock.base.types import Row
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.keyed_aggregate import AccumulateType, KeyedAggregateOperator
+from penstock.core.operators.keyed.keyed_aggregate import AccumulateType, KeyedAggregateOperator
 from penstock.testing import OneInputOperatorHarness, Record, run_hostile
 
 

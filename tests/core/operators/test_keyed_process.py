@@ -6,9 +6,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.process import KeyedProcessOperator, TimeDomain
+from penstock.core.operators.record.process import KeyedProcessOperator, TimeDomain
 from penstock.core.records import Watermark
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction, MapFunction
 from penstock.state.descriptors import (

@@ -5,7 +5,7 @@ from functools import partial
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
 from penstock.datastream.functions import ReduceFunction
 from penstock.testing import OneInputOperatorHarness, Record, harness_for, run_hostile
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from penstock.common.errors import MisuseError
-from penstock.common.types import Row
-from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.base.errors import MisuseError
+from penstock.base.types import Row
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.broadcast_process import BroadcastProcessOperator
-from penstock.core.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
-from penstock.core.operators.interval_join import IntervalJoinOperator
-from penstock.core.operators.keyed_functions import KeyedFunctionOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
-from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.core.operators.window_contents import ApplyResult, ListContents, ProcessResult
+from penstock.core.operators.keyed.interval_join import IntervalJoinOperator
+from penstock.core.operators.keyed.keyed_functions import KeyedFunctionOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.broadcast_process import BroadcastProcessOperator
+from penstock.core.operators.record.co_process import CoProcessOperator, KeyedCoProcessOperator
+from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.window_contents import ApplyResult, ListContents, ProcessResult
 from penstock.core.windowing import TumblingEventTimeWindows
 from penstock.datastream.functions import Function, KeyedProcessFunction
 from penstock.testing import OneInputOperatorHarness, TwoInputOperatorHarness

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from penstock.core.connector import Committer, Sink, SinkWriter
-from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.sink.sink import SinkOperator
 from penstock.testing import OneInputOperatorHarness
 
 LOG: list = []

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from penstock.core.connector import Boundedness, InputStatus, Source, SourceReader, SplitBatch
-from penstock.core.operators.source import Emitted, SourceOperator
+from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.testing import OneInputOperatorHarness
 

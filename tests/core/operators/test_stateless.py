@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.process import ProcessOperator
-from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.core.operators.record.process import ProcessOperator
+from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.datastream.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from penstock.testing import OneInputOperatorHarness, Record, harness_for, run_hostile
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.core.operators.windows import add, at, hostile, untimed, window_operator
 
-from penstock.common.time import Time
-from penstock.common.typeinfo import Types
+from penstock.base.time import Time
+from penstock.base.typeinfo import Types
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.window_contents import ReducingContents
+from penstock.core.operators.window.window_contents import ReducingContents
 from penstock.core.records import Watermark
 from penstock.datastream.state import (
     AggregatingStateDescriptor,

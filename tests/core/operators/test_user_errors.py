@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator, ProcessOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.stateless import (
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.core.operators.record.stateless import (
     FilterOperator,
     FlatMapOperator,
     MapOperator,
     TimestampsAndWatermarksOperator,
 )
-from penstock.core.operators.window_contents import ApplyResult, ListContents, ReducingContents
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import ApplyResult, ListContents, ReducingContents
 from penstock.core.windowing import EventTimeSessionWindows, TumblingEventTimeWindows
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction, ProcessFunction
 from penstock.testing import OneInputOperatorHarness, harness_for

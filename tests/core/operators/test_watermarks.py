@@ -6,10 +6,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.stateless import TimestampsAndWatermarksOperator
+from penstock.core.operators.record.stateless import TimestampsAndWatermarksOperator
 from penstock.core.operators.watermarks import WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.core.task.watermark_valve import WatermarkValve

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.common.time import Duration, Time
+from penstock.base.time import Duration, Time
 from penstock.core.records import MAX_TIMESTAMP, MIN_TIMESTAMP
 from penstock.core.windowing.windows import WindowTokens
 from penstock.datastream.window import (

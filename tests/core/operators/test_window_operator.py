@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from tests.core.operators.windows import at, first, hostile, show, untimed, window_operator
 
-from penstock.common.output_tag import OutputTag
-from penstock.common.serializer import TypeSerializer
-from penstock.common.time import Duration
-from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.base.output_tag import OutputTag
+from penstock.base.serializer import TypeSerializer
+from penstock.base.time import Duration
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.kept_windows import slots_name
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_base import LATE_RECORDS
-from penstock.core.operators.window_contents import ApplyResult, ListContents, ProcessResult, ReducingContents
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.kept_windows import slots_name
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import ApplyResult, ListContents, ProcessResult, ReducingContents
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Watermark
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.state import (

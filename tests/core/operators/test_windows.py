@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from tests.core.operators.window_model import MAX, AlignedModel, SessionModel, windows_of
 
-from penstock.common.output_tag import OutputTag
-from penstock.core.operators.aligned_window import AlignedWindowOperator
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.window_base import LATE_RECORDS
-from penstock.core.operators.window_contents import (
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import (
     AggregatingContents,
     ApplyResult,
     ListContents,

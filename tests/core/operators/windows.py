@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from penstock.core.operators.window_contents import ApplyResult, ListContents
-from penstock.core.operators.window_operator import WindowOperator
+from penstock.core.operators.window.window_contents import ApplyResult, ListContents
+from penstock.core.operators.window.window_operator import WindowOperator
 from penstock.core.windowing import TimeWindow
 from penstock.testing import Record, run_hostile
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.core.task.fakes import Rig
 
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource, CollectionSplit
-from penstock.core.operators.async_wait import AsyncWaitOperator
 from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.process import KeyedProcessOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import MapOperator
+from penstock.core.operators.calls.async_wait import AsyncWaitOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
+from penstock.core.operators.record.stateless import MapOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,

@@ -9,7 +9,7 @@ import pytest
 from tests.core.task.fakes import Rig
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
-from penstock.core.operators.stateless import MapOperator
+from penstock.core.operators.record.stateless import MapOperator
 from penstock.core.protocol import AcknowledgeCheckpoint, TriggerCheckpoint
 from penstock.core.records import MAX_WATERMARK, Batch, CheckpointBarrier, Element, EndOfData, EndOfPartition, Watermark
 from penstock.core.task.channels.in_flight import capture_channel

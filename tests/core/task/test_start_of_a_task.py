@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from tests.core.task.fakes import Rig
 
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource, CollectionSplit
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import MapOperator
+from penstock.core.operators.record.stateless import MapOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import AssignSplits, CancelTask, DeclineCheckpoint, StartTask, TriggerCheckpoint
 from penstock.core.records import Batch, CheckpointBarrier
 from penstock.core.task.channels.partitioners import ForwardPartitioner

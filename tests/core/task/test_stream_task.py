@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from tests.core.task.fakes import Rig
 
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource, CollectionSplit
 from penstock.core.connector import Boundedness, InputStatus, Source, SourceReader
 from penstock.core.operators.base import StreamOperator, UserCodeError
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import MapOperator, TimestampsAndWatermarksOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
+from penstock.core.operators.record.stateless import MapOperator, TimestampsAndWatermarksOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,

@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import MapOperator
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.stateless import MapOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.plan.job_graph import build_job_graph

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.drivers.spark.programs import PATIENCE_S, wait_for_checkpoint
 
-from penstock.common.configuration import Configuration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import AsyncDataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle

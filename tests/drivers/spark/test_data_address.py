@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 from penstock.drivers.spark.data_address import data_address, endpoint_of, host_identity, is_socket
 
 TCP = "tcp://10.0.0.1:4000"

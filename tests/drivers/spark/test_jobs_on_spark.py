@@ -18,9 +18,9 @@ from tests.drivers.spark.programs import (
     wait_until,
 )
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, UserFunctionError
-from penstock.common.job_status import JobStatus
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError, UserFunctionError
+from penstock.base.job_status import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 
@@ -100,7 +100,7 @@ def test_an_interrupt_cancels_the_job_and_goes_on(spark: SparkHandle) -> None:
 
 PROGRAM = """
 import os, signal, sys
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.drivers.spark.job import submit
 from tests.drivers.spark.programs import (
     PATIENCE_S,

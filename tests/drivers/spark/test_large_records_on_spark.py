@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.drivers.spark.programs import CollectingListener, counting_job
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit

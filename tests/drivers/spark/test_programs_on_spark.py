@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.common.accumulators import IntCounter
+from penstock.base.accumulators import IntCounter
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 from penstock.drivers.spark.query_position import archive_of, lay_out
 
 #: A location while batch 12 is worked on: source 0 is a log of files, source 1 has its first offsets only.

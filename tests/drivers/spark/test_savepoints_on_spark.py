@@ -16,9 +16,9 @@ from tests.drivers.spark.programs import (
     wait_until,
 )
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.job_status import JobStatus
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.job_status import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 from penstock.drivers.spark.job_client import SparkJobClient

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.drivers.spark.programs import PATIENCE_S, CollectingListener, counting_job, wait_until
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, UserFunctionError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError, UserFunctionError
 from penstock.drivers.client.submit import submit as submit_any
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit

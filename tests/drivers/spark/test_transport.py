@@ -15,7 +15,7 @@ import zmq
 from tests.security.live_job import DEADLINE_S, FRAME_BYTES, HOST, Inbox, wait_until
 from tests.security.relay import Relay
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 from penstock.core.protocol import (
     CancelTask,
     ChannelId,

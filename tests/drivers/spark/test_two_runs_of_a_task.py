@@ -14,8 +14,8 @@ import pyarrow as pa
 from tests.connectors.harness import SinkHost
 from tests.datastream.test_micro_batch import environment, lines_below
 
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.number_sequence import NumberSequenceSource

@@ -14,7 +14,7 @@ import pytest
 from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor, FakeMaster
 from tests.drivers.spark.programs import PATIENCE_S, wait_until
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.listener import ClientListener
 from penstock.drivers.spark.handle import PROCESS_DIED, SparkHandle

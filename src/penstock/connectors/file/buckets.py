@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError
 
 _LETTERS = {
     "yyyy": "%Y",

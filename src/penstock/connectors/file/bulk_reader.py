@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from penstock.common.errors import FormatError
+from penstock.base.errors import FormatError
 from penstock.connectors.file.filesystem import open_input
 from penstock.connectors.file.split import Block, FileSplit
 from penstock.formats.bulk_format import BulkFile, BulkFormat

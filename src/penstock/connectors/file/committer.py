@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 from penstock.connectors.file.filesystem import remove, rename, size_or_none
 from penstock.connectors.file.staging import Staging
 from penstock.core.connector import Committer

@@ -20,7 +20,7 @@ import fsspec
 from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
-from penstock.common.errors import FormatError, MissingPathError
+from penstock.base.errors import FormatError, MissingPathError
 
 #: How often a directory is made again when others remove it because nothing is in it yet.
 _ATTEMPTS_MAX: Final = 100

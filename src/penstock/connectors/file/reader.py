@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from penstock.common.column_data import ColumnData
+from penstock.codecs.column_data import ColumnData
 from penstock.connectors.file.bulk_reader import BulkSplitReader
 from penstock.connectors.file.line_reader import BLOCK_BYTES, LineSplitReader
 from penstock.connectors.file.split import Block, FileSplit

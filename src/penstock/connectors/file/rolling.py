@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.time import Duration, Time, to_millis
+from penstock.base.errors import ConfigurationError
+from penstock.base.time import Duration, Time, to_millis
 
 PART_BYTES = 128 << 20
 ROLLOVER_MS = 60_000

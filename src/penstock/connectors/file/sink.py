@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any, Generic, Self, TypeVar
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import ConfigurationError
+from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FAIL, IGNORE, FileCommittable, FileCommitter

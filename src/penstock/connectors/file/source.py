@@ -6,8 +6,8 @@ import datetime
 import os
 from typing import Any, Generic, TypeVar
 
-from penstock.common.errors import ConfigurationError
-from penstock.common.time import Duration, Time, to_millis
+from penstock.base.errors import ConfigurationError
+from penstock.base.time import Duration, Time, to_millis
 from penstock.connectors.file.enumerator import FileEnumerator
 from penstock.connectors.file.filesystem import absolute_path
 from penstock.connectors.file.reader import FileSourceReader

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.common.column_data import ColumnData
+from penstock.codecs.column_data import ColumnData
 from penstock.connectors.file.filesystem import FileInfo, is_compressed
 from penstock.formats.stream_format import Malformed
 

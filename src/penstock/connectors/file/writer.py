@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.column_data import ColumnData
-from penstock.common.serialization import BulkWriterFactory, Encoder, SerializationSchema
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
 from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import xxhash
 
-from penstock.common.errors import UnsupportedError
-from penstock.common.pickling import dumps
-from penstock.common.row_batches import dumps_each, make_rows, take_apart
+from penstock.base.errors import UnsupportedError
+from penstock.codecs.pickling import dumps
+from penstock.codecs.row_batches import dumps_each, make_rows, take_apart
 from penstock.core.batch.rows import BROADCAST_PLACE, Rows
 from penstock.core.columns.batch import ColumnBatch, make_batch
 from penstock.core.records import Batch

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.core.batch.exchange import Exchange
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from penstock.core.job.progress import merged_distributions
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import ExecutionId, TaskMetrics
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.task.metrics import metrics_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from penstock.common.row_batches import NO_KIND, loads_each
-from penstock.common.types import Row, RowKind
+from penstock.base.types import Row, RowKind
+from penstock.codecs.row_batches import NO_KIND, loads_each
 from penstock.core.batch.rows import Rows
 from penstock.core.records import Batch
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.common.errors import ContractError
-from penstock.common.pickling import dumps_named, loads_named
+from penstock.base.errors import ContractError
+from penstock.codecs.pickling import dumps_named, loads_named
 from penstock.core.connector import Source, late_split
 from penstock.storage.metadata import StateFile, checksum
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.common.accumulators import Accumulator
-from penstock.common.errors import UnsupportedError
+from penstock.base.accumulators import Accumulator
+from penstock.base.errors import UnsupportedError
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
@@ -21,8 +21,8 @@ from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, NO_KEY
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import Emitted, SourceOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch

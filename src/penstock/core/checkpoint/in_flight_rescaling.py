@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED
+from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED
 from penstock.core.checkpoint.recovery import refusal_to_fall_back
 from penstock.storage.job_marks import BEGUN, JobMark, Left, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.common.errors import CheckpointError
-from penstock.common.options import RECOVERY_MATCH_BY_PLACE
+from penstock.base.errors import CheckpointError
+from penstock.base.options import RECOVERY_MATCH_BY_PLACE
 from penstock.core.graph.job_graph import JobGraph, OperatorInfo
 from penstock.storage.metadata import OperatorState
 

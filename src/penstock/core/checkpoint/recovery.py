@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError
-from penstock.common.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError
+from penstock.base.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
 from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import CheckpointStore

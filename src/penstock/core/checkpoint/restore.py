@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError
-from penstock.common.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_MATCH_BY_PLACE, STATE_BACKEND
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError
+from penstock.base.options import RECOVERY_IGNORE_UNCLAIMED_STATE, RECOVERY_MATCH_BY_PLACE, STATE_BACKEND
 from penstock.core.checkpoint.in_flight_rescaling import check_in_flight
 from penstock.core.checkpoint.places import check_places
 from penstock.core.graph.job_graph import JobGraph, JobVertex

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import (
     CHECKPOINT_RETENTION,
     CHECKPOINTING_DIR,
     CHECKPOINTING_INTERVAL_MS,

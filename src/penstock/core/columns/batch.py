@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.column_data import ColumnData
-from penstock.common.errors import WrongTypeError, WrongValueError
-from penstock.common.row_batches import kinds_of_rows
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.codecs.column_data import ColumnData
+from penstock.codecs.row_batches import kinds_of_rows
 from penstock.core.records import Batch
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.common.errors import UnknownFieldError, WrongTypeError
+from penstock.base.errors import UnknownFieldError, WrongTypeError
 
 
 class Expression:

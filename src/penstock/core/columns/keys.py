@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.common.errors import WrongTypeError
-from penstock.common.fields import field_of
-from penstock.common.row_batches import take_apart
-from penstock.common.types import Row
+from penstock.base.errors import WrongTypeError
+from penstock.base.fields import field_of
+from penstock.base.types import Row
+from penstock.codecs.row_batches import take_apart
 from penstock.state.key_columns import distinct_keys
 
 #: What a tuple's fields are called.

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from penstock.common.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
@@ -22,8 +22,8 @@ from penstock.core.epochs.tokens import OutputDigest
 from penstock.core.epochs.work import EpochAnswer, EpochVertex, EpochWork
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import Emitted, SourceOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch

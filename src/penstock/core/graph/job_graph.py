@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.common.watermark_strategy import WatermarkAlignment
+from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Boundedness, Source
 from penstock.core.graph import pointwise
 from penstock.core.supersteps import Superstep
@@ -105,7 +105,7 @@ class JobGraph:
     mode: str = "STREAMING"
     #: of a job that is part of an iteration
     superstep: Superstep | None = None
-    #: what the user's script defines, for workers in other processes (`common.script`)
+    #: what the user's script defines, for workers in other processes (`codecs.script`)
     script: bytes = b""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 
 
 class ExecutionState(enum.Enum):

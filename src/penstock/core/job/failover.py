@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import EXPONENTIAL_RESET_THRESHOLD_MS, IDENTICAL_FAILURES_MAX
+from penstock.base.configuration import Configuration
+from penstock.base.options import EXPONENTIAL_RESET_THRESHOLD_MS, IDENTICAL_FAILURES_MAX
 from penstock.core.job.restart import make_restart_strategy
 from penstock.core.protocol import Failure
 

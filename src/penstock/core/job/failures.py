@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Final
 
-from penstock.common.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
+from penstock.base.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
 from penstock.core.connector import RecordError
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph

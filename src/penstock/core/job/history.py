@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 
 #: How many failures are kept (Flink's `web.exception-history-size`).
 FAILURES_MAX: Final = 16

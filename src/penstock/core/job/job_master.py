@@ -15,14 +15,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import (
+from penstock.base.configuration import Configuration
+from penstock.base.errors import (
     JobExecutionError,
     PenstockError,
     SlotsUnavailableError,
 )
-from penstock.common.job_status import JobStatus
-from penstock.common.options import (
+from penstock.base.job_status import JobStatus
+from penstock.base.options import (
     HEARTBEAT_TIMEOUT_MS,
     SLOT_REQUEST_TIMEOUT_MS,
     TASK_CANCELLATION_INTERVAL_MS,

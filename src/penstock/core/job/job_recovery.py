@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.job_status import JobStatus
-from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.job_status import JobStatus
+from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.news import SavepointSettled
 from penstock.core.checkpoint.savepoints import SavepointRequest, TakeSavepoint

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.common.errors import PenstockError
-from penstock.common.job_status import JobStatus
+from penstock.base.errors import PenstockError
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.news import CheckpointNews
 from penstock.core.protocol import Failure
 from penstock.storage.metadata import CheckpointMetadata

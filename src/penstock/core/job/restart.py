@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.options import (
     CHECKPOINTING_INTERVAL_MS,
     EXPONENTIAL_ATTEMPTS_MAX,
     EXPONENTIAL_INITIAL_BACKOFF_MS,

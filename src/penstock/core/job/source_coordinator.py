@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.common.pickling import dumps_named, loads_named
+from penstock.codecs.pickling import dumps_named, loads_named
 from penstock.core.connector import Source, SplitEnumerator, late_split
 from penstock.core.effects import Effects
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.common.watermark_strategy import WatermarkAlignment
+from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.core.graph.job_graph import JobVertex
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 

@@ -6,9 +6,9 @@ read. If a job dies just after it, the job that begins from the savepoint commit
 
 from __future__ import annotations
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.options import BATCH_SAVEPOINT_PATH, RECOVERY_PATH
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.options import BATCH_SAVEPOINT_PATH, RECOVERY_PATH
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.begin import begin_from_path
 from penstock.core.master.epochs import Epoch, EpochMaster

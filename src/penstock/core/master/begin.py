@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError
-from penstock.common.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.latest import Choice, choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import must_not_fall_back, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
-from penstock.common.job_status import JobStatus
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
+from penstock.base.job_status import JobStatus
+from penstock.base.options import (
     MICRO_BATCH_INTERVAL_MS,
     MICRO_BATCH_RECORDS_MAX,
     RECOVERY_FROM_LATEST,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError
-from penstock.common.job_status import JobStatus
+from penstock.base.configuration import Configuration
+from penstock.base.errors import PenstockError
+from penstock.base.job_status import JobStatus
 from penstock.core.batch.figures import JobFigures
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES

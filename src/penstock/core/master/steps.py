@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.epochs.work import EpochAnswer, EpochWork, Task
 from penstock.storage.job_marks import JobMark

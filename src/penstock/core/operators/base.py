@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from types import CodeType
 from typing import Any, ClassVar, Final, Protocol
 
-from penstock.common.errors import MisuseError, PenstockError, StopIterationRaised, short_repr
+from penstock.base.errors import MisuseError, PenstockError, StopIterationRaised, short_repr
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.checkpointed import initialize_functions, snapshot_functions
 from penstock.core.operators.context import OperatorContext

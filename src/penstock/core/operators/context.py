@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.common.accumulators import Accumulator
-from penstock.common.metrics import MetricRegistry
+from penstock.base.accumulators import Accumulator
+from penstock.base.metrics import MetricRegistry
 from penstock.core.ports import Clock, Coroutines
 from penstock.core.supersteps import SuperstepContext
 from penstock.state.backend import KeyedStateBackend

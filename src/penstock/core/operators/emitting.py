@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.output_tag import OutputTag
+from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import Output
 from penstock.core.records import Batch
 

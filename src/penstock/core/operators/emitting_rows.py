@@ -9,11 +9,11 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from penstock.common.composite_types import RowTypeInfo
-from penstock.common.errors import WrongValueError
-from penstock.common.single_precision import rounding
-from penstock.common.typeinfo import TypeInformation
-from penstock.common.types import Row, RowKind
+from penstock.base.composite_types import RowTypeInfo
+from penstock.base.errors import WrongValueError
+from penstock.base.single_precision import rounding
+from penstock.base.typeinfo import TypeInformation
+from penstock.base.types import Row, RowKind
 from penstock.core.operators.base import Output, StreamOperator
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch

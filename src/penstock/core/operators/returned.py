@@ -14,7 +14,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
-from penstock.common.errors import MisuseError, short_repr
+from penstock.base.errors import MisuseError, short_repr
 
 #: What is never the one value that a function gives.
 NO_VALUES: Final = frozenset((GeneratorType, CoroutineType, AsyncGeneratorType))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.common.accumulators import Accumulator
-from penstock.common.aggregators import Aggregator
-from penstock.common.errors import UnsupportedError, WrongTimeError, WrongValueError
-from penstock.common.metrics import MetricGroup
+from penstock.base.accumulators import Accumulator
+from penstock.base.aggregators import Aggregator
+from penstock.base.errors import UnsupportedError, WrongTimeError, WrongValueError
+from penstock.base.metrics import MetricGroup
 from penstock.core.operators.context import OperatorContext
 from penstock.core.supersteps import SuperstepContext
 from penstock.state.descriptors import (
@@ -103,7 +103,7 @@ class RuntimeContext(KeyedStateStore):
         return MetricGroup(self._context.metrics)
 
     def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
-        """Register an accumulator, in `open`; see `penstock.common.accumulators`.
+        """Register an accumulator, in `open`; see `penstock.base.accumulators`.
 
         Raises:
             ValueError: if the operator has one of that name already.

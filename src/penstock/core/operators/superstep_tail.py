@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.common.accumulators import LongCounter
+from penstock.base.accumulators import LongCounter
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.core.supersteps import RECORDS

@@ -7,16 +7,18 @@ from itertools import repeat
 from operator import countOf
 from typing import Any, Final
 
-from penstock.common.errors import MisuseError, StopIterationRaised
-from penstock.common.timestamps import whole_ms
-from penstock.common.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
-from penstock.common.watermark_strategy import WatermarkGenerator as UserGenerator
+from penstock.base.errors import MisuseError, StopIterationRaised
+from penstock.base.timestamps import whole_ms
+from penstock.base.watermark_strategy import NO_TIMESTAMP, ColumnAssigner, WatermarkStrategy
+from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.core.columns.batch import ColumnBatch, make_batch, rowtimes_in
 from penstock.core.records import MIN_TIMESTAMP, Batch
 
 #: What errors call the user's functions.
 ASSIGNER: Final = "the timestamp assigner"
 GENERATOR: Final = "the watermark generator"
+#: The counter of records that came after the watermark had passed them.
+LATE_RECORDS: Final = "late_records_dropped"
 
 
 class AssignerError(Exception):

@@ -6,7 +6,7 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from penstock.common.errors import CallError, PenstockError, short_repr
+from penstock.base.errors import CallError, PenstockError, short_repr
 from penstock.core.connector import RecordError
 from penstock.core.healing import with_prospects
 from penstock.core.operators.base import StreamOperator, UserCodeError

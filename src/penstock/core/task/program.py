@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 from penstock.core.operators.base import StreamOperator
 from penstock.core.task.channels.partitioners import Partitioner
 

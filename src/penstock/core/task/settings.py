@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import (
+from penstock.base.configuration import Configuration
+from penstock.base.options import (
     ALIGNED_TIMEOUT_MS,
     ALIGNMENT_HELD_BACK_BYTES_MAX,
     AUTO_WATERMARK_INTERVAL_MS,

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.core.accumulators import pickled
-from penstock.core.operators.source import Emitted, SourceOperator
+from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, StateStorage
 from penstock.core.protocol import (
     AnnounceWatermark,

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from typing import Any, Generic, TypeVar
 
-from penstock.common.serializer import TypeSerializer
+from penstock.base.serializer import TypeSerializer
 from penstock.core.windowing.triggers import Trigger
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from penstock.common.errors import WrongValueError
-from penstock.common.typeinfo import Types
+from penstock.base.errors import WrongValueError
+from penstock.base.typeinfo import Types
 from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.state.descriptors import ReducingStateDescriptor
 

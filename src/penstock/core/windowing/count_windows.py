@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.errors import WrongValueError
-from penstock.common.serializer import TypeSerializer
-from penstock.common.typeinfo import Types
+from penstock.base.errors import WrongValueError
+from penstock.base.serializer import TypeSerializer
+from penstock.base.typeinfo import Types
 from penstock.core.windowing.assigners import WindowAssigner
 from penstock.core.windowing.count_triggers import CountTrigger, NeverTrigger, PurgingTrigger
 from penstock.core.windowing.triggers import Trigger

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from penstock.common.errors import WrongValueError
-from penstock.common.metrics import MetricGroup
-from penstock.common.time import to_millis
+from penstock.base.errors import WrongValueError
+from penstock.base.metrics import MetricGroup
+from penstock.base.time import to_millis
 from penstock.core.records import MIN_TIMESTAMP
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.common.errors import WrongValueError
-from penstock.common.serializer import TypeSerializer
-from penstock.common.time import to_millis
+from penstock.base.errors import WrongValueError
+from penstock.base.serializer import TypeSerializer
+from penstock.base.time import to_millis
 from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.core.windowing.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from penstock.core.windowing.triggers import Trigger

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.errors import WrongValueError
-from penstock.common.time import to_millis
-from penstock.common.typeinfo import Types
+from penstock.base.errors import WrongValueError
+from penstock.base.time import to_millis
+from penstock.base.typeinfo import Types
 from penstock.core.records import MAX_TIMESTAMP
 from penstock.core.windowing.triggers import Trigger, TriggerResult
 from penstock.state.descriptors import ReducingStateDescriptor

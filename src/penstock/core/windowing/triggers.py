@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from penstock.common.metrics import MetricGroup
+from penstock.base.metrics import MetricGroup
 from penstock.state.descriptors import StateDescriptor
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from penstock.common.errors import WrongTypeError
-from penstock.common.serializer import TypeSerializer
+from penstock.base.errors import WrongTypeError
+from penstock.base.serializer import TypeSerializer
 from penstock.core.records import MAX_TIMESTAMP
 
 if TYPE_CHECKING:

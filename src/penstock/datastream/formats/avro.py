@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.common.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from penstock.formats.avro_files import AvroWriterFactory
 from penstock.formats.avro_schema import AvroSchema
 

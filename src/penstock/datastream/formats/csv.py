@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from penstock.codecs.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from penstock.formats.csv import CsvFormat
 from penstock.formats.csv_schema import CsvSchema, CsvSchemaBuilder, csv_format, csv_writer
 from penstock.formats.csv_writer import CsvWriterFactory

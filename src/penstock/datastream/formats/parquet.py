@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.errors import UnsupportedError, WrongTypeError, WrongValueError
-from penstock.common.typeinfo import RowTypeInfo
+from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
+from penstock.base.typeinfo import RowTypeInfo
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import cloudpickle
 
-from penstock.common.aggregators import Aggregator, ConvergenceCriterion
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError, WrongTimeError
-from penstock.common.options import (
+from penstock.base.aggregators import Aggregator, ConvergenceCriterion
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, WrongTimeError
+from penstock.base.options import (
     BATCH_SAVEPOINT_PATH,
     CACHE_DIR,
     CHECKPOINTING_DIR,

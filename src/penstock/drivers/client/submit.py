@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import EXECUTION_TARGET
+from penstock.base.configuration import Configuration
+from penstock.base.options import EXECUTION_TARGET
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import JobListener
 from penstock.drivers.listener import ClientListener

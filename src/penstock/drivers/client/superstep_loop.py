@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import cloudpickle
 
-from penstock.common.aggregators import ConvergenceCriterion
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, OperationError
-from penstock.common.options import CACHE_DIR, CHECKPOINTING_DIR
+from penstock.base.aggregators import ConvergenceCriterion
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError, OperationError
+from penstock.base.options import CACHE_DIR, CHECKPOINTING_DIR
 from penstock.connectors.cached import CachedSource, directory_of_job, is_whole
 from penstock.connectors.file.filesystem import remove_directory
 from penstock.core.graph.job_graph import JobGraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.batch.rows import Rows
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
 
 
 def prepare(configuration: Configuration) -> None:

@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.common import options
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
+from penstock.base import options
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.configuration import Configuration
+from penstock.base.errors import PenstockError
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
 from penstock.core.effects import carry_out
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import ending

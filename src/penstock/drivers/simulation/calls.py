@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from penstock.core.operators.async_wait import AsyncWaitOperator
+from penstock.core.operators.calls.async_wait import AsyncWaitOperator
 from penstock.drivers.simulation.functions import FlatMap, Record, expanded, mapped
 
 #: One record in more than there are.

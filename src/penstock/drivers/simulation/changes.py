@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, replace
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
-from penstock.core.operators.async_wait import RECORDS_STATE
+from penstock.core.operators.calls.async_wait import RECORDS_STATE
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
 from penstock.storage.metadata import CheckpointMetadata
 

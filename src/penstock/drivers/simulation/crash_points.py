@@ -18,9 +18,9 @@ from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.source_coordinator import SourceCoordinator
-from penstock.core.operators.process import EVENT_TIMERS
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
+from penstock.core.operators.record.process import EVENT_TIMERS
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,

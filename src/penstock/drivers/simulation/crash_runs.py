@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.connectors import SimulatedSource
 from penstock.drivers.simulation.crash_points import BY_NAME, CRASH_POINTS, CrashPlan, CrashPoint, PlannedCrash
 from penstock.drivers.simulation.scenario import (

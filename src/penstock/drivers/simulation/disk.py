@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file, decode_metadata
 
 METADATA = "_metadata"

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import DeclineCheckpoint, StopMode, TaskStateChanged, ToMaster

@@ -6,8 +6,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.effects import carry_out
 from penstock.core.job.job_master import JobMaster
 from penstock.core.ports import JobListener

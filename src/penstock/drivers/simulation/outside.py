@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.common.errors import WrongValueError
+from penstock.base.errors import WrongValueError
 from penstock.core.protocol import StopMode
 
 TransactionId = tuple[str, str, int, int, str]  # job, operator, subtask, attempt, run and count

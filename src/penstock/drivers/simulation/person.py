@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import StopMode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 
-from penstock.core.operators.sink import COMMITTABLES_STATE
-from penstock.core.operators.source import SPLITS_STATE
+from penstock.core.operators.sink.sink import COMMITTABLES_STATE
+from penstock.core.operators.source.source import SPLITS_STATE
 from penstock.drivers.simulation.connectors import Split
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.outside import TransactionId

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.changes import Changes
 from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from penstock.common.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
 from penstock.drivers.simulation.faults import Faults
 from penstock.storage.job_marks import (

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.base.configuration import Configuration
+from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.aligned_window import AlignedWindowOperator
-from penstock.core.operators.co_process import KeyedCoProcessOperator
-from penstock.core.operators.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.process import KeyedProcessOperator
-from penstock.core.operators.session_window import SessionWindowOperator
-from penstock.core.operators.sink import SinkOperator
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.core.operators.window_contents import AggregatingContents, ListContents, ProcessResult
+from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
+from penstock.core.operators.record.co_process import KeyedCoProcessOperator
+from penstock.core.operators.record.process import KeyedProcessOperator
+from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
+from penstock.core.operators.window.aligned_window import AlignedWindowOperator
+from penstock.core.operators.window.session_window import SessionWindowOperator
+from penstock.core.operators.window.window_contents import AggregatingContents, ListContents, ProcessResult
 from penstock.core.task.channels.partitioners import (
     BroadcastPartitioner,
     ForwardPartitioner,

@@ -221,7 +221,7 @@ def make_stage(module: str, settings: Any, script: bytes, is_local: bool) -> Ent
         import sys as worker_sys
 
         worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
-        as_main = importlib.import_module("penstock.common.script").as_main
+        as_main = importlib.import_module("penstock.codecs.script").as_main
         with as_main(script):
             yield from importlib.import_module(f"penstock.drivers.spark.{module}").run_stage(payload, batches)
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError, PenstockError
 from penstock.core.connector import Source
 from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.job.failures import batch_error
 from penstock.core.master.steps import Last
-from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.ports import JobListener
 from penstock.core.task.program import VertexProgram
 from penstock.drivers.spark.batch_frames import frames_of, last_rows

@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.column_data import column_values
+from penstock.codecs.column_data import column_values
 from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE, Rows
 from penstock.core.batch.task import BatchTask, BatchVertex
-from penstock.core.operators.hand_over import HandOverOperator
+from penstock.core.operators.record.hand_over import HandOverOperator
 from penstock.core.protocol import Failure
 from penstock.core.records import Batch
 from penstock.core.task.failures import failure_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.common.errors import WrongValueError
+from penstock.base.errors import WrongValueError
 from penstock.wire.messages import VERSION
 
 #: A worker has two connections to the master; the identity of each is one of these bytes and the worker's id.

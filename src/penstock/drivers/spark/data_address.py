@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 
 #: What the operating system has room for (`sun_path`, without the zero at its end).
 LOCAL_PATH_BYTES_MAX: Final = 107

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.master.steps import Last

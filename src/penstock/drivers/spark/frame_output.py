@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import ConfigurationError
-from penstock.common.job_id import JobID
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError
+from penstock.base.job_id import JobID
+from penstock.base.typeinfo import TypeInformation
 from penstock.core.batch.task import batch_vertices
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.spark.batch_frames import frames_of

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.common.column_data import column_values
-from penstock.common.errors import ConfigurationError, FormatError, shorten
-from penstock.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from penstock.common.types import Row
+from penstock.base.errors import ConfigurationError, FormatError, shorten
+from penstock.base.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
+from penstock.base.types import Row
+from penstock.codecs.column_data import column_values
 from penstock.formats.bulk_format import fields_of
 from penstock.formats.columns import assembler
 

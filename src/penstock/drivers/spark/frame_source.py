@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.common.errors import ConfigurationError, FormatError, WrongTimeError
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import ConfigurationError, FormatError, WrongTimeError
+from penstock.base.typeinfo import TypeInformation
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit
 from penstock.core.connector import (

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import penstock
-from penstock.common.configuration import Configuration
-from penstock.common.errors import OperationError, shorten
-from penstock.common.options import PYTHON_ARCHIVES, PYTHON_FILES
+from penstock.base.configuration import Configuration
+from penstock.base.errors import OperationError, shorten
+from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 
 if TYPE_CHECKING:
     import pyarrow

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import zmq
 
-from penstock.common.errors import WrongTimeError, WrongValueError
+from penstock.base.errors import WrongTimeError, WrongValueError
 from penstock.core.protocol import Heartbeat
 from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import WorkerKeys

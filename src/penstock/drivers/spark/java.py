@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from penstock.common.errors import PenstockError
+from penstock.base.errors import PenstockError
 
 JAVA_VERSION_MIN = 17
 

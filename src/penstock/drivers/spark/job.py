@@ -7,12 +7,12 @@ import functools
 import weakref
 from typing import TYPE_CHECKING
 
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.configuration import Configuration
-from penstock.common.errors import PenstockError, SlotsUnavailableError
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.configuration import Configuration
+from penstock.base.errors import PenstockError, SlotsUnavailableError
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.configuration import Configuration
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
-from penstock.common.options import SAVEPOINT_DIR
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.configuration import Configuration
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
+from penstock.base.options import SAVEPOINT_DIR
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.view import JobView
 from penstock.drivers.running_job import RunningJob

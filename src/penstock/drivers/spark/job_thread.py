@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
-from penstock.common.errors import OperationError, PenstockError
+from penstock.base import options
+from penstock.base.configuration import Configuration
+from penstock.base.errors import OperationError, PenstockError
 from penstock.core.effects import Effect, carry_out
 from penstock.core.ports import Clock, JobListener
 from penstock.core.protocol import RegisterWorker, ToMaster
@@ -75,7 +75,7 @@ class JobThread(Generic[MasterT]):
         make_executor: builds a worker's executor; pickled, called in the worker.
         on_end: called in the thread at its very end, with what broke the job master, if anything did.
         listener: is told what happens; called in the thread.
-        script: what the user's script defines, see `common.script`.
+        script: what the user's script defines, see `codecs.script`.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from penstock.common.errors import shorten
+from penstock.base.errors import shorten
 from penstock.core.ports import Clock
 from penstock.drivers.cancellation import where_is
 

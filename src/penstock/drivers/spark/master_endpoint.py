@@ -12,7 +12,7 @@ from typing import Final
 
 import zmq
 
-from penstock.common.errors import ProtocolError, shorten
+from penstock.base.errors import ProtocolError, shorten
 from penstock.core.protocol import FromWorker, Heartbeat, RegisterWorker, ToWorker
 from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, PONG, identity

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.common.errors import OperationError
+from penstock.base.errors import OperationError
 
 _COMPACT = ".compact"
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.watermark_strategy import ColumnAssigner
+from penstock.base.watermark_strategy import ColumnAssigner
 from penstock.core.batch.exchange import HASH_BITS, HASH_MASK, Places
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.source import SourceOperator
-from penstock.core.operators.stateless import PassOnOperator, TimestampsAndWatermarksOperator
+from penstock.core.operators.record.stateless import PassOnOperator, TimestampsAndWatermarksOperator
+from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import Batch
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import VertexProgram

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.common.errors import ConfigurationError, OperationError
-from penstock.common.options import PYTHON_EXECUTABLE
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.base.options import PYTHON_EXECUTABLE
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.java import find_java
 from penstock.drivers.spark.quiet import chatter_filtered, quiet_settings

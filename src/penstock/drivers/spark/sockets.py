@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from penstock.common.errors import ResourceError
+from penstock.base.errors import ResourceError
 from penstock.drivers.spark.authentication import ZAP_DOMAIN
 from penstock.drivers.spark.keys import WorkerKeys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph
 from penstock.core.ports import JobListener
 from penstock.drivers.spark.batch_job import SLOTS, SparkBatchJob

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.common.errors import CheckpointError, ConfigurationError, WrongTimeError
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.errors import CheckpointError, ConfigurationError, WrongTimeError
+from penstock.base.typeinfo import TypeInformation
 from penstock.core.connector import (
     Boundedness,
     InputStatus,

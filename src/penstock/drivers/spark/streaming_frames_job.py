@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from penstock.common.configuration import Configuration
-from penstock.common.errors import JobExecutionError, OperationError, PenstockError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import JobExecutionError, OperationError, PenstockError
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.master.epochs import EpochMaster

@@ -19,7 +19,7 @@ from contextlib import closing
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from penstock.common.script import as_main
+from penstock.codecs.script import as_main
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
 from penstock.drivers.clock import SystemClock

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import zmq
 
-from penstock.common.errors import ProtocolError
+from penstock.base.errors import ProtocolError
 from penstock.core.columns.batch import make_batch
 from penstock.core.protocol import ChannelId, ToMaster, ToWorker
 from penstock.core.records import Batch, Buffer, Element, Event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from penstock.common.configuration import Configuration
+from penstock.base.configuration import Configuration
 from penstock.core.batch.task import BatchVertex, batch_vertices
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.batch import BatchMaster

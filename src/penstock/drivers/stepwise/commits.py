@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from penstock.common.errors import JobExecutionError, PenstockError
+from penstock.base.errors import JobExecutionError, PenstockError
 from penstock.core.connector import CommitLog, Sink, SinkWriterContext
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.sink import SinkOperator
+from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.task.program import VertexProgram
 
 #: Vertex, and place in its chain.

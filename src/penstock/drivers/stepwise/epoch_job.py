@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
-from penstock.common.configuration import Configuration
-from penstock.common.options import BATCH_SAVEPOINT_PATH
+from penstock.base.configuration import Configuration
+from penstock.base.options import BATCH_SAVEPOINT_PATH
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices

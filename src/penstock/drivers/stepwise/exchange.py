@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.common.errors import JobExecutionError
+from penstock.base.errors import JobExecutionError
 from penstock.core.batch.rows import Rows
 from penstock.core.epochs.task import ANSWER
 from penstock.core.epochs.work import EpochAnswer, Task

@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from penstock.common.completable_future import CompletableFuture
-from penstock.common.configuration import Configuration
-from penstock.common.errors import CheckpointError
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
-from penstock.common.options import SAVEPOINT_DIR
+from penstock.base.completable_future import CompletableFuture
+from penstock.base.configuration import Configuration
+from penstock.base.errors import CheckpointError
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.job_id import JobID
+from penstock.base.job_status import JobStatus
+from penstock.base.options import SAVEPOINT_DIR
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.connector import Source
 from penstock.core.graph.job_graph import JobGraph

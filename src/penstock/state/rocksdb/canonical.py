@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import key_bytes, plain_of
 from penstock.state.loading import STACK_GLOBAL, StateLoader

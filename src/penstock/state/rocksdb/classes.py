@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, Final
 
-from penstock.common.class_types import class_fields
-from penstock.common.pickling import dumps
+from penstock.base.class_types import class_fields
+from penstock.codecs.pickling import dumps
 from penstock.state.rocksdb.rows import META_PREFIX
 from penstock.state.rocksdb.store import Batch, RowStore
 from penstock.state.shapes import Shapes, find_class, loads_with_shapes, merged, shapes_from_json

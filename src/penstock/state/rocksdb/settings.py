@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
-from penstock.common.errors import WrongValueError
+from penstock.base.errors import WrongValueError
 
 _BLOOM_BITS = 10
 _METADATA_BLOCK_BYTES = 4096

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.common.typeinfo import TypeInformation
+from penstock.base.typeinfo import TypeInformation
 from penstock.state.schema.nodes import Node, classes_in, node_of, text_of
 
 

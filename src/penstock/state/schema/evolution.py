@@ -27,10 +27,10 @@ import decimal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from penstock.common.basic_types import TypeInformation
-from penstock.common.class_types import ClassTypeInfo, class_path
-from penstock.common.composite_types import MapTypeInfo, RowTypeInfo, TupleTypeInfo
-from penstock.common.types import Row
+from penstock.base.basic_types import TypeInformation
+from penstock.base.class_types import ClassTypeInfo, class_path
+from penstock.base.composite_types import MapTypeInfo, RowTypeInfo, TupleTypeInfo
+from penstock.base.types import Row
 from penstock.state.schema.nodes import Node, name_of, node_of, text_of
 
 #: Turns a value that is not None into one of the new type; None where values stay as they are.

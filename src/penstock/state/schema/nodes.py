@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from penstock.common.basic_types import (
+from penstock.base.basic_types import (
     BasicTypeInfo,
     DateTypeInfo,
     PickledBytesTypeInfo,
@@ -18,8 +18,8 @@ from penstock.common.basic_types import (
     TimeTypeInfo,
     TypeInformation,
 )
-from penstock.common.class_types import ClassTypeInfo, class_path
-from penstock.common.composite_types import (
+from penstock.base.class_types import ClassTypeInfo, class_path
+from penstock.base.composite_types import (
     BasicArrayTypeInfo,
     ListTypeInfo,
     MapTypeInfo,

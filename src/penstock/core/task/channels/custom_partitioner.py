@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
-from penstock.common.errors import WrongValueError
+from penstock.base.errors import WrongValueError
 from penstock.core.operators.base import UserCodeError, select_keys
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext

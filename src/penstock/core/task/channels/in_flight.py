@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.common.pickling import dumps
+from penstock.codecs.pickling import dumps
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of, name_of
 from penstock.core.columns.batch import make_batch
 from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark

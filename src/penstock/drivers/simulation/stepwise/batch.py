@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.core.batch.rows import Rows
 from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchTask, batch_vertices

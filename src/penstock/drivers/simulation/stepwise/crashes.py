@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.core.master.steps import Cancelled
 from penstock.drivers.simulation.connectors import SimulatedSource
 from penstock.drivers.simulation.crash_runs import JOBS, KEYS

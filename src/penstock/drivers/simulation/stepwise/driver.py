@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.common.job_status import JobStatus
+from penstock.base.job_status import JobStatus
 from penstock.core.batch.rows import COMMITTABLES, Rows
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through

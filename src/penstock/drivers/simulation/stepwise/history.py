@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.common import options
+from penstock.base import options
 from penstock.drivers.simulation.answers import check_exact
 from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.outside import present

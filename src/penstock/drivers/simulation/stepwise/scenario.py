@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.common import options
-from penstock.common.configuration import Configuration
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.disk import SAVEPOINTS
 from penstock.drivers.simulation.scenario import FaultRates, Scenario
 from penstock.drivers.simulation.topology_maker import TopologyMaker

@@ -1,0 +1,1 @@
+"""What every layer uses: time, rows and types, options, errors. It imports the standard library and nothing else."""

@@ -1,0 +1,98 @@
+"""Type information of dataclasses and NamedTuples: their fields by name, so that state of such a class can evolve."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, Final
+
+from penstock.base.basic_types import BasicType, BasicTypeInfo, TypeInformation
+from penstock.base.composite_types import ListTypeInfo, MapTypeInfo
+from penstock.base.errors import WrongTypeError
+
+__all__ = ["ClassTypeInfo", "class_fields", "class_path"]
+
+_BASIC: Final[Mapping[Any, BasicType]] = {
+    str: BasicType.STRING,
+    bool: BasicType.BOOLEAN,
+    int: BasicType.BIG_INT,
+    float: BasicType.DOUBLE,
+}
+
+
+def class_path(cls: type) -> str:
+    """`module:qualified name` of a class."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def class_fields(cls: type) -> tuple[str, ...] | None:
+    """The names of a dataclass's or NamedTuple's fields in order; None for other classes."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    if issubclass(cls, tuple):
+        return getattr(cls, "_fields", None)
+    return None
+
+
+class ClassTypeInfo(TypeInformation):
+    """The type of the instances of a dataclass or a NamedTuple.
+
+    Attributes:
+        cls: the class.
+        field_types: by field, in order, the type that the annotation stands for: `str`, `bool`, `int` (BIG_INT),
+            `float`, lists and dicts of such, classes of fields, each perhaps with `| None`; None for anything else.
+
+    Raises:
+        TypeError: if the class is neither a dataclass nor a NamedTuple.
+    """
+
+    __slots__ = ("cls", "field_types")
+
+    def __init__(self, cls: Any) -> None:
+        fields = class_fields(cls) if isinstance(cls, type) else None
+        if fields is None:
+            raise WrongTypeError(f"expected a dataclass or a NamedTuple, not {cls!r}")
+        self.cls = cls
+        self.field_types = _field_types(cls, fields, ())
+
+    def accepts(self, value: Any) -> bool:
+        """True for instances of the class and its subclasses."""
+        return isinstance(value, self.cls)
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.cls,)
+
+    def __repr__(self) -> str:
+        return f"Types.CLASS({self.cls.__qualname__})"
+
+    def __str__(self) -> str:
+        return f"ClassTypeInfo<{class_path(self.cls)}>"
+
+
+def _field_types(cls: type, fields: tuple[str, ...], within: tuple[type, ...]) -> dict[str, TypeInformation | None]:
+    try:
+        hints = typing.get_type_hints(cls)
+    except Exception:  # noqa: BLE001 - evaluating annotations runs user code; without them the types are unknown
+        hints = {}
+    return {name: _type_of(hints.get(name), (*within, cls)) for name in fields}
+
+
+def _type_of(hint: Any, within: tuple[type, ...]) -> TypeInformation | None:
+    """What an annotation stands for; None where that is not known, and for a class within itself."""
+    parameters = typing.get_args(hint)
+    if type(None) in parameters and len(parameters) == 2:
+        return _type_of(parameters[parameters[0] is type(None)], within)
+    if hint in _BASIC:
+        return BasicTypeInfo(_BASIC[hint])
+    if typing.get_origin(hint) in (list, dict):
+        types = [_type_of(parameter, within) for parameter in parameters]
+        if len(types) == 1 and types[0] is not None:
+            return ListTypeInfo(types[0])
+        if len(types) == 2 and types[0] is not None and types[1] is not None:
+            return MapTypeInfo(types[0], types[1])
+    if isinstance(hint, type) and hint not in within and (fields := class_fields(hint)) is not None:
+        info = ClassTypeInfo.__new__(ClassTypeInfo)
+        info.cls, info.field_types = hint, _field_types(hint, fields, within)
+        return info
+    return None

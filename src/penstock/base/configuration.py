@@ -1,0 +1,171 @@
+"""`Configuration`: the settings of a job, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
+
+from penstock.base import value_types
+from penstock.base.config_options import ConfigOption
+from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.value_types import ValueType, parse_list, render
+
+__all__ = ["Configuration"]
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Configuration:
+    """Settings by key, as text or native values; getters convert.
+
+    The typed way is `read` with an option from `penstock.base.options`; the getters by key are PyFlink's. A getter
+    returns its `default_value` as it is when the key is not set.
+
+    Args:
+        other: a configuration to copy.
+
+    Raises:
+        ConfigurationError: from every getter, naming key and value, when a value does not convert.
+    """
+
+    def __init__(self, other: Configuration | None = None, j_configuration: None = None) -> None:
+        if j_configuration is not None:
+            raise UnsupportedError("there is no Java in Penstock, so no Java configuration to wrap")
+        self._values: dict[str, Any] = {} if other is None else dict(other._values)
+
+    @classmethod
+    def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+        """A configuration with the entries of a dict.
+
+        Raises:
+            TypeError: if a key is not a string or a value is None.
+        """
+        configuration = cls()
+        for key, value in map.items():
+            configuration._set(key, value)
+        return configuration
+
+    def read(self, option: ConfigOption[T]) -> T:
+        """The value of an option, converted and validated; its default when it is not set.
+
+        Raises:
+            ConfigurationError: naming key and value, if the value is not of the option's type or range.
+        """
+        if option.key() not in self._values:
+            return option.default_value()
+        return option.convert(self._values[option.key()])
+
+    def write(self, option: ConfigOption[Any], value: object) -> Configuration:
+        """Sets an option, checking the value at once; returns this configuration.
+
+        Raises:
+            ConfigurationError: naming key and value, if the value is not of the option's type or range.
+        """
+        option.convert(value)
+        self._set(option.key(), value)
+        return self
+
+    def get_string(self, key: str, default_value: D) -> str | D:
+        """The value as text."""
+        return self._get(key, value_types.STRING, default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Sets text; returns this configuration."""
+        return self._set_checked(key, value, value_types.STRING)
+
+    def get_integer(self, key: str, default_value: D) -> int | D:
+        """The value as a whole number."""
+        return self._get(key, value_types.INTEGER, default_value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Sets a whole number; returns this configuration."""
+        return self._set_checked(key, value, value_types.INTEGER)
+
+    def get_boolean(self, key: str, default_value: D) -> bool | D:
+        """The value as True or False."""
+        return self._get(key, value_types.BOOLEAN, default_value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Sets True or False; returns this configuration."""
+        return self._set_checked(key, value, value_types.BOOLEAN)
+
+    def get_float(self, key: str, default_value: D) -> float | D:
+        """The value as a floating-point number."""
+        return self._get(key, value_types.FLOAT, default_value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Sets a floating-point number; returns this configuration."""
+        return self._set_checked(key, value, value_types.FLOAT)
+
+    def get_bytearray(self, key: str, default_value: D) -> bytearray | D:
+        """The value as bytes; text is read as hexadecimal digits."""
+        return self._get(key, value_types.BYTEARRAY, default_value)
+
+    def set_bytearray(self, key: str, value: bytes | bytearray) -> Configuration:
+        """Sets bytes; returns this configuration."""
+        return self._set_checked(key, value, value_types.BYTEARRAY)
+
+    def key_set(self) -> set[str]:
+        """The keys that are set."""
+        return set(self._values)
+
+    def contains_key(self, key: str) -> bool:
+        """True when the key is set."""
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        """Removes a key and tells whether it was set."""
+        return self._values.pop(key, None) is not None
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Takes over all entries of `other`, with `prefix` before each key; returns this configuration."""
+        self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Puts all entries, as text, into a dict."""
+        target_dict.update(self.to_dict())
+
+    def to_dict(self) -> dict[str, str]:
+        """All entries as text, from which `from_dict` makes a configuration that reads the same."""
+        return {key: render(value) for key, value in self._values.items()}
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """Splits a list written `a;b;c` or `[a, b, c]`; empty text, or None, is an empty list.
+
+        Raises:
+            ValueError: if a quote is not closed.
+        """
+        return parse_list(value) if value else []
+
+    @overload
+    def _get(self, key: str, value_type: ValueType[T], default_value: None) -> T | None: ...
+    @overload
+    def _get(self, key: str, value_type: ValueType[T], default_value: D) -> T | D: ...
+    def _get(self, key: str, value_type: ValueType[T], default_value: Any) -> Any:
+        return self.read(ConfigOption(key, value_type, default_value))
+
+    def _set_checked(self, key: str, value: object, value_type: ValueType[Any]) -> Configuration:
+        self._set(key, ConfigOption(key, value_type, None).convert(value))
+        return self
+
+    def _set(self, key: str, value: object) -> None:
+        if not isinstance(key, str):
+            raise WrongTypeError(f"the key of a configuration entry must be a str, not {key!r}")
+        if value is None:
+            raise WrongTypeError(f"configuration entry {key} cannot be None; remove the key to unset it")
+        self._values[key] = value
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_dict() == other.to_dict() if isinstance(other, Configuration) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.to_dict().items()))
+
+    def __repr__(self) -> str:
+        return f"Configuration({self.to_dict()!r})"
+
+    def __str__(self) -> str:
+        return str(self.to_dict())

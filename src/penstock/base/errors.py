@@ -1,0 +1,232 @@
+"""Every error Penstock raises on purpose, in one small tree.
+
+The rule: `except PenstockError` catches everything that Penstock itself decided was wrong. Each error also inherits
+from the Python class that a Python programmer expects, so that ordinary `except ValueError` works too: `ValueError` for
+a bad value, `KeyError` for a missing name, `RuntimeError` where no other class fits. All of them survive pickling with
+their attributes, because they travel from workers to the driver.
+
+Which class to raise:
+
+| class | also a | for |
+| --- | --- | --- |
+| `WrongValueError` | `ValueError` | a value of the right type that cannot be taken |
+| `WrongTypeError` | `TypeError` | a value of a type that cannot be taken |
+| `WrongTimeError` | `RuntimeError` | a call that does not work now, or not here |
+| `ContractError` | `RuntimeError` | a class of the program that breaks the rules of its interface |
+| `UnsupportedError` | `NotImplementedError` | what Penstock does not do |
+| `UnknownNameError` | `KeyError` | a name that is not known |
+| `MissingPathError` | `FileNotFoundError` | a path with nothing there |
+| `MisuseError` | `TypeError` | a user function in the wrong place: the job fails at once |
+| `ConfigurationError` | `ValueError` | an option: the job fails at once |
+| `FormatError` | `ValueError` | data that cannot be read or written in its format |
+| `CallTimeoutError` | `TimeoutError` | a call that took too long |
+| `ResourceError` | `OSError` | what the operating system refuses |
+| `OperationError` | `RuntimeError` | what cannot be done for a reason outside the call |
+
+The first seven are `CallError`s: they answer a call. In a job they count as the plain Python classes do. When a
+function of the program made the call, the job's error shows its traceback, and the restart strategy decides whether the
+job runs again.
+"""
+
+from __future__ import annotations
+
+RECORD_TEXT_CHARS_MAX = 200
+
+
+class PenstockError(Exception):
+    """Base of every error raised by Penstock on purpose.
+
+    With `suppresses_restart` a job fails at once: another attempt would only meet the same error.
+    """
+
+    suppresses_restart = False
+
+
+class CallError(PenstockError):
+    """A call, or what a function of the program returned, cannot be taken. The subclasses say in what way."""
+
+
+class WrongValueError(CallError, ValueError):
+    """A value has the right type but cannot be taken."""
+
+
+class WrongTypeError(CallError, TypeError):
+    """A value has a type that cannot be taken."""
+
+
+class WrongTimeError(CallError, RuntimeError):
+    """Something was called at a time or in a place where it does not work."""
+
+
+class ContractError(CallError, RuntimeError):
+    """A class that the program provides breaks the rules of the interface that it implements."""
+
+
+class UnsupportedError(CallError, NotImplementedError):
+    """Penstock does not do what was asked for."""
+
+
+class UnknownNameError(CallError, KeyError):
+    """Nothing has the name that was asked for."""
+
+    __str__ = Exception.__str__
+
+
+class MissingPathError(CallError, FileNotFoundError):
+    """There is nothing at the path that was given."""
+
+
+class CallTimeoutError(PenstockError, TimeoutError):
+    """A call took longer than it may."""
+
+
+class ResourceError(PenstockError, OSError):
+    """The operating system refuses what Penstock needs, such as a port."""
+
+
+class OperationError(PenstockError, RuntimeError):
+    """What was asked for cannot be done, for a reason that lies outside the call."""
+
+
+class StopIterationRaised(PenstockError, RuntimeError):
+    """A function raised StopIteration, which a loop would take for the end of the records.
+
+    Args:
+        what: the function that raised it.
+    """
+
+    def __init__(self, what: str = "the function") -> None:
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} raised StopIteration"
+
+
+class ConfigurationError(PenstockError, ValueError):
+    """A configuration option is missing, has the wrong type, or does not fit with another one."""
+
+    suppresses_restart = True
+
+
+class FormatError(PenstockError, ValueError):
+    """Bytes could not be read as, or a value could not be written in, the declared format."""
+
+
+class MisuseError(PenstockError, TypeError):
+    """A user function is used where it does not fit, or returned something that cannot be used there.
+
+    Another attempt would meet the same error, so it fails a job at once.
+    """
+
+    suppresses_restart = True
+
+
+class UnknownFieldError(PenstockError, KeyError, ValueError):
+    """A row, or a batch of columns, was asked for a field name that it does not have.
+
+    It is a `KeyError`, as Python readers expect, and a `ValueError`, as PyFlink programs expect.
+    """
+
+    __str__ = Exception.__str__
+
+
+class CheckpointError(PenstockError, RuntimeError):
+    """A checkpoint or savepoint could not be taken, read, or removed."""
+
+
+class ProtocolError(PenstockError, RuntimeError):
+    """A peer broke the wire protocol, or a message arrived that no rule allows in the present state."""
+
+
+class JobExecutionError(PenstockError, RuntimeError):
+    """A job failed for good: no restart is left.
+
+    Attributes:
+        job_name: the name of the job, as given to `execute`.
+        cause_text: why it failed, as text; the original exception may live in another process.
+    """
+
+    def __init__(self, job_name: str, cause_text: str) -> None:
+        super().__init__(job_name, cause_text)
+        self.job_name = job_name
+        self.cause_text = cause_text
+
+    def __str__(self) -> str:
+        return f"job {self.job_name!r} failed: {self.cause_text}"
+
+
+class UserFunctionError(JobExecutionError):
+    """A function of the user's program raised while it worked on a record.
+
+    Attributes:
+        operator_name: the operator, as the user named it.
+        subtask_index: which subtask, counted from 0.
+        parallelism: how many subtasks the operator has.
+        record_text: the record's repr, cut to `RECORD_TEXT_CHARS_MAX` characters; empty when no record was at hand.
+        traceback_text: the user's traceback, as text.
+        what: what was called, such as `the key selector`; empty for the operator's own function.
+    """
+
+    def __init__(
+        self,
+        job_name: str,
+        operator_name: str,
+        subtask_index: int,
+        parallelism: int,
+        record_text: str,
+        traceback_text: str,
+        what: str = "",
+    ) -> None:
+        lines = traceback_text.strip().splitlines()
+        super().__init__(job_name, lines[-1] if lines else "unknown cause")
+        self.operator_name = operator_name
+        self.subtask_index = subtask_index
+        self.parallelism = parallelism
+        self.record_text = shorten(record_text)
+        self.traceback_text = traceback_text
+        self.what = what
+
+    def __str__(self) -> str:
+        place = f"operator {self.operator_name!r}, subtask {self.subtask_index + 1}/{self.parallelism}"
+        what = f", in {self.what}" if self.what else ""
+        record = f"\nrecord: {self.record_text}" if self.record_text else ""
+        return f"{place}{what}{record}\n{self.traceback_text.rstrip()}"
+
+    def __reduce__(self) -> tuple[type[UserFunctionError], tuple[str, str, int, int, str, str, str]]:
+        place = (self.job_name, self.operator_name, self.subtask_index, self.parallelism)
+        return type(self), (*place, self.record_text, self.traceback_text, self.what)
+
+
+class SlotsUnavailableError(JobExecutionError):
+    """The cluster did not give the job as many slots as it needs within the time allowed.
+
+    Attributes:
+        wanted: slots the job needs.
+        got: slots that came.
+        reason: why no more came, and what to do.
+    """
+
+    def __init__(self, job_name: str, wanted: int, got: int, reason: str = "") -> None:
+        super().__init__(job_name, f"wanted {wanted} slots, got {got}{reason and ': '}{reason}")
+        self.wanted = wanted
+        self.got = got
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[SlotsUnavailableError], tuple[str, int, int, str]]:
+        return type(self), (self.job_name, self.wanted, self.got, self.reason)
+
+
+def short_repr(value: object, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
+    """`repr(value)` in at most `chars_max` characters; never raises."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - any repr may raise anything
+        text = f"<a {type(value).__qualname__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
+
+
+def shorten(text: str, chars_max: int = RECORD_TEXT_CHARS_MAX) -> str:
+    """Returns `text` in at most `chars_max` characters, ending in `...` when something was cut."""
+    if len(text) <= chars_max:
+        return text
+    return text[: chars_max - 3] + "..."

@@ -1,0 +1,182 @@
+"""What user functions measure: counters, gauges, distributions and meters, in named groups.
+
+A metric belongs to the subtask that registered it, and is reported with the subtask's own figures, about once a second
+and at its end. A metric is not state: after a failure it starts again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.base.errors import WrongValueError
+
+__all__ = ["Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup", "MetricRegistry"]
+
+
+class Metric:
+    """Base of all metrics."""
+
+
+M = TypeVar("M", bound=Metric)
+
+
+class Counter(Metric):
+    """A count, which may also go down."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        """Count up."""
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        """Count down."""
+        self._count -= n
+
+    def get_count(self) -> int:
+        """The count."""
+        return self._count
+
+
+class Gauge(Metric):
+    """A number that a function returns at each report. A function that raises, or returns none, reports nothing."""
+
+    def __init__(self, function: Callable[[], int | float]) -> None:
+        self._function = function
+
+    def get_value(self) -> int | float | None:
+        """The number now; None when there is none."""
+        try:
+            value: object = self._function()
+        except Exception:  # noqa: BLE001 - a figure is not worth a job
+            return None
+        return value if isinstance(value, int | float) else None
+
+
+class Distribution(Metric):
+    """How many numbers there were, their sum, the least and the greatest."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum: int | float = 0
+        self._min: int | float = 0
+        self._max: int | float = 0
+
+    def update(self, value: int | float) -> None:
+        """Take a number in."""
+        if self._count:
+            self._min = min(self._min, value)
+            self._max = max(self._max, value)
+        else:
+            self._min = self._max = value
+        self._count += 1
+        self._sum += value
+
+    def get_summary(self) -> tuple[int, int | float, int | float, int | float]:
+        """Count, sum, least and greatest; zeros when there were none."""
+        return self._count, self._sum, self._min, self._max
+
+
+class Meter(Metric):
+    """A count of events, and their recent rate per second.
+
+    Args:
+        now_ms: the clock.
+        time_span_in_seconds: over how long the rate is taken.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], time_span_in_seconds: int = 60) -> None:
+        if time_span_in_seconds < 1:
+            raise WrongValueError(f"the time span of a meter is at least 1 s, not {time_span_in_seconds}")
+        self._now_ms = now_ms
+        self._span_ms = 1000 * time_span_in_seconds
+        self._count = 0
+        self._past = deque([(now_ms(), 0)])
+
+    def mark_event(self, value: int = 1) -> None:
+        """Count this many events."""
+        self._count += value
+
+    def get_count(self) -> int:
+        """All events so far."""
+        return self._count
+
+    def get_rate(self) -> float:
+        """Events per second over the time span, or since the beginning while that is shorter."""
+        now, past = self._now_ms(), self._past
+        while len(past) > 1 and past[1][0] <= now - self._span_ms:
+            past.popleft()
+        begun_ms, count = past[0]
+        if now > past[-1][0]:
+            past.append((now, self._count))
+        return 1000 * (self._count - count) / (now - begun_ms) if now > begun_ms else 0.0
+
+
+class MetricRegistry:
+    """All metrics of one operator in one subtask, by full name."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.metrics: dict[str, Metric] = {}
+        self.now_ms = now_ms
+
+    def counters(self) -> dict[str, int]:
+        """Counters, and the counts of meters."""
+        return {n: m.get_count() for n, m in self.metrics.items() if isinstance(m, Counter | Meter)}
+
+    def gauges(self) -> dict[str, float]:
+        """Gauges, and the rates of meters as `<name>.rate`."""
+        values: dict[str, float] = {}
+        for name, metric in self.metrics.items():
+            if isinstance(metric, Meter):
+                values[f"{name}.rate"] = metric.get_rate()
+            elif isinstance(metric, Gauge) and (value := metric.get_value()) is not None:
+                values[name] = float(value)
+        return values
+
+    def distributions(self) -> dict[str, tuple[int, float, float, float]]:
+        """Distributions: count, sum, least and greatest."""
+        summaries = {n: m.get_summary() for n, m in self.metrics.items() if isinstance(m, Distribution)}
+        return {n: (count, float(total), float(low), float(high)) for n, (count, total, low, high) in summaries.items()}
+
+
+class MetricGroup:
+    """Metrics under a common name; the full name of one is those of its groups and its own, with dots between.
+
+    A second request for a metric returns the same one.
+    """
+
+    def __init__(self, registry: MetricRegistry, scope: tuple[str, ...] = ()) -> None:
+        self._registry = registry
+        self._scope = scope
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """A group within this one; with `extra`, the group of a key and a value."""
+        return MetricGroup(self._registry, (*self._scope, name) if extra is None else (*self._scope, name, extra))
+
+    def counter(self, name: str) -> Counter:
+        """A counter."""
+        return self._registered(name, Counter, Counter)
+
+    def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
+        """A number that `obj` gives whenever it is asked."""
+        self._registered(name, Gauge, lambda: Gauge(obj))
+
+    def distribution(self, name: str) -> Distribution:
+        """A distribution."""
+        return self._registered(name, Distribution, Distribution)
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """A meter whose rate is taken over this many seconds."""
+        return self._registered(name, Meter, lambda: Meter(self._registry.now_ms, time_span_in_seconds))
+
+    def _registered(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
+        full_name = ".".join((*self._scope, name))
+        metric = self._registry.metrics.get(full_name)
+        if metric is None:
+            metric = self._registry.metrics[full_name] = make()
+        if not isinstance(metric, kind):
+            raise WrongValueError(f"metric {full_name!r} is a {type(metric).__name__} already, not a {kind.__name__}")
+        return metric

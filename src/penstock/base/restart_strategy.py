@@ -1,0 +1,250 @@
+"""What happens after a failure: restart strategies as frozen descriptions, to and from a `Configuration`.
+
+>>> configuration = Configuration()
+>>> RestartStrategies.fixed_delay_restart(3, Duration.of_seconds(10)).apply_to(configuration)
+>>> restart_strategy_of(configuration).get_description()
+'restart at most 3 times, 10 s after each failure'
+"""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from penstock.base import options
+from penstock.base.configuration import Configuration
+from penstock.base.time import Duration, Time, format_duration, to_millis
+
+__all__ = ["RestartStrategies", "RestartStrategyConfiguration", "restart_strategy_of"]
+
+
+class RestartStrategyConfiguration(ABC):
+    """A description of when a failed job is restarted; immutable."""
+
+    @abstractmethod
+    def get_description(self) -> str:
+        """The strategy in a few words, for people."""
+
+    @abstractmethod
+    def apply_to(self, configuration: Configuration) -> None:
+        """Writes the strategy into a configuration.
+
+        Raises:
+            ConfigurationError: if a number of the strategy is out of range; nothing is written then.
+        """
+
+
+@dataclass(frozen=True)
+class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """The first failure fails the job."""
+
+    def get_description(self) -> str:
+        """The strategy in a few words."""
+        return "no restart"
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Writes the strategy into a configuration."""
+        configuration.write(options.RESTART_STRATEGY, "none")
+
+
+@dataclass(frozen=True)
+class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """Keeps what the configuration says already."""
+
+    def get_description(self) -> str:
+        """The strategy in a few words."""
+        return "as configured"
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Leaves the configuration as it is."""
+
+
+@dataclass(frozen=True)
+class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """A fixed number of restarts, each after the same wait."""
+
+    restart_attempts: int
+    delay_ms: int
+
+    def get_restart_attempts(self) -> int:
+        """How often the job is restarted at most."""
+        return self.restart_attempts
+
+    def get_delay_between_attempts_interval(self) -> Duration:
+        """The wait before each restart."""
+        return Duration.of_millis(self.delay_ms)
+
+    def get_description(self) -> str:
+        """The strategy in a few words."""
+        return f"restart at most {self.restart_attempts} times, {format_duration(self.delay_ms)} after each failure"
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Writes the strategy into a configuration."""
+        part = Configuration()
+        part.write(options.RESTART_STRATEGY, "fixed-delay")
+        part.write(options.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
+        part.write(options.FIXED_DELAY_MS, Duration.of_millis(self.delay_ms))
+        configuration.add_all(part)
+
+
+@dataclass(frozen=True)
+class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """Restarts as long as an interval does not have too many failures."""
+
+    max_failure_rate: int
+    failure_interval_ms: int
+    delay_ms: int
+
+    def get_max_failure_rate(self) -> int:
+        """How many failures within the interval are restarted."""
+        return self.max_failure_rate
+
+    def get_failure_interval(self) -> Duration:
+        """The interval in which failures are counted."""
+        return Duration.of_millis(self.failure_interval_ms)
+
+    def get_delay_between_attempts_interval(self) -> Duration:
+        """The wait before each restart."""
+        return Duration.of_millis(self.delay_ms)
+
+    def get_description(self) -> str:
+        """The strategy in a few words."""
+        rate = f"{self.max_failure_rate} failures in {format_duration(self.failure_interval_ms)}"
+        return f"restart up to {rate}, {format_duration(self.delay_ms)} after each failure"
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Writes the strategy into a configuration."""
+        part = Configuration()
+        part.write(options.RESTART_STRATEGY, "failure-rate")
+        part.write(options.FAILURE_RATE_MAX_FAILURES, self.max_failure_rate)
+        part.write(options.FAILURE_RATE_INTERVAL_MS, Duration.of_millis(self.failure_interval_ms))
+        part.write(options.FAILURE_RATE_DELAY_MS, Duration.of_millis(self.delay_ms))
+        configuration.add_all(part)
+
+
+@dataclass(frozen=True)
+class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """Restarts after a wait that grows with each failure, until the job has run well for long enough."""
+
+    initial_backoff_ms: int
+    max_backoff_ms: int
+    backoff_multiplier: float
+    reset_backoff_threshold_ms: int
+    jitter_factor: float
+    attempts_before_reset_backoff: int
+
+    def get_description(self) -> str:
+        """The strategy in a few words."""
+        span = f"{format_duration(self.initial_backoff_ms)} to {format_duration(self.max_backoff_ms)}"
+        return f"restart after {span}, times {self.backoff_multiplier} with each failure"
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Writes the strategy into a configuration."""
+        part = Configuration()
+        part.write(options.RESTART_STRATEGY, "exponential-delay")
+        part.write(options.EXPONENTIAL_INITIAL_BACKOFF_MS, Duration.of_millis(self.initial_backoff_ms))
+        part.write(options.EXPONENTIAL_MAX_BACKOFF_MS, Duration.of_millis(self.max_backoff_ms))
+        part.write(options.EXPONENTIAL_MULTIPLIER, self.backoff_multiplier)
+        part.write(options.EXPONENTIAL_RESET_THRESHOLD_MS, Duration.of_millis(self.reset_backoff_threshold_ms))
+        part.write(options.EXPONENTIAL_JITTER_FACTOR, self.jitter_factor)
+        part.write(options.EXPONENTIAL_ATTEMPTS_MAX, self.attempts_before_reset_backoff)
+        configuration.add_all(part)
+
+
+class RestartStrategies:
+    """Makes restart strategies. Waits and intervals are durations, or ints that count milliseconds."""
+
+    NoRestartStrategyConfiguration = NoRestartStrategyConfiguration
+    FallbackRestartStrategyConfiguration = FallbackRestartStrategyConfiguration
+    FixedDelayRestartStrategyConfiguration = FixedDelayRestartStrategyConfiguration
+    FailureRateRestartStrategyConfiguration = FailureRateRestartStrategyConfiguration
+    ExponentialDelayRestartStrategyConfiguration = ExponentialDelayRestartStrategyConfiguration
+
+    @staticmethod
+    def no_restart() -> RestartStrategyConfiguration:
+        """The first failure fails the job."""
+        return NoRestartStrategyConfiguration()
+
+    @staticmethod
+    def fall_back_restart() -> RestartStrategyConfiguration:
+        """Whatever the configuration says."""
+        return FallbackRestartStrategyConfiguration()
+
+    @staticmethod
+    def fixed_delay_restart(
+        restart_attempts: int, delay_between_attempts: Duration | Time | datetime.timedelta | int
+    ) -> RestartStrategyConfiguration:
+        """At most `restart_attempts` restarts, each after the same wait."""
+        return FixedDelayRestartStrategyConfiguration(restart_attempts, to_millis(delay_between_attempts))
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int,
+        failure_interval: Duration | Time | datetime.timedelta | int,
+        delay_interval: Duration | Time | datetime.timedelta | int,
+    ) -> RestartStrategyConfiguration:
+        """Restarts unless more than `failure_rate` failures come within the interval, each after the same wait."""
+        return FailureRateRestartStrategyConfiguration(
+            failure_rate, to_millis(failure_interval), to_millis(delay_interval)
+        )
+
+    @staticmethod
+    def exponential_delay_restart(
+        initial_backoff: Duration | Time | datetime.timedelta | int = 1_000,
+        max_backoff: Duration | Time | datetime.timedelta | int = 60_000,
+        backoff_multiplier: float = 1.5,
+        reset_backoff_threshold: Duration | Time | datetime.timedelta | int = 3_600_000,
+        jitter_factor: float = 0.1,
+        attempts_before_reset_backoff: int = 2**31 - 1,
+    ) -> RestartStrategyConfiguration:
+        """Restarts after a wait that grows from the first to the longest, and starts again after a good while.
+
+        Args:
+            initial_backoff: the first wait.
+            max_backoff: the longest wait.
+            backoff_multiplier: by what factor the wait grows, at least 1.
+            reset_backoff_threshold: how long the job must run well before the wait starts again from the first.
+            jitter_factor: by what share of itself the wait varies at random, 0 to 1.
+            attempts_before_reset_backoff: how many restarts in a row before the job fails for good.
+        """
+        return ExponentialDelayRestartStrategyConfiguration(
+            to_millis(initial_backoff),
+            to_millis(max_backoff),
+            backoff_multiplier,
+            to_millis(reset_backoff_threshold),
+            jitter_factor,
+            attempts_before_reset_backoff,
+        )
+
+
+def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration:
+    """Reads the strategy that a configuration asks for, never the fallback.
+
+    Without `restart-strategy.type` it is exponential delay if checkpoints are on, else no restart.
+
+    Raises:
+        ConfigurationError: if an option of the strategy has a bad value.
+    """
+    read = configuration.read
+    kind = read(options.RESTART_STRATEGY)
+    if kind is None:
+        kind = "none" if read(options.CHECKPOINTING_INTERVAL_MS) is None else "exponential-delay"
+    if kind == "fixed-delay":
+        return RestartStrategies.fixed_delay_restart(read(options.FIXED_DELAY_ATTEMPTS), read(options.FIXED_DELAY_MS))
+    if kind == "failure-rate":
+        return RestartStrategies.failure_rate_restart(
+            read(options.FAILURE_RATE_MAX_FAILURES),
+            read(options.FAILURE_RATE_INTERVAL_MS),
+            read(options.FAILURE_RATE_DELAY_MS),
+        )
+    if kind == "exponential-delay":
+        return RestartStrategies.exponential_delay_restart(
+            read(options.EXPONENTIAL_INITIAL_BACKOFF_MS),
+            read(options.EXPONENTIAL_MAX_BACKOFF_MS),
+            read(options.EXPONENTIAL_MULTIPLIER),
+            read(options.EXPONENTIAL_RESET_THRESHOLD_MS),
+            read(options.EXPONENTIAL_JITTER_FACTOR),
+            read(options.EXPONENTIAL_ATTEMPTS_MAX),
+        )
+    return RestartStrategies.no_restart()

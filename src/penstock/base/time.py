@@ -1,0 +1,249 @@
+"""Lengths of time and points in time, and the one place that turns either into milliseconds.
+
+Everywhere, Penstock counts time in whole milliseconds since the epoch, UTC. `Duration` keeps nanoseconds, because its
+textual form may hold them. It is rounded down when milliseconds are asked for.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+from dataclasses import dataclass
+
+from penstock.base.errors import WrongTypeError, WrongValueError
+
+__all__ = ["Duration", "Instant", "Time", "format_duration", "parse_duration", "to_millis"]
+
+_NANOS_PER_MICRO = 1_000
+_NANOS_PER_MILLI = 1_000_000
+_NANOS_PER_SECOND = 1_000_000_000
+_NANOS_PER_MINUTE = 60 * _NANOS_PER_SECOND
+_NANOS_PER_HOUR = 60 * _NANOS_PER_MINUTE
+_NANOS_PER_DAY = 24 * _NANOS_PER_HOUR
+
+_UNIT_NANOS = {
+    **dict.fromkeys(("d", "day", "days"), _NANOS_PER_DAY),
+    **dict.fromkeys(("h", "hour", "hours"), _NANOS_PER_HOUR),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), _NANOS_PER_MINUTE),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), _NANOS_PER_SECOND),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), _NANOS_PER_MILLI),
+    # The two signs for "micro", U+00B5 and U+03BC, look alike; both are accepted.
+    **dict.fromkeys(("\u00b5s", "\u03bcs", "micro", "micros", "microsecond", "microseconds"), _NANOS_PER_MICRO),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+}
+_LABELLED = re.compile(r"([0-9]+)\s*([^\W\d_]*)\Z")
+_ISO = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A length of time with nanosecond precision; may be negative.
+
+    Make one with `Duration.of_seconds(5)` and its sisters. Durations compare, hash and pickle by value.
+    """
+
+    nanos: int
+
+    def __post_init__(self) -> None:
+        _require_int(self.nanos, "Duration")
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        """A duration of `days` days of 24 hours each."""
+        return _duration(days, _NANOS_PER_DAY)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        """A duration of `hours` hours."""
+        return _duration(hours, _NANOS_PER_HOUR)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        """A duration of `minutes` minutes."""
+        return _duration(minutes, _NANOS_PER_MINUTE)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        """A duration of `seconds` seconds."""
+        return _duration(seconds, _NANOS_PER_SECOND)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        """A duration of `millis` milliseconds."""
+        return _duration(millis, _NANOS_PER_MILLI)
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        """A duration of `nanos` nanoseconds."""
+        return _duration(nanos, 1)
+
+    def to_millis(self) -> int:
+        """The length in milliseconds, rounded down."""
+        return self.nanos // _NANOS_PER_MILLI
+
+    def to_nanos(self) -> int:
+        """The length in nanoseconds."""
+        return self.nanos
+
+    def to_timedelta(self) -> datetime.timedelta:
+        """The length as a `datetime.timedelta`, rounded down to microseconds."""
+        return datetime.timedelta(microseconds=self.nanos // _NANOS_PER_MICRO)
+
+    def __str__(self) -> str:
+        return _format_nanos(self.nanos)
+
+
+@functools.total_ordering
+class Time:
+    """A length of time in whole milliseconds, the older sister of `Duration`."""
+
+    __slots__ = ("_millis",)
+
+    def __init__(self, milliseconds: int) -> None:
+        self._millis = _require_int(milliseconds, "Time")
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """A length of `milliseconds` milliseconds."""
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """A length of `seconds` seconds."""
+        return Time(_require_int(seconds, "Time") * 1_000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """A length of `minutes` minutes."""
+        return Time(_require_int(minutes, "Time") * 60_000)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """A length of `hours` hours."""
+        return Time(_require_int(hours, "Time") * 3_600_000)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """A length of `days` days of 24 hours each."""
+        return Time(_require_int(days, "Time") * 86_400_000)
+
+    def to_milliseconds(self) -> int:
+        """The length in milliseconds."""
+        return self._millis
+
+    def __eq__(self, other: object) -> bool:
+        return self._millis == other._millis if isinstance(other, Time) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return self._millis < other._millis if isinstance(other, Time) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Time, self._millis))
+
+    def __repr__(self) -> str:
+        return f"Time({self._millis})"
+
+    def __str__(self) -> str:
+        return f"{self._millis} ms"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instant:
+    """A point on the time line: seconds since the epoch, UTC, and nanoseconds within that second.
+
+    Raises:
+        ValueError: if `nanos` is not within 0 .. 999,999,999.
+    """
+
+    seconds: int
+    nanos: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nanos < _NANOS_PER_SECOND:
+            raise WrongValueError(f"nanoseconds of an Instant must be within 0 and 999999999, not {self.nanos}")
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        """The instant `epoch_milli` milliseconds after (or, if negative, before) the epoch."""
+        seconds, millis = divmod(_require_int(epoch_milli, "Instant"), 1_000)
+        return Instant(seconds, millis * _NANOS_PER_MILLI)
+
+    def to_epoch_milli(self) -> int:
+        """Milliseconds since the epoch, rounded down."""
+        return self.seconds * 1_000 + self.nanos // _NANOS_PER_MILLI
+
+
+def to_millis(value: object) -> int:
+    """Returns a length of time in whole milliseconds, rounded down.
+
+    Takes a `Duration`, a `Time`, a `datetime.timedelta`, or an int, which already counts milliseconds.
+
+    Raises:
+        TypeError: for anything else, including bool and float.
+    """
+    if isinstance(value, Duration):
+        return value.to_millis()
+    if isinstance(value, Time):
+        return value.to_milliseconds()
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(milliseconds=1)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise WrongTypeError(
+        f"a length of time must be a Duration, a Time, a datetime.timedelta or an int of milliseconds, "
+        f"not {type(value).__name__}: {value!r}"
+    )
+
+
+def parse_duration(text: str) -> Duration:
+    """Reads a duration as Flink writes it: `10 s`, `500ms`, `1 min`, `2 h`, `1 d`, or ISO-8601 such as `PT1M30S`.
+
+    A bare number counts milliseconds. Case does not matter.
+
+    Raises:
+        ValueError: if the text has no such form.
+    """
+    trimmed = text.strip()
+    labelled = _LABELLED.match(trimmed)
+    if labelled is not None and labelled[2].lower() in _UNIT_NANOS:
+        return Duration(int(labelled[1]) * _UNIT_NANOS[labelled[2].lower()])
+    iso = _ISO.match(trimmed)
+    if iso is not None and any(iso.groups()):
+        days, hours, minutes, seconds = (int(group or 0) for group in iso.groups()[:4])
+        nanos = int((iso[5] or "").ljust(9, "0"))
+        whole_seconds = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        return Duration(whole_seconds * _NANOS_PER_SECOND + nanos)
+    raise WrongValueError(f"not a duration: {text!r}; write a whole number and a unit: d, h, min, s, ms, \u00b5s or ns")
+
+
+def format_duration(value: Duration | Time | datetime.timedelta | int) -> str:
+    """Writes a length of time in the largest unit that is exact: 90,000 ms as `90 s`.
+
+    The text reads back with `parse_duration` unless the length is negative. An int counts milliseconds.
+
+    Raises:
+        TypeError: if `value` is not a length of time.
+    """
+    if isinstance(value, Duration):
+        return _format_nanos(value.nanos)
+    if isinstance(value, datetime.timedelta):
+        return _format_nanos(value // datetime.timedelta(microseconds=1) * _NANOS_PER_MICRO)
+    return _format_nanos(to_millis(value) * _NANOS_PER_MILLI)
+
+
+def _format_nanos(nanos: int) -> str:
+    for label in ("d", "h", "min", "s", "ms", "\u00b5s"):
+        if nanos and nanos % _UNIT_NANOS[label] == 0:
+            return f"{nanos // _UNIT_NANOS[label]} {label}"
+    return f"{nanos} ns" if nanos else "0 ms"
+
+
+def _duration(count: int, unit_nanos: int) -> Duration:
+    return Duration(_require_int(count, "Duration") * unit_nanos)
+
+
+def _require_int(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WrongTypeError(f"{what} is made of a whole number, not {type(value).__name__}: {value!r}")
+    return value

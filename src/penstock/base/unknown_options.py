@@ -1,0 +1,129 @@
+"""Keys of a configuration that no option has: typing errors, and Flink options that mean nothing here.
+
+Only keys under the prefixes of Flink and Penstock are looked at. Others are the user's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.base.options import REGISTRY
+
+_PREFIXES: Final = (
+    "cluster.",
+    "execution.",
+    "heartbeat.",
+    "high-availability",
+    "jobmanager.",
+    "metrics.",
+    "parallelism.",
+    "penstock.",
+    "pipeline.",
+    "python.",
+    "rest.",
+    "restart-strategy",
+    "slot.",
+    "state.",
+    "table.",
+    "taskmanager.",
+    "web.",
+)
+
+#: Flink's keys that others have replaced, in Flink as here.
+_OLDER_NAMES: Final = {
+    "state.backend": "state.backend.type",
+    "state.backend.local-recovery": "execution.state-recovery.from-local",
+    "state.checkpoints.dir": "execution.checkpointing.dir",
+    "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
+    "state.savepoints.dir": "execution.checkpointing.savepoint-dir",
+    "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    "execution.buffer-timeout": "execution.buffer-timeout.interval",
+    "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "execution.savepoint-restore-mode": "execution.state-recovery.claim-mode",
+    "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
+    "restart-strategy": "restart-strategy.type",
+}
+
+#: What Flink has below its prefixes and Penstock lacks: keys, and beginnings of keys that end in a dot or a hyphen.
+_NOT_HERE: Final = (
+    "cluster.",
+    "execution.batch-shuffle-mode",
+    "execution.batch.adaptive.",
+    "execution.batch.speculative.",
+    "execution.checkpointing.checkpoints-after-tasks-finish",
+    "execution.checkpointing.incremental",
+    "execution.checkpointing.interval-during-backlog",
+    "execution.checkpointing.storage",
+    "execution.shutdown-on-",
+    "execution.sorted-inputs.",
+    "high-availability",
+    "high-availability.",
+    "jobmanager.",
+    "metrics.",
+    "pipeline.auto-type-registration",
+    "pipeline.cached-files",
+    "pipeline.classpaths",
+    "pipeline.closure-cleaner-level",
+    "pipeline.force-",
+    "pipeline.generic-types",
+    "pipeline.jars",
+    "pipeline.object-reuse",
+    "pipeline.registered-",
+    "pipeline.serialization-config",
+    "pipeline.vertex-",
+    "pipeline.watermark-alignment.",
+    "python.client.executable",
+    "python.execution-mode",
+    "python.fn-execution.",
+    "python.map-state.",
+    "python.metric.",
+    "python.operator-chaining.",
+    "python.profile.",
+    "python.requirements",
+    "python.state.",
+    "python.systemenv.",
+    "rest.",
+    "slot.idle.",
+    "state.backend.changelog.",
+    "state.backend.forst.",
+    "state.backend.incremental",
+    "state.backend.latency-track.",
+    "state.backend.rocksdb.",
+    "state.changelog.",
+    "state.latency-track.",
+    "table.",
+    "taskmanager.",
+    "web.",
+)
+
+#: How similar (0 to 1) a key must be that may have been meant, and one that surely was.
+_LIKENESS_MIN: Final = 0.75
+_TYPING_ERROR_MIN: Final = 0.9
+
+
+def unknown_options(keys: Iterable[str]) -> dict[str, str]:
+    """A sentence for each of these keys that is under a prefix of Flink's or Penstock's, and that no option has."""
+    return {key: _told(key) for key in sorted(keys) if key.startswith(_PREFIXES) and key not in REGISTRY}
+
+
+def _told(key: str) -> str:
+    newer = _OLDER_NAMES.get(key)
+    if newer is not None:
+        return f"option {key} is an older name of {newer}, and has no effect: set that instead"
+    nearest = difflib.get_close_matches(key, REGISTRY, n=1, cutoff=_LIKENESS_MIN)
+    if _is_of_flink(key) and not (nearest and _likeness(key, nearest[0]) > _TYPING_ERROR_MIN):
+        return f"option {key} is an option of Flink's that Penstock does not have, and has no effect"
+    hint = f": did you mean {nearest[0]}?" if nearest else ""
+    return f"option {key} is unknown, and has no effect{hint}"
+
+
+def _is_of_flink(key: str) -> bool:
+    return any(key == begin or (begin.endswith((".", "-")) and key.startswith(begin)) for begin in _NOT_HERE)
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()

@@ -1,0 +1,208 @@
+"""How the value of a configuration option is read and written.
+
+A `Configuration` holds what it was given, text or a native value. A `ValueType` turns either into the one Python type
+an option promises. All of them accept text, because that is what files and command lines bring.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from penstock.base.memory_size import parse_bytes
+from penstock.base.time import Duration, Time, format_duration, parse_duration, to_millis
+
+__all__ = [
+    "BOOLEAN",
+    "BYTEARRAY",
+    "BYTES_COUNT",
+    "DURATION_MS",
+    "FLOAT",
+    "INTEGER",
+    "MAPPING",
+    "STRING",
+    "ValueType",
+    "choice",
+    "list_of",
+    "parse_list",
+    "render",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType(Generic[T]):
+    """A name for people and the conversion, which raises ValueError or TypeError with a reason."""
+
+    name: str
+    convert: Callable[[object], T]
+
+
+def render(value: object) -> str:
+    """Writes a configuration value as text, so that the types below read it back."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (Duration, Time, datetime.timedelta)):
+        return format_duration(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return ",".join(f"{_quote(render(key))}:{_quote(render(item))}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ";".join(_quote(render(item)) for item in value)
+    return str(value)
+
+
+def _to_boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text == "true"
+
+
+def _to_integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError("write a whole number")
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError("write a whole number") from None
+
+
+def _to_float(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError("write a number")
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError("write a number") from None
+
+
+def _to_duration_ms(value: object) -> int:
+    if isinstance(value, str):
+        return parse_duration(value).to_millis()
+    return to_millis(value)
+
+
+def _to_byte_count(value: object) -> int:
+    return parse_bytes(value) if isinstance(value, str) else _to_integer(value)
+
+
+def _to_bytearray(value: object) -> bytearray:
+    if isinstance(value, (bytes, bytearray)):
+        return bytearray(value)
+    if isinstance(value, str):
+        return bytearray.fromhex(value)
+    raise ValueError("give bytes, or text of hexadecimal digits")
+
+
+def _to_mapping(value: object) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return {str(key): render(item) for key, item in value.items()}
+    if not isinstance(value, str):
+        raise ValueError("give a dict, or text such as key1:value1,key2:value2")
+    result = {}
+    for part in split_quoted(value, ",", openers=":"):
+        pair = split_quoted(part, ":", maxsplit=1)
+        if len(pair) != 2:
+            raise ValueError("write key1:value1,key2:value2")
+        result[_unquote(pair[0])] = _unquote(pair[1])
+    return result
+
+
+STRING: ValueType[str] = ValueType("string", render)
+INTEGER: ValueType[int] = ValueType("integer", _to_integer)
+FLOAT: ValueType[float] = ValueType("number", _to_float)
+BOOLEAN: ValueType[bool] = ValueType("boolean", _to_boolean)
+DURATION_MS: ValueType[int] = ValueType("duration", _to_duration_ms)
+BYTES_COUNT: ValueType[int] = ValueType("memory size", _to_byte_count)
+BYTEARRAY: ValueType[bytearray] = ValueType("bytes", _to_bytearray)
+MAPPING: ValueType[dict[str, str]] = ValueType("map", _to_mapping)
+
+
+def choice(*values: str, aliases: Mapping[str, str] | None = None) -> ValueType[str]:
+    """One of a few words, compared without regard to case; the result is spelled as in `values`."""
+    known = {value.lower(): value for value in values} | dict(aliases or {})
+
+    def convert(value: object) -> str:
+        # An enum member stands for its name.
+        text = str(getattr(value, "name", value)).strip().lower()
+        if text not in known:
+            raise ValueError(f"write one of {', '.join(values)}")
+        return known[text]
+
+    return ValueType("one of " + ", ".join(values), convert)
+
+
+def list_of(item_type: ValueType[T]) -> ValueType[list[T]]:
+    """A list, written `a;b;c` or `[a, b, c]`."""
+
+    def convert(value: object) -> list[T]:
+        items: Any = parse_list(value) if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)):
+            raise ValueError("give a list, or text such as a;b;c")
+        return [item_type.convert(item) for item in items]
+
+    return ValueType(f"list of {item_type.name}", convert)
+
+
+def parse_list(text: str) -> list[str]:
+    """Splits `a;b;c`, or `[a, b, c]` as YAML writes it; an item with a separator in it is quoted.
+
+    Empty text has no item.
+    """
+    trimmed = text.strip()
+    if trimmed.startswith("[") and trimmed.endswith("]"):
+        parts = split_quoted(trimmed[1:-1], ",")
+    else:
+        parts = split_quoted(trimmed, ";")
+    return [_unquote(part) for part in parts]
+
+
+def split_quoted(text: str, separator: str, openers: str = "", maxsplit: int = -1) -> list[str]:
+    """Splits at separators outside quotes; the quotes stay, blanks around parts go.
+
+    A part that starts with a single or double quote ends with the same; doubled, that quote stands for itself. A quote
+    may also follow one of the characters in `openers`.
+
+    Raises:
+        ValueError: if a quote is not closed.
+    """
+    if not text.strip():
+        return []
+    parts: list[str] = []
+    start, position, quote, at_start = 0, 0, "", True
+    while position < len(text):
+        character = text[position]
+        if quote:
+            if text.startswith(quote * 2, position):
+                position += 1
+            elif character == quote:
+                quote = ""
+        elif at_start and character in "'\"":
+            quote, at_start = character, False
+        elif character == separator and maxsplit != len(parts):
+            parts.append(text[start:position].strip())
+            start, at_start = position + 1, True
+        elif not character.isspace():
+            at_start = character in openers
+        position += 1
+    if quote:
+        raise ValueError(f"a quote {quote} is not closed")
+    return [*parts, text[start:].strip()]
+
+
+def _quote(text: str) -> str:
+    special = not text or text != text.strip() or any(mark in text for mark in ";,:'\"[]")
+    return "'" + text.replace("'", "''") + "'" if special else text
+
+
+def _unquote(text: str) -> str:
+    if len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]:
+        return text[1:-1].replace(text[0] * 2, text[0])
+    return text

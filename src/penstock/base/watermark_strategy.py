@@ -1,0 +1,291 @@
+"""How a stream gets its event time: `WatermarkStrategy`, a frozen description that the runtime carries out.
+
+A watermark `w` says that no more records with a timestamp of `w` or less are expected. If `max_ts` is the largest
+timestamp seen, the watermark of the bounded strategy is `max_ts - out_of_orderness_ms - 1`. Monotonous timestamps are
+the bounded strategy with 0. All times are milliseconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, Literal
+
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.fields import field_of
+from penstock.base.time import Duration, Time, to_millis
+
+__all__ = [
+    "NO_TIMESTAMP",
+    "TimestampAssigner",
+    "WatermarkAlignment",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+]
+
+NO_TIMESTAMP = -(2**63)
+"""What a timestamp assigner is given as the record's present timestamp when there is none."""
+
+_DEFAULT_ALIGNMENT_INTERVAL_MS = 1_000
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class TimestampAssigner(ABC):
+    """Gives each record its event time."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Returns the event time of a record, in milliseconds since the epoch.
+
+        Args:
+            value: the record.
+            record_timestamp: the timestamp the record has so far, such as Kafka's; `NO_TIMESTAMP` if it has none.
+        """
+
+
+class WatermarkGenerator(ABC):
+    """Decides on watermarks by its own rules; each source split has its own generator."""
+
+    @abstractmethod
+    def on_event(self, value: Any, timestamp_ms: int) -> int | None:
+        """Sees a record and its event time; returns a watermark in milliseconds to emit at once, or None."""
+
+    @abstractmethod
+    def on_periodic_emit(self) -> int | None:
+        """Called every `pipeline.auto-watermark-interval`; returns a watermark in milliseconds to emit, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """Holds back sources that run ahead of the slowest in their group.
+
+    Attributes:
+        group: sources with the same group name are aligned.
+        max_drift_ms: how far, in milliseconds, a source may be ahead of the group's least watermark.
+        update_interval_ms: how often sources report and are told, in milliseconds.
+    """
+
+    group: str
+    max_drift_ms: int
+    update_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """Where timestamps come from and how watermarks follow them; immutable, each `with_` method returns a new one.
+
+    Attributes:
+        kind: "none" for no watermarks at all, "bounded" for the largest timestamp minus a bound, "ingestion" for
+            the clock, "custom" for a generator.
+        out_of_orderness_ms: by how much records may be late against each other, for "bounded".
+        timestamp_assigner: a function of record and present timestamp (or None) that gives the event time in
+            milliseconds; None to keep the timestamps the source sets.
+        idleness_ms: after how long without records a split is idle and no longer holds the watermark back; None for
+            never.
+        alignment: which group of sources to stay close to; None for none.
+        generator_factory: makes the generator of a "custom" strategy.
+    """
+
+    kind: Literal["none", "bounded", "ingestion", "custom"]
+    out_of_orderness_ms: int = 0
+    timestamp_assigner: OneArgumentAssigner | TwoArgumentsAssigner | ColumnAssigner | None = None
+    idleness_ms: int | None = None
+    alignment: WatermarkAlignment | None = None
+    generator_factory: Callable[[], WatermarkGenerator] | None = None
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """For timestamps that never decrease within a split."""
+        return WatermarkStrategy("bounded")
+
+    @staticmethod
+    def for_bounded_out_of_orderness(
+        max_out_of_orderness: Duration | Time | datetime.timedelta | int,
+    ) -> WatermarkStrategy:
+        """For records that come at most this much later than the latest one; an int counts milliseconds.
+
+        Raises:
+            TypeError: if the bound is not a length of time.
+            ValueError: if it is negative.
+        """
+        return WatermarkStrategy("bounded", _at_least(0, max_out_of_orderness, "out-of-orderness"))
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """For programs without event time."""
+        return WatermarkStrategy("none")
+
+    @staticmethod
+    def for_ingestion_time() -> WatermarkStrategy:
+        """Event time is the time by the worker's clock at which a record comes here, so no record is ever late."""
+        return WatermarkStrategy("ingestion")
+
+    @staticmethod
+    def for_generator(generator_factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """For watermarks by rules of the user's own; the factory is called once for each source split.
+
+        Raises:
+            TypeError: if the factory cannot be called.
+        """
+        if not callable(generator_factory):
+            raise WrongTypeError(f"a generator factory must be callable, not {generator_factory!r}")
+        return WatermarkStrategy("custom", generator_factory=generator_factory)
+
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any], int] | Callable[[Any, int], int]
+    ) -> WatermarkStrategy:
+        """The same strategy with timestamps from the given assigner.
+
+        Args:
+            timestamp_assigner: a `TimestampAssigner`, or a function of the record, or of the record and its present
+                timestamp. Parameters with a default do not count, so `lambda r, field="ts": r[field]` has one. The
+                function gives an int for every record: anything else, None included, fails the job.
+
+        Raises:
+            TypeError: if it is none of these.
+            ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
+        """
+        if self.kind == "ingestion":
+            raise WrongValueError("ingestion time takes its timestamps from the clock: it has no timestamp assigner")
+        return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
+
+    def with_timestamp_column(self, column: str) -> WatermarkStrategy:
+        """The same strategy with timestamps from a column, or from a field of that name: integers (ms), or moments.
+
+        Batches of columns are then never read record by record. Moments without a zone are UTC.
+
+        Raises:
+            ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
+        """
+        if self.kind == "ingestion":
+            raise WrongValueError("ingestion time takes its timestamps from the clock: it has no timestamp column")
+        return replace(self, timestamp_assigner=ColumnAssigner(column))
+
+    def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
+        """The same strategy with splits that are idle after this long without records; an int counts milliseconds.
+
+        Raises:
+            TypeError: if the timeout is not a length of time.
+            ValueError: if it is not positive.
+        """
+        return replace(self, idleness_ms=_at_least(1, idle_timeout, "idle timeout"))
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration | Time | datetime.timedelta | int,
+        update_interval: Duration | Time | datetime.timedelta | int | None = None,
+    ) -> WatermarkStrategy:
+        """The same strategy, aligned with the other sources of a group; ints count milliseconds.
+
+        Args:
+            watermark_group: the group's name.
+            max_allowed_watermark_drift: how far a source may run ahead of the slowest.
+            update_interval: how often sources report and are told; None for one second.
+
+        Raises:
+            TypeError: if an argument is not a length of time.
+            ValueError: if the drift is negative, the interval not positive, the group's name empty, or the strategy
+                without watermarks, for which the others of the group would wait for ever.
+        """
+        if self.kind == "none":
+            raise WrongValueError(
+                f"a source without watermarks would hold up its whole group {watermark_group!r} for ever"
+            )
+        if not watermark_group:
+            raise WrongValueError("the name of a watermark group must not be empty")
+        interval = _DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else update_interval
+        alignment = WatermarkAlignment(
+            watermark_group,
+            _at_least(0, max_allowed_watermark_drift, "watermark drift"),
+            _at_least(1, interval, "update interval"),
+        )
+        return replace(self, alignment=alignment)
+
+
+@dataclass(frozen=True, slots=True)
+class OneArgumentAssigner:
+    """Calls a function of the record alone."""
+
+    function: Callable[[Any], int]
+
+    def __call__(self, value: Any, record_timestamp: int | None) -> int:
+        return self.function(value)
+
+    def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
+        """Appends the timestamps of many records, up to the one for which the function raises."""
+        target.extend(map(self.function, values))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAssigner:
+    """Takes timestamps from a column, or from the field of that name where records are not columns."""
+
+    column: str
+
+    def __call__(self, value: Any, record_timestamp: int | None) -> int:
+        moment = field_of(value, self.column)
+        return _millis_of(moment) if isinstance(moment, datetime.datetime) else moment
+
+    def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
+        """Appends the timestamps of many records, up to the one that has none."""
+        target.extend(self(value, None) for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoArgumentsAssigner:
+    """Calls a function of record and timestamp, with `NO_TIMESTAMP` for none."""
+
+    function: Callable[[Any, int], int]
+
+    def __call__(self, value: Any, record_timestamp: int | None) -> int:
+        return self.function(value, NO_TIMESTAMP if record_timestamp is None else record_timestamp)
+
+    def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
+        """Appends the timestamps of many records, up to the one for which the function raises."""
+        target.extend(
+            map(self.function, values, repeat(NO_TIMESTAMP) if record_timestamps is None else record_timestamps)
+        )
+
+
+def _millis_of(moment: datetime.datetime) -> int:
+    """Milliseconds since the epoch, rounded down."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return (aware - _EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
+    extract = getattr(assigner, "extract_timestamp", None)
+    if callable(extract):
+        return TwoArgumentsAssigner(extract)
+    if not callable(assigner):
+        raise WrongTypeError(
+            f"a timestamp assigner must have extract_timestamp(value, timestamp) or be callable: {assigner!r}"
+        )
+    wanted = _required_arguments(assigner)
+    if wanted > 2:
+        raise WrongTypeError(
+            f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} wants {wanted}"
+        )
+    return TwoArgumentsAssigner(assigner) if wanted == 2 else OneArgumentAssigner(assigner)
+
+
+def _required_arguments(function: Callable[..., Any]) -> int:
+    """How many positional arguments a function requires; 1 for built-ins that do not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+
+
+def _at_least(low_ms: int, value: Duration | Time | datetime.timedelta | int, what: str) -> int:
+    value_ms = to_millis(value)
+    if value_ms < low_ms:
+        raise WrongValueError(f"the {what} must be at least {low_ms} ms, not {value_ms} ms")
+    return value_ms

@@ -1,0 +1,355 @@
+"""Rows as lines of comma-separated values: one message, one line.
+
+Dates, times and timestamps are ISO-8601 text. The elements of an array or a nested row stand in one field, with a
+delimiter of their own between them. The classes are PyFlink's of `datastream.formats.csv`; they live here because
+`penstock.codecs` offers them and needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.base.basic_types import (
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from penstock.base.composite_types import (
+    BasicArrayTypeInfo,
+    ListTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+)
+from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
+from penstock.base.types import Row
+from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
+
+__all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
+
+_ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """How lines are written; `null_literal` None means that an empty field of any type but text is null."""
+
+    row_type: RowTypeInfo
+    field_delimiter: str = ","
+    array_element_delimiter: str = ";"
+    quote_character: str | None = '"'
+    escape_character: str | None = None
+    null_literal: str | None = None
+    line_delimiter: str = "\n"
+    allow_comments: bool = False
+    ignore_parse_errors: bool = False
+
+    def format_parameters(self) -> dict[str, Any]:
+        """What the csv module wants to know."""
+        return {
+            "delimiter": self.field_delimiter,
+            "quotechar": self.quote_character,
+            "quoting": csv.QUOTE_NONE if self.quote_character is None else csv.QUOTE_MINIMAL,
+            "escapechar": self.escape_character,
+            "doublequote": self.escape_character is None,
+        }
+
+
+class CsvRowDeserializationSchema(DeserializationSchema[Row]):
+    """Reads rows from lines; make one with `CsvRowDeserializationSchema.Builder(row_type)`."""
+
+    def __init__(self, dialect: _Dialect) -> None:
+        self._dialect = dialect
+        self._names = tuple(dialect.row_type.get_field_names())
+        self._readers = [_reader(field, dialect) for field in dialect.row_type.get_field_types()]
+
+    def deserialize(self, message: bytes) -> Row | None:
+        """Returns the row of a line, with the fields' names.
+
+        A field equal to the null literal is None; without such a literal an empty field is, unless it is text.
+        Comments, where allowed, and with `set_ignore_parse_errors` lines that cannot be read, are dropped.
+
+        Raises:
+            FormatError: if the line cannot be read.
+        """
+        try:
+            text = message.decode()
+            if self._dialect.allow_comments and text.lstrip().startswith("#"):
+                return None
+            lines = list(csv.reader(io.StringIO(text, newline=""), strict=True, **self._dialect.format_parameters()))
+            if len(lines) > 1:
+                raise ValueError(f"{len(lines)} lines in one message")
+            fields = lines[0] if lines and lines[0] else [""]
+            row = Row(*[read(field) for read, field in zip(self._readers, fields, strict=True)])
+        except (ArithmeticError, ValueError, csv.Error) as error:
+            if self._dialect.ignore_parse_errors:
+                return None
+            raise FormatError(f"cannot read CSV {shorten(repr(message))}: {error}") from error
+        row.set_field_names(self._names)
+        return row
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the rows."""
+        return self._dialect.row_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._dialect,)
+
+    class Builder:
+        """Collects the settings of a `CsvRowDeserializationSchema`.
+
+        Raises:
+            TypeError: if `type_info` is not a row type.
+        """
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            self._dialect = _Dialect(_row_type(type_info))
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Sets the character between fields; a comma unless set."""
+            self._dialect = replace(self._dialect, field_delimiter=_character(delimiter))
+            return self
+
+        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+            """Sets whether lines that start with `#` are dropped."""
+            self._dialect = replace(self._dialect, allow_comments=allow_comments)
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Sets the text between elements of an array; a semicolon unless set."""
+            self._dialect = replace(self._dialect, array_element_delimiter=_not_empty(delimiter))
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Sets the character around fields that hold delimiters; a double quote unless set."""
+            self._dialect = replace(self._dialect, quote_character=_character(c))
+            return self
+
+        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Sets the character that takes the next one its meaning; none unless set."""
+            self._dialect = replace(self._dialect, escape_character=_character(c))
+            return self
+
+        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            """Sets the text that stands for None."""
+            self._dialect = replace(self._dialect, null_literal=null_literal)
+            return self
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
+            """Sets whether lines that cannot be read are dropped instead of being errors."""
+            self._dialect = replace(self._dialect, ignore_parse_errors=ignore_parse_errors)
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            """Returns the schema."""
+            return CsvRowDeserializationSchema(self._dialect)
+
+
+class CsvRowSerializationSchema(SerializationSchema[Any]):
+    """Writes rows as lines in UTF-8; make one with `CsvRowSerializationSchema.Builder(row_type)`."""
+
+    def __init__(self, dialect: _Dialect) -> None:
+        self._dialect = dialect
+        self._writers = [_writer(field, dialect) for field in dialect.row_type.get_field_types()]
+
+    def serialize(self, element: Any) -> bytes:
+        """Returns the line, its delimiter included, for a row or tuple.
+
+        Raises:
+            FormatError: if the record does not fit the row type, or needs a quote or escape that is not allowed.
+        """
+        out = io.StringIO()
+        try:
+            fields = [write(value) for write, value in zip(self._writers, element, strict=True)]
+            parameters = self._dialect.format_parameters()
+            csv.writer(out, lineterminator=self._dialect.line_delimiter, **parameters).writerow(fields)
+        except (AttributeError, TypeError, ValueError, csv.Error) as error:
+            raise FormatError(f"cannot write {shorten(repr(element))} as CSV: {error}") from error
+        return out.getvalue().encode()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._dialect,)
+
+    class Builder:
+        """Collects the settings of a `CsvRowSerializationSchema`.
+
+        Raises:
+            TypeError: if `type_info` is not a row type.
+        """
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            self._dialect = _Dialect(_row_type(type_info))
+
+        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Sets the character between fields; a comma unless set."""
+            self._dialect = replace(self._dialect, field_delimiter=_character(c))
+            return self
+
+        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            r"""Sets what ends a line: `\n`, which is the default, `\r`, `\r\n`, or nothing.
+
+            Raises:
+                ValueError: for anything else.
+            """
+            if delimiter not in ("\n", "\r", "\r\n", ""):
+                raise WrongValueError(f"a line may end in \\n, \\r, \\r\\n or nothing, not {delimiter!r}")
+            self._dialect = replace(self._dialect, line_delimiter=delimiter)
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            """Sets the text between elements of an array; a semicolon unless set."""
+            self._dialect = replace(self._dialect, array_element_delimiter=_not_empty(delimiter))
+            return self
+
+        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            """Writes no quotes; a field that holds a delimiter then needs an escape character."""
+            self._dialect = replace(self._dialect, quote_character=None)
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Sets the character around fields that hold delimiters; a double quote unless set."""
+            self._dialect = replace(self._dialect, quote_character=_character(c))
+            return self
+
+        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Sets the character that takes the next one its meaning; none unless set."""
+            self._dialect = replace(self._dialect, escape_character=_character(c))
+            return self
+
+        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            """Sets the text that stands for None; empty unless set."""
+            self._dialect = replace(self._dialect, null_literal=s)
+            return self
+
+        def build(self) -> CsvRowSerializationSchema:
+            """Returns the schema."""
+            return CsvRowSerializationSchema(self._dialect)
+
+
+def _reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
+    """The function that turns a field's text into a value of the type, or None."""
+    null = dialect.null_literal
+    if null is None:
+        null = None if type_info in _TEXTS else ""
+    read = _value_reader(type_info, dialect)
+    return lambda text: None if text == null else read(text)
+
+
+def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
+    delimiter = dialect.array_element_delimiter
+    if isinstance(type_info, _ARRAYS):
+        element = _reader(type_info.element_type, dialect)
+        return lambda text: [element(item) for item in text.split(delimiter)] if text else []
+    if isinstance(type_info, RowTypeInfo):
+        names = tuple(type_info.get_field_names())
+        readers = [_reader(field, dialect) for field in type_info.get_field_types()]
+
+        def read_row(text: str) -> Row:
+            row = Row(*[read(item) for read, item in zip(readers, text.split(delimiter), strict=True)])
+            row.set_field_names(names)
+            return row
+
+        return read_row
+    if isinstance(type_info, DateTypeInfo):
+        return datetime.date.fromisoformat
+    if isinstance(type_info, TimeTypeInfo):
+        return datetime.time.fromisoformat
+    if isinstance(type_info, TimestampTypeInfo):
+        return datetime.datetime.fromisoformat
+    if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is not BasicType.INSTANT:
+        parse = _PARSERS.get(type_info.basic_type, int)
+
+        def read_basic(text: str) -> Any:
+            value = parse(text)
+            if not type_info.accepts(value):
+                raise ValueError(f"{text!r} is no {type_info}")
+            return value
+
+        return read_basic
+    raise WrongTypeError(f"{type_info!r} cannot be read from CSV")
+
+
+def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], str]:
+    """The function that turns a value of the type, or None, into a field's text."""
+    null = dialect.null_literal or ""
+    delimiter = dialect.array_element_delimiter
+    writers: list[Callable[[Any], str]]
+    if isinstance(type_info, _ARRAYS):
+        element = _writer(type_info.element_type, dialect)
+        return lambda value: null if value is None else _join(delimiter, [element(item) for item in value])
+    if isinstance(type_info, RowTypeInfo):
+        writers = [_writer(field, dialect) for field in type_info.get_field_types()]
+
+        def write_row(value: Any) -> str:
+            if value is None:
+                return null
+            return _join(delimiter, [write(item) for write, item in zip(writers, value, strict=True)])
+
+        return write_row
+    if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.INSTANT:
+        raise WrongTypeError(f"{type_info!r} cannot be written as CSV")
+    if not isinstance(type_info, (BasicTypeInfo, DateTypeInfo, TimeTypeInfo, TimestampTypeInfo)):
+        raise WrongTypeError(f"{type_info!r} cannot be written as CSV")
+
+    def write_value(value: Any) -> str:
+        if value is None:
+            return null
+        if not type_info.accepts(value):
+            raise ValueError(f"{value!r} is no {type_info}")
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value) if isinstance(type_info, BasicTypeInfo) else str(value.isoformat())
+
+    return write_value
+
+
+def _join(delimiter: str, items: list[str]) -> str:
+    for item in items:
+        if delimiter in item:
+            raise ValueError(f"the element {item!r} holds the element delimiter {delimiter!r}")
+    return delimiter.join(items)
+
+
+def _to_boolean(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(f"{text!r} is no Boolean")
+    return lowered == "true"
+
+
+_TEXTS = (BasicTypeInfo(BasicType.STRING), BasicTypeInfo(BasicType.CHAR))
+_PARSERS: dict[BasicType, Callable[[str], Any]] = {
+    BasicType.STRING: str,
+    BasicType.CHAR: str,
+    BasicType.BOOLEAN: _to_boolean,
+    BasicType.FLOAT: float,
+    BasicType.DOUBLE: float,
+    BasicType.BIG_DEC: lambda text: decimal.Decimal(text.strip()),
+}
+
+
+def _row_type(type_info: TypeInformation) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise WrongTypeError(f"CSV needs a row type such as Types.ROW_NAMED(...), not {type_info!r}")
+    return type_info
+
+
+def _character(text: str) -> str:
+    if len(text) != 1:
+        raise WrongValueError(f"expected one character, not {text!r}")
+    return text
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise WrongValueError("the delimiter of array elements must not be empty")
+    return text

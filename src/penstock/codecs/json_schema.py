@@ -1,0 +1,85 @@
+"""The row type that a JSON schema describes.
+
+Supported: `type` (also a list of types with "null"), `properties`, `items` (one schema, or a list for a tuple as a
+row), `format` date, time and date-time, `contentEncoding` base64, and `$ref` within the document. Numbers, whole ones
+too, become decimals, because JSON sets no limit on them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.base.errors import FormatError
+from penstock.base.typeinfo import RowTypeInfo, TypeInformation, Types
+
+__all__ = ["type_of_json_schema"]
+
+_DEPTH_MAX = 64
+
+
+def type_of_json_schema(text: str) -> RowTypeInfo:
+    """Returns the row type for the JSON schema of an object.
+
+    Raises:
+        FormatError: if the text is not such a schema, or refers to itself.
+    """
+    try:
+        schema = json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"the JSON schema is no JSON: {error}") from error
+    result = _convert(schema, schema, "the schema", 0)
+    if not isinstance(result, RowTypeInfo):
+        raise FormatError(f"the JSON schema must describe an object, not {result}")
+    return result
+
+
+def _convert(schema: Any, root: Any, place: str, depth: int) -> TypeInformation:
+    if not isinstance(schema, dict):
+        raise FormatError(f"{place} is no JSON schema: {schema!r}")
+    if depth > _DEPTH_MAX:
+        raise FormatError(f"{place} is nested more than {_DEPTH_MAX} deep, or refers to itself")
+    if "$ref" in schema:
+        return _convert(_resolve(schema["$ref"], root), root, place, depth + 1)
+    kinds = schema.get("type")
+    names = [kinds] if isinstance(kinds, str) else [kind for kind in kinds or [] if kind != "null"]
+    if len(names) != 1:
+        raise FormatError(f"{place} must have exactly one type besides null, not {kinds!r}")
+    match names[0]:
+        case "object":
+            fields = schema.get("properties", {})
+            types = [_convert(field, root, f"{place}.{name}", depth + 1) for name, field in fields.items()]
+            return Types.ROW_NAMED(list(fields), types)
+        case "array":
+            items = schema.get("items")
+            if isinstance(items, list):
+                return Types.ROW([_convert(item, root, f"{place}[{i}]", depth + 1) for i, item in enumerate(items)])
+            return Types.OBJECT_ARRAY(_convert(items, root, f"{place}[]", depth + 1))
+        case "string":
+            return _text_type(schema)
+        case "number" | "integer":
+            return Types.BIG_DEC()
+        case "boolean":
+            return Types.BOOLEAN()
+        case other:
+            raise FormatError(f"{place} has a type that is not supported: {other!r}")
+
+
+def _text_type(schema: dict[str, Any]) -> TypeInformation:
+    if schema.get("contentEncoding") == "base64":
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+    formats = {"date": Types.SQL_DATE, "time": Types.SQL_TIME, "date-time": Types.SQL_TIMESTAMP}
+    return formats.get(str(schema.get("format")), Types.STRING)()
+
+
+def _resolve(reference: Any, root: Any) -> Any:
+    """The part of the document a reference such as `#/definitions/address` points to."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        raise FormatError(f"only references within the JSON schema are supported, not {reference!r}")
+    found = root
+    for step in reference[1:].split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, dict) or name not in found:
+            raise FormatError(f"nothing at {reference} in the JSON schema")
+        found = found[name]
+    return found

@@ -1,0 +1,1 @@
+"""Operators that call out and wait for answers beside their records."""

@@ -1,0 +1,313 @@
+"""Asynchronous functions: many calls out at once, while their records wait here (A1).
+
+A record comes in, its call is started, and its results go out when the call has returned. They go out in the order of
+the input, or as they come, but never across a watermark (`async_queues`). At most `capacity` records are between the
+start of their call and the emission of their results. What a batch brings beyond that waits unstarted, and the operator
+is not available: the task takes no more input, while results, timers and checkpoints go on.
+
+A call that returns is only noted down; `process_completions` handles it in the task's step. So errors fail the task
+like those of any other function, and results are emitted by the batch.
+
+Snapshots. The operator knows nothing of a call that is out except its record. All records whose results have not gone
+out are split operator state. A restored task calls the function for them again, ahead of its input. So a call may be
+made more than once, but its results are emitted exactly once.
+
+The end. The task waits for calls that are out (`drain`), retries included, so that the last records of a bounded stream
+are treated like all others. Their results go through everything downstream before the operators there hear of the end.
+A task that is suspended waits for nothing: its records are in the savepoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol
+
+from penstock.base.errors import CallTimeoutError, MisuseError, UnsupportedError, short_repr
+from penstock.core.operators.base import FunctionOperator
+from penstock.core.operators.calls.async_queues import Call, Mark, OrderedCalls, UnorderedCalls
+from penstock.core.ports import Coroutines
+from penstock.core.records import Batch
+from penstock.state.snapshot import StateCapture
+
+RECORDS_STATE: Final = "_penstock_async_records"
+
+
+class RetryPredicate(Protocol):
+    """When an attempt is repeated; None: never for this reason."""
+
+    def result_predicate(self) -> Callable[[list[Any]], bool] | None: ...
+
+    def exception_predicate(self) -> Callable[[Exception], bool] | None: ...
+
+
+class RetryStrategy(Protocol):
+    """How often an attempt is repeated, and after how long; attempts are counted from 1."""
+
+    def can_retry(self, current_attempts: int) -> bool: ...
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int: ...
+
+    def get_retry_predicate(self) -> RetryPredicate: ...
+
+
+class AsyncWaitOperator(FunctionOperator):
+    """See the module's text.
+
+    Args:
+        function: with `async_invoke(value)`, a coroutine function, and perhaps `timeout(value)`; or a plain coroutine
+            function. Each gives an iterable of results.
+        is_ordered: whether results go out in the order of the input.
+        timeout_ms: how long a call may take, from its first attempt on, retries and their delays included; 0: for ever.
+        capacity: how many records may be on their way.
+        retry_strategy: None: an error fails the task.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        is_ordered: bool,
+        timeout_ms: int,
+        capacity: int,
+        retry_strategy: RetryStrategy | None = None,
+    ) -> None:
+        super().__init__(function)
+        self._is_ordered = is_ordered
+        self._timeout_ms = timeout_ms
+        self._capacity = capacity
+        self._strategy = retry_strategy
+
+    def initialize_state(self) -> None:
+        """Put the records of the checkpoint ahead of all that will come; their calls start with the first step."""
+        super().initialize_state()
+        self._queue: OrderedCalls | UnorderedCalls = OrderedCalls() if self._is_ordered else UnorderedCalls()
+        self._unstarted: deque[Call] = deque()
+        #: records whose call was started and whose results have not gone out
+        self._on_their_way = 0
+        #: calls without results, in the order in which they were started, which is that of their deadlines
+        self._pending: dict[Call, None] = {}
+        self._came_back: deque[tuple[Call, int, Any, BaseException | None]] = deque()
+        self._retries: list[tuple[int, int, Call]] = []
+        self._retries_made = 0
+        self._idle: bool | None = None
+        self._records = self.context.operator_state.list_state(RECORDS_STATE)
+        for value, timestamp in self._records.get():
+            self._add(Call(value, timestamp))
+
+    def open(self) -> None:
+        """Open the function."""
+        if self.context.coroutines is None:
+            raise UnsupportedError(f"{self.context.operator_name}: this driver runs no asynchronous functions")
+        self._coroutines: Coroutines = self.context.coroutines
+        self._invoke: Callable[[Any], Awaitable[Any]] = getattr(self.function, "async_invoke", self.function)
+        predicate = self._strategy.get_retry_predicate() if self._strategy else None
+        self._repeats_result = predicate.result_predicate() if predicate else None
+        self._repeats_error = predicate.exception_predicate() if predicate else None
+        super().open()
+
+    # --- input -----------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Start as many calls as may be out."""
+        if batch.timestamps is None:
+            for value in batch.values:
+                self._add(Call(value, None))
+        else:
+            for value, timestamp in zip(batch.values, batch.timestamps, strict=True):
+                self._add(Call(value, timestamp))
+        self._start_some()
+
+    def _add(self, call: Call) -> None:
+        self._queue.add(call)
+        self._unstarted.append(call)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Emit it after the results of the records ahead of it."""
+        if self._queue:
+            self._queue.last_mark().watermark = timestamp
+        else:
+            self.output.emit_watermark(timestamp)
+
+    def process_status(self, idle: bool) -> None:
+        """Emit it after the results of the records ahead of it."""
+        if self._queue:
+            self._queue.last_mark().idle = idle
+        else:
+            self._emit_status(idle)
+
+    def is_available(self) -> bool:
+        """Whether another record's call could be started at once."""
+        return not self._unstarted and self._on_their_way < self._capacity
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _start_some(self) -> bool:
+        unstarted = self._unstarted
+        count = min(len(unstarted), self._capacity - self._on_their_way)
+        if count <= 0:
+            return False
+        deadline_ms = self.context.now_ms() + self._timeout_ms if self._timeout_ms else None
+        self._on_their_way += count
+        for _ in range(count):
+            call = unstarted.popleft()
+            call.deadline_ms = deadline_ms
+            self._pending[call] = None
+            self._attempt(call)
+        return True
+
+    def _attempt(self, call: Call) -> None:
+        call.attempt += 1
+        call.cancel = self._coroutines.start(
+            partial(self._invoke, call.value), partial(self._on_return, call, call.attempt)
+        )
+
+    def _on_return(self, call: Call, attempt: int, results: Any, error: BaseException | None) -> None:
+        self._came_back.append((call, attempt, results, error))
+
+    def process_completions(self) -> bool:
+        """Take results that have come back, emit what may go out, and start calls in its place."""
+        came_back, worked = self._came_back, False
+        while came_back:
+            worked = True
+            call, attempt, results, error = came_back.popleft()
+            if call.is_done or attempt != call.attempt:
+                continue  # its time was over before
+            call.cancel = None
+            if not self._repeats(call, results, error):
+                if error is not None:
+                    raise self.failed(call.value) from error
+                self._complete(call, results, "async_invoke()")
+        if worked:
+            self._emit_ready()
+        return self._start_some() or worked
+
+    def _complete(self, call: Call, results: Any, what: str) -> None:
+        if not isinstance(results, list) and not hasattr(type(results), "__next__"):
+            raise self.failed(call.value) from MisuseError(
+                f"{what} must return a list of results, not {short_repr(results)}"
+            )
+        call.results = list(results)
+        call.is_done = True
+        del self._pending[call]
+        self._queue.on_done(call)
+
+    def _emit_ready(self) -> None:
+        values: list[Any] = []
+        times: list[int] = []
+        has_times = False
+        for ready in self._queue.take_ready():
+            if isinstance(ready, Mark):
+                self._emit(values, times if has_times else None)
+                values, times = [], []
+                self._emit_mark(ready)
+                continue
+            self._on_their_way -= 1
+            timestamp = ready.timestamp
+            if (timestamp is not None) is not has_times:
+                self._emit(values, times if has_times else None)
+                values, times, has_times = [], [], timestamp is not None
+            values += ready.results
+            if timestamp is not None:
+                times += [timestamp] * len(ready.results)
+        self._emit(values, times if has_times else None)
+
+    def _emit(self, values: list[Any], times: list[int] | None) -> None:
+        if values:
+            self.output.collect(Batch(values, times))
+
+    def _emit_mark(self, mark: Mark) -> None:
+        # What is idle has said its last watermark before; what is active says it afterwards.
+        if mark.idle is False:
+            self._emit_status(False)
+        if mark.watermark is not None:
+            self.output.emit_watermark(mark.watermark)
+        if mark.idle:
+            self._emit_status(True)
+
+    def _emit_status(self, idle: bool) -> None:
+        if idle is not self._idle:
+            self._idle = idle
+            self.output.emit_status(idle)
+
+    # --- retries and time-outs -------------------------------------------------------------------------------------
+
+    def _repeats(self, call: Call, results: Any, error: BaseException | None) -> bool:
+        """Whether the attempt does not count; then another one follows."""
+        strategy = self._strategy
+        if strategy is None:
+            return False
+        try:
+            if error is None:
+                wanted = self._repeats_result is not None and results is not None and self._repeats_result(results)
+            else:
+                wanted = self._repeats_error is not None and isinstance(error, Exception) and self._repeats_error(error)
+            if not wanted or not strategy.can_retry(call.attempt):
+                return False
+            due_ms = self.context.now_ms() + max(0, strategy.get_backoff_time_millis(call.attempt))
+        except Exception as raised:
+            raise self.failed(call.value) from raised
+        self._retries_made += 1
+        heappush(self._retries, (due_ms, self._retries_made, call))
+        return True
+
+    def next_timer_ms(self) -> int | None:
+        """When the next call's time is over, or the next retry is due (ms)."""
+        retries = self._retries
+        while retries and retries[0][2].is_done:
+            heappop(retries)
+        times = [retries[0][0]] if retries else []
+        if self._timeout_ms and self._pending:
+            deadline_ms = next(iter(self._pending)).deadline_ms
+            assert deadline_ms is not None
+            times.append(deadline_ms)
+        return min(times, default=None)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """End calls whose time is over, and make retries that are due."""
+        timed_out = False
+        while self._timeout_ms and self._pending:
+            call = next(iter(self._pending))
+            assert call.deadline_ms is not None
+            if call.deadline_ms > now_ms:
+                break
+            timed_out = True
+            self._time_out(call)
+        while self._retries and self._retries[0][0] <= now_ms:
+            call = heappop(self._retries)[2]
+            if not call.is_done:
+                self._attempt(call)
+        if timed_out:
+            self._emit_ready()
+
+    def _time_out(self, call: Call) -> None:
+        if call.cancel is not None:
+            call.cancel()
+            call.cancel = None
+        timeout = getattr(self.function, "timeout", None)
+        try:
+            if timeout is None:
+                raise CallTimeoutError(f"the asynchronous call took longer than {self._timeout_ms} ms")
+            results = timeout(call.value)
+        except Exception as error:
+            raise self.failed(call.value) from error
+        self._complete(call, results, "timeout()")
+
+    # --- snapshots and the end -------------------------------------------------------------------------------------
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The records whose results have not gone out."""
+        self._records.update([(call.value, call.timestamp) for call in self._queue.calls()])
+        return super().snapshot_state(checkpoint_id)
+
+    def drain(self) -> bool:
+        """Whether all results have gone out."""
+        return not self._queue
+
+    def close(self) -> None:
+        """Cancel what is out, then close the function."""
+        for call in getattr(self, "_pending", ()):
+            if call.cancel is not None:
+                call.cancel()
+        super().close()

@@ -1,0 +1,1 @@
+"""Operators on batches of columns."""

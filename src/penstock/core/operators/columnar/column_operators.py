@@ -1,0 +1,138 @@
+"""Operators without state over columns: a user's function of whole batches, and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import compress
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.core.columns.batch import ColumnBatch, as_columns, rowtimes_in
+from penstock.core.columns.expressions import KERNEL_ERRORS, Expression, computed, full
+from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError
+from penstock.core.records import Batch
+
+
+class MapBatchesOperator(FunctionOperator):
+    """Hands whole batches to a function, as Arrow record batches or as data frames, and takes such back.
+
+    When as many records come out as went in, they keep their timestamps. Otherwise `timestamp_column` says where the
+    new ones are.
+    """
+
+    def __init__(self, function: Any, batch_format: str, timestamp_column: str | None) -> None:
+        super().__init__(function)
+        self._format = batch_format
+        self._timestamp_column = timestamp_column
+
+    def open(self) -> None:
+        """Open the function."""
+        super().open()
+        self._map = getattr(self.function, "map_batch", self.function)
+        self._hand_over = _HAND_OVER[self._format]
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function once."""
+        taken = as_columns(batch, self.context.operator_name)
+        if taken.kinds is not None:
+            raise UnsupportedError(
+                f"{self.context.operator_name}: map_batches takes inserts only, and these records change others; use "
+                "map(), whose rows say so by get_row_kind()"
+            )
+        try:
+            result = as_record_batch(self._map(self._hand_over(taken.columns)))
+        except Exception as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+        if result.num_rows:
+            self.output.collect(ColumnBatch(result, self._rowtimes(taken, result)))
+
+    def _rowtimes(self, taken: ColumnBatch, result: pa.RecordBatch) -> Any:
+        if self._timestamp_column is not None:
+            return rowtimes_in(result, self._timestamp_column)
+        if taken.rowtimes is None or result.num_rows == len(taken):
+            return taken.rowtimes
+        raise WrongTypeError(
+            f"{self.context.operator_name}: {len(taken)} records became {result.num_rows}, so it is not known which "
+            "timestamp each of them has: name a column of the result with timestamp_column, or assign timestamps "
+            "behind map_batches and not ahead of it"
+        )
+
+
+class SelectOperator(StreamOperator):
+    """A column for each expression."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self._expressions = tuple(expressions)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Compute the columns of a batch."""
+        taken = as_columns(batch, self.context.operator_name)
+        try:
+            result = computed(self._expressions, taken.columns)
+        except KERNEL_ERRORS as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+        self.output.collect(ColumnBatch(result, taken.rowtimes, taken.kinds))
+
+
+class WhereOperator(StreamOperator):
+    """Keeps the records for which an expression is true, and drops those where it is false or has no value."""
+
+    def __init__(self, condition: Expression) -> None:
+        self._condition = condition
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Evaluate the condition for a batch."""
+        taken = as_columns(batch, self.context.operator_name)
+        try:
+            answers = full(self._condition.evaluate(taken.columns), len(taken))
+            keeps = answers.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
+        except KERNEL_ERRORS as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+        if keeps.all():
+            self.output.collect(batch)
+        elif isinstance(batch, ColumnBatch):
+            if keeps.any():
+                self.output.collect(batch.where(keeps))
+        elif keeps.any():
+            times = batch.timestamps
+            kept = None if times is None else list(compress(times, keeps))
+            kinds = None if batch.kinds is None else bytes(compress(batch.kinds, keeps))
+            self.output.collect(Batch(list(compress(batch.values, keeps)), kept, kinds))
+
+
+def as_record_batch(result: Any) -> pa.RecordBatch:
+    """What a function returned, as a record batch; it may also return a table or a data frame of pandas or Polars.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    if isinstance(result, pa.RecordBatch):
+        return result
+    if hasattr(result, "to_arrow"):  # Polars
+        result = result.to_arrow()
+    elif type(result).__module__.partition(".")[0] == "pandas":
+        return pa.RecordBatch.from_pandas(result, preserve_index=False)
+    if isinstance(result, pa.Table):
+        if not result.num_rows:
+            return pa.RecordBatch.from_pylist([], schema=result.schema)
+        return result.combine_chunks().to_batches()[0]
+    raise WrongTypeError(
+        f"the function gave a {type(result).__name__}: it must return a pyarrow RecordBatch or Table, or a data frame"
+    )
+
+
+def _to_polars(columns: pa.RecordBatch) -> Any:
+    return import_module("polars").from_arrow(columns)
+
+
+_HAND_OVER: dict[str, Callable[[pa.RecordBatch], Any]] = {
+    "arrow": lambda columns: columns,
+    "pandas": lambda columns: columns.to_pandas(),
+    "polars": _to_polars,
+}
+BATCH_FORMATS = tuple(_HAND_OVER)
+
+__all__ = ["BATCH_FORMATS", "MapBatchesOperator", "SelectOperator", "WhereOperator", "as_record_batch"]

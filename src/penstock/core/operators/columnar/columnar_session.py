@@ -1,0 +1,138 @@
+"""Session windows of event time over columns, aggregated by kernel.
+
+The operator keeps a row of partials for each session, with its start and end. Sessions of a key that overlap or touch
+are one. The operator finds the sessions of a batch by sorting it, and joins them to the sessions it holds when it
+merges these.
+
+The operator judges the records of a batch together. A record that alone would be late is not late when it belongs to a
+session that is not late, whether the session's other records came before it or with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.columns.expressions import Aggregate
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, lowest, times_of
+from penstock.core.records import Batch
+from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.state.key_columns import distinct_keys
+
+START: Final = "start"
+END: Final = "end"
+_SESSION: Final = "session"
+
+
+class ColumnarSessionOperator(ColumnarWindowBase):
+    """See the module's text."""
+
+    state_name = "_penstock_column_sessions"
+
+    def __init__(
+        self,
+        key: ColumnKey,
+        assigner: EventTimeSessionWindows,
+        aggregates: Sequence[Aggregate],
+        late_tag: str | None = None,
+    ) -> None:
+        super().__init__(key, aggregates, late_tag)
+        self._gap_ms = assigner.gap_ms
+
+    def about(self) -> str:
+        """Windows and aggregates."""
+        return f"sessions of {self._gap_ms} ms of {self.aggregates.describe()} by {len(self.key_names)} columns"
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add the sessions of the batch's records."""
+        taken = self.take_in(batch)
+        partials, sessions = self._sessions_of(taken)
+        if int(times_of(partials, END).min()) - 1 <= self.watermark:
+            late = self._late_among(partials)
+            if late.any():
+                is_late = late[sessions]
+                self.late(taken.where(is_late))
+                partials = partials.filter(pa.array(~late))
+        self.add(partials)
+
+    def _sessions_of(self, taken: ColumnBatch) -> tuple[pa.Table, Any]:
+        """The sessions of these records alone, and to which of them each record belongs."""
+        keys, times = self.key_columns(taken), taken.rowtimes
+        codes, _ = distinct_keys(list(keys.values()))
+        order = np.lexsort((times, codes))
+        of_key, at = codes[order], times[order]
+        begins = np.flatnonzero(np.r_[True, (of_key[1:] != of_key[:-1]) | (at[1:] - at[:-1] > self._gap_ms)])
+        numbers = np.zeros(len(order), np.int64)
+        numbers[begins[1:]] = 1
+        sessions = np.empty(len(order), np.int64)
+        sessions[order] = np.cumsum(numbers)
+        partials = self.partials_of(taken, {_SESSION: sessions})
+        ends = np.r_[at[begins[1:] - 1], at[-1]] + self._gap_ms
+        return self._finished(partials, keys, order[begins], at[begins], ends), sessions
+
+    def _finished(self, partials: pa.Table, keys: dict[str, Any], rows: Any, starts: Any, ends: Any) -> pa.Table:
+        """Partials in the order of their sessions' numbers, with key, start and end."""
+        partials = partials.take(pa.array(np.argsort(times_of(partials, _SESSION)))).drop_columns([_SESSION])
+        taken = {name: column.take(pa.array(rows)) for name, column in keys.items()}
+        partial_columns = {name: partials.column(name) for name in self.aggregates.partial_columns}
+        return pa.table({START: starts, END: ends, **taken, **partial_columns})
+
+    def _late_among(self, partials: pa.Table) -> Any:
+        """Which of these sessions are late even when merged with those in the state."""
+        ends = times_of(partials, END)
+        together = [*self.parts, partials.cast(self.parts[0].schema)] if self.parts else [partials]
+        table = pa.concat_tables(together).combine_chunks()
+        groups = self._groups(table)
+        last = np.full(int(groups.max()) + 1, np.iinfo(np.int64).min)
+        np.maximum.at(last, groups, times_of(table, END))
+        late: Any = last[groups[-len(ends) :]] - 1 <= self.watermark
+        return late
+
+    def _groups(self, table: pa.Table) -> Any:
+        """For each row the number of the session that it becomes a part of, numbered by key and start."""
+        codes, _ = distinct_keys([table.column(name) for name in self.key_names])
+        starts, ends = times_of(table, START), times_of(table, END)
+        order = np.lexsort((starts, codes))
+        of_key, begin, end = codes[order].astype(np.int64), starts[order], ends[order]
+        # The highest end so far of each key: ends as ranks, apart from one key to the next.
+        unique, ranks = np.unique(end, return_inverse=True)
+        so_far = np.maximum.accumulate(of_key * len(unique) + ranks) - of_key * len(unique)
+        is_new = np.r_[True, (of_key[1:] != of_key[:-1]) | (begin[1:] > unique[so_far[:-1]])]
+        groups = np.empty(len(order), np.int64)
+        groups[order] = np.cumsum(is_new) - 1
+        return groups
+
+    def merge(self, parts: list[pa.Table]) -> pa.Table:
+        """Sessions that overlap or touch become one."""
+        table = pa.concat_tables(parts).combine_chunks()
+        groups = self._groups(table)
+        starts, ends = times_of(table, START), times_of(table, END)
+        limits, count = np.iinfo(np.int64), int(groups.max()) + 1
+        first, last = np.full(count, limits.max), np.full(count, limits.min)
+        np.minimum.at(first, groups, starts)
+        np.maximum.at(last, groups, ends)
+        rows = np.empty(count, np.int64)
+        rows[groups] = np.arange(len(groups))
+        keys = {name: table.column(name).combine_chunks() for name in self.key_names}
+        merged = self.aggregates.merged([table.append_column(_SESSION, pa.array(groups))], [_SESSION])
+        return self._finished(merged, keys, rows, first, last)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the sessions that event time has passed, and pass the watermark on."""
+        self.watermark = timestamp
+        least = lowest(self.parts, END)
+        if least is not None and least - 1 <= timestamp:
+            # A session that is due may touch one that begins right at the watermark, and is none later.
+            table = self.take_up_to(START, timestamp + 1)
+            starts, ends = times_of(table, START), times_of(table, END)
+            due = np.flatnonzero(ends - 1 <= timestamp)
+            if len(due):
+                due = due[np.argsort(ends[due], kind="stable")]
+                self.emit(table.take(pa.array(due)), starts[due], ends[due])
+            self.put_back(table.filter(pa.array(ends - 1 > timestamp)))
+        self.output.emit_watermark(timestamp)

@@ -1,0 +1,163 @@
+"""Tumbling, sliding and cumulative event-time windows over columns, aggregated by kernel.
+
+Time is cut into *panes*, the longest stretches that lie in the same windows as a whole: a tumbling window is one pane,
+a sliding one several. The operator keeps a row of partials for each key and pane, so a record counts once, however many
+windows it is in. A window that fires merges the partials of its panes.
+
+Sliding and cumulative windows share panes, and when a snapshot is taken some windows of a pane have fired. So the
+snapshot has a column that says up to which watermark they have. Without it they would fire again after a recovery,
+where event time begins again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.expressions import Aggregate, Literal
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, times_of
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.core.windowing.time_windows import (
+    AlignedAssigner,
+    CumulativeEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+
+PANE: Final = "pane"
+
+
+class ColumnarWindowOperator(ColumnarWindowBase):
+    """See the module's text."""
+
+    state_name = "_penstock_column_panes"
+
+    def __init__(
+        self, key: ColumnKey, assigner: AlignedAssigner, aggregates: Sequence[Aggregate], late_tag: str | None = None
+    ) -> None:
+        self._is_tumbling = isinstance(assigner, TumblingEventTimeWindows)
+        self._shown = len(aggregates)
+        if not self._is_tumbling:
+            aggregates = [*aggregates, Aggregate("max", Literal(MIN_TIMESTAMP), "fired")]
+        super().__init__(key, aggregates, late_tag)
+        self._assigner = assigner
+        self._pane_ms = _pane_ms(assigner)
+        #: the panes there are, and the end of the window that fires next
+        self._panes: set[int] = set()
+        self._next_end: int | None = None
+
+    @property
+    def shown(self) -> int:
+        """How many of the aggregates are the user's."""
+        return self._shown
+
+    def about(self) -> str:
+        """Windows and aggregates."""
+        return f"{self._assigner!r} of {self.aggregates.describe()} by {len(self.key_names)} columns"
+
+    def merge(self, parts: list[pa.Table]) -> pa.Table:
+        """One row for each key and pane."""
+        return self.aggregates.merged(parts, [PANE, *self.key_names])
+
+    def initialize_state(self) -> None:
+        """Take the restored table, and find when it is due."""
+        super().initialize_state()
+        for part in self.parts:
+            self._note(np.unique(times_of(part, PANE)))
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add the records' partials."""
+        taken = self.take_in(batch)
+        times = taken.rowtimes
+        panes = times - (times - self._assigner.offset_ms) % self._pane_ms
+        if self._last_end(int(panes.min())) - 1 <= self.watermark or self._has_gaps:
+            unique, codes = np.unique(panes, return_inverse=True)
+            ends = np.array([self._last_end(pane) for pane in unique.tolist()])
+            belongs = ends > MIN_TIMESTAMP
+            late = (belongs & (ends - 1 <= self.watermark))[codes]
+            if late.any():
+                self.late(taken.where(late))
+            kept = ~late & belongs[codes]
+            taken, panes = taken.where(kept), panes[kept]
+            if not len(taken):
+                return
+        partials = self.partials_of(taken, {PANE: panes, **self.key_columns(taken)})
+        self._note(np.unique(times_of(partials, PANE)))
+        self.add(partials)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the windows that event time has passed, and pass the watermark on."""
+        if self._next_end is not None and self._next_end - 1 <= timestamp:
+            due = sorted((w for w in self._not_fired() if w[1] - 1 <= timestamp), key=lambda w: w[::-1])
+            table = self.take_up_to(PANE, due[-1][1] - 1)
+            panes = times_of(table, PANE)
+            gone = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
+            self._panes -= gone
+            if self._is_tumbling:
+                self._fire_tumbling(table, panes)
+            else:
+                self._fire(table, panes, due)
+                self.put_back(table.filter(pa.array(~np.isin(panes, list(gone)))))
+        self.watermark = timestamp
+        self._find_next()
+        self.output.emit_watermark(timestamp)
+
+    def _fire_tumbling(self, table: pa.Table, panes: Any) -> None:
+        order = np.argsort(panes, kind="stable")
+        starts = panes[order]
+        self.emit(table.take(pa.array(order)), starts, starts + self._pane_ms)
+
+    def _fire(self, table: pa.Table, panes: Any, due: list[tuple[int, int]]) -> None:
+        fired = times_of(table, self.aggregates.partial_columns[-1])
+        for start, end in due:
+            inside = (panes >= start) & (panes < end) & (fired < end - 1)
+            if inside.any():
+                merged = self.aggregates.merged([table.filter(pa.array(inside))], self.key_names)
+                rows = merged.num_rows
+                self.emit(merged, np.full(rows, start), np.full(rows, end))
+
+    def to_capture(self, table: pa.Table) -> pa.Table:
+        """The table, and up to which watermark its windows have fired."""
+        if self._is_tumbling:
+            return table
+        name = self.aggregates.partial_columns[-1]
+        fired = np.maximum(times_of(table, name), self.watermark)
+        return table.set_column(table.schema.get_field_index(name), name, pa.array(fired, pa.int64()))
+
+    # --- panes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether some times lie in no window."""
+        assigner = self._assigner
+        return isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
+
+    def _last_end(self, pane: int) -> int:
+        """The end of the last window that a pane is in; the least number when it is in none."""
+        return max((end for _, end in self._assigner.assign(pane)[2]), default=MIN_TIMESTAMP)
+
+    def _note(self, panes: Any) -> None:
+        new = set(panes.tolist()) - self._panes
+        if new:
+            self._panes |= new
+            self._find_next()
+
+    def _not_fired(self) -> set[tuple[int, int]]:
+        """The windows that the panes are in, without those that event time has passed."""
+        return {w for pane in self._panes for w in self._assigner.assign(pane)[2] if w[1] - 1 > self.watermark}
+
+    def _find_next(self) -> None:
+        self._next_end = min((end for _, end in self._not_fired()), default=None)
+
+
+def _pane_ms(assigner: AlignedAssigner) -> int:
+    if isinstance(assigner, CumulativeEventTimeWindows):
+        return assigner.step_ms
+    if isinstance(assigner, SlidingEventTimeWindows):
+        return math.gcd(assigner.size_ms, assigner.slide_ms)
+    return assigner.size_ms

@@ -1,0 +1,221 @@
+"""What windows over columns share: partials, merged from time to time; late records; the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.core.columns.aggregates import Aggregates
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.columns.expressions import KERNEL_ERRORS, Aggregate, full
+from penstock.core.columns.keys import ColumnKey
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.operators.window.kept_windows import ALL_SLOTS, FIRED_WINDOWS, OPEN_WINDOWS, SESSIONS, has_windows
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.state.errors import StateError
+from penstock.state.key_columns import ColumnsCapture
+from penstock.state.snapshot import StateCapture
+
+#: Rows of partials that may come before they are merged, at least; beyond it as many as there are merged ones.
+PARTIALS_MAX: Final = 1 << 16
+#: State of the operators that keep windows record by record.
+_BY_RECORD: Final = (OPEN_WINDOWS, FIRED_WINDOWS, SESSIONS, *ALL_SLOTS)
+
+
+class ColumnarWindowBase(StreamOperator):
+    """Keeps tables of partials: the columns of the key, those that say which window, and those of the aggregates.
+
+    In batch execution its input need not come key by key: what it holds is a row for each group and not the records.
+    """
+
+    state_name: ClassVar[str]
+
+    def __init__(self, key: ColumnKey, aggregates: Sequence[Aggregate], late_tag: str | None) -> None:
+        self.key = key
+        self.aggregates = Aggregates(aggregates)
+        self._late_tag = late_tag
+        #: names that no column of the user's has
+        self.key_names = [f"key.{index}" for index in range(len(key.names))]
+        self.watermark = MIN_TIMESTAMP
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._merged_rows = 0
+        self._schema: pa.Schema | None = None
+
+    def late_outputs(self) -> tuple[str, ...]:
+        """That of the operator, when it has one."""
+        return () if self._late_tag is None else (self._late_tag,)
+
+    def about(self) -> str:
+        """What the state is, see `ColumnStates`."""
+        raise NotImplementedError
+
+    def merge(self, parts: list[pa.Table]) -> pa.Table:
+        """One row for each group."""
+        raise NotImplementedError
+
+    # --- the table -------------------------------------------------------------------------------------------------
+
+    def initialize_state(self) -> None:
+        """Take the restored table."""
+        restored = self.context.columns.take(self.state_name, self.about())
+        for name in _BY_RECORD:
+            if has_windows(self.context.keyed, name):
+                raise StateError(
+                    f"{self.context.operator_name}: the snapshot holds windows that were kept record by record (state "
+                    f"{name!r}). Go back to what the operator had, or give it another uid, with which it begins "
+                    "without windows"
+                )
+        if restored is not None and restored.num_rows:
+            self._schema = restored.schema
+            self.put([restored])
+
+    def add(self, partials: pa.Table) -> None:
+        """Take partials; merge when they have become many."""
+        if not partials.num_rows:
+            return
+        if self._schema is None:
+            self._schema = partials.schema
+        elif partials.schema != self._schema:
+            partials = self._cast(partials)
+        self._parts.append(partials)
+        self._rows += partials.num_rows
+        if self._rows > max(PARTIALS_MAX, 2 * self._merged_rows):
+            self.put([self.table()])
+
+    def _cast(self, partials: pa.Table) -> pa.Table:
+        try:
+            return partials.cast(self._schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise WrongTypeError(
+                f"{self.context.operator_name}: columns have changed their types, from {_types(self._schema)} to "
+                f"{_types(partials.schema)}, and their values do not fit: {error}"
+            ) from error
+
+    def table(self) -> pa.Table | None:
+        """All partials, merged; None when there are none."""
+        if len(self._parts) > 1:
+            self.put([self.merge(self._parts)])
+        return self._parts[0] if self._parts else None
+
+    def put(self, parts: list[pa.Table]) -> None:
+        """Keep these partials, which are merged, and no others."""
+        self._parts = [part for part in parts if part.num_rows]
+        self._rows = self._merged_rows = sum(part.num_rows for part in self._parts)
+
+    def take_up_to(self, name: str, last: int) -> pa.Table:
+        """Take the partials whose value in a column of times is at most `last`, and merge them; there must be some.
+
+        The others stay as they are: while one source is ahead of another they are many, and merging them would recur
+        with every watermark.
+        """
+        near, far = [], []
+        for part in self._parts:
+            is_near = times_of(part, name) <= last
+            if is_near.all():
+                near.append(part)
+            elif is_near.any():
+                near.append(part.filter(pa.array(is_near)))
+                far.append(part.filter(pa.array(~is_near)))
+            else:
+                far.append(part)
+        self._parts, self._rows = far, sum(part.num_rows for part in far)
+        self._merged_rows = min(self._merged_rows, self._rows)
+        return self.merge(near) if len(near) > 1 else near[0]
+
+    def put_back(self, part: pa.Table) -> None:
+        """Keep these partials too, which are merged; all others are later."""
+        if part.num_rows:
+            self._parts.insert(0, part)
+            self._rows += part.num_rows
+            self._merged_rows += part.num_rows
+
+    @property
+    def parts(self) -> list[pa.Table]:
+        """The partials as they are."""
+        return self._parts
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The table as it is."""
+        captures = super().snapshot_state(checkpoint_id)
+        table = self.table()
+        if table is None and self._schema is not None:
+            table = self._schema.empty_table()
+        if table is not None:
+            names = tuple(self.key_names)
+            captures.append(ColumnsCapture(self.state_name, self.to_capture(table), names, self.about()))
+        return captures
+
+    def to_capture(self, table: pa.Table) -> pa.Table:
+        """What a snapshot holds of the table."""
+        return table
+
+    # --- records ---------------------------------------------------------------------------------------------------
+
+    def take_in(self, batch: Batch) -> ColumnBatch:
+        """The batch as columns, with timestamps."""
+        taken = as_columns(batch, self.context.operator_name)
+        if taken.kinds is not None:
+            raise UnsupportedError(
+                f"{self.context.operator_name}: windows of columns take inserts only, and these records change others"
+            )
+        if taken.rowtimes is None:
+            raise WrongTypeError(
+                f"{self.context.operator_name}: event-time windows need timestamps, and these records carry none; give "
+                "the source a WatermarkStrategy with_timestamp_column, or call assign_timestamps_and_watermarks"
+            )
+        return taken
+
+    def partials_of(self, taken: ColumnBatch, group: dict[str, Any]) -> pa.Table:
+        """The partials of records by group."""
+        try:
+            return self.aggregates.partials_of(group, taken.columns)
+        except KERNEL_ERRORS as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+
+    def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
+        """The columns of the key under the names that they have here."""
+        return dict(zip(self.key_names, self.key.columns_in(taken.columns), strict=True))
+
+    def late(self, records: ColumnBatch) -> None:
+        """Records that come too late for all their windows."""
+        if self._late_tag is None:
+            self.context.count(LATE_RECORDS, len(records))
+        else:
+            self.output.collect_side(self._late_tag, records)
+
+    def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
+        """Emit the results of windows, one row for each."""
+        keys = [full(partials.column(name), 0) for name in self.key_names]
+        arrays = [*keys, pa.array(starts), pa.array(ends), *self.aggregates.results(partials)[: self.shown]]
+        names = [*self.key.names, "window_start", "window_end", *self.aggregates.names[: self.shown]]
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, names), ends - 1))
+
+    @property
+    def shown(self) -> int:
+        """How many of the aggregates are the user's."""
+        return len(self.aggregates.names)
+
+    def end_keys(self) -> None:
+        """Fire all windows."""
+        super().end_keys()
+        self.watermark = MIN_TIMESTAMP
+
+
+def times_of(table: pa.Table, name: str) -> Any:
+    """A column of integers as a numpy array."""
+    return full(table.column(name), 0).to_numpy(zero_copy_only=False)
+
+
+def lowest(parts: Sequence[pa.Table], name: str) -> int | None:
+    """The least value of a column of integers."""
+    return min((int(np.min(times_of(part, name))) for part in parts if part.num_rows), default=None)
+
+
+def _types(schema: pa.Schema) -> str:
+    return ", ".join(str(field.type) for field in schema)

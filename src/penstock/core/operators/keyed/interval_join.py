@@ -1,0 +1,263 @@
+"""Interval join: pairs of two keyed streams whose timestamps lie close together (A2).
+
+A left record at `l` and a right record at `r` of one key are a pair when `l + lower <= r <= l + upper`, in ms of event
+time. The operator keeps both sides in keyed state, in buckets of time that are a fraction of the interval. So a record
+looks at few buckets of the other side, whatever else is kept. When event time passes a bucket, the whole bucket goes at
+once, and no record needs a timer of its own.
+
+A record behind the watermark is late: it is in no pair, and goes to its side's late output or is counted. Every pair of
+records that were not late is emitted exactly once, when the later one arrives. The operator keeps a record as long as a
+record that is not late could pair with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from types import GeneratorType
+from typing import Any, Final
+
+from penstock.base.errors import WrongTypeError
+from penstock.core.operators.base import FunctionOperator
+from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.returned import results_of
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.state.backend import KeyedTable
+from penstock.state.states import NO_KEY
+
+#: An interval is cut into about this many buckets: with more, a record looks at more buckets but at fewer records in
+#: vain.
+_BUCKETS: Final = 4
+
+
+class ProcessJoinContext:
+    """What a `ProcessJoinFunction` is handed beside the pair; times in ms."""
+
+    __slots__ = ("left_timestamp", "right_timestamp")
+
+    def __init__(self) -> None:
+        self.left_timestamp = MIN_TIMESTAMP
+        self.right_timestamp = MIN_TIMESTAMP
+
+    def get_left_timestamp(self) -> int:
+        """The left record's event time."""
+        return self.left_timestamp
+
+    def get_right_timestamp(self) -> int:
+        """The right record's event time."""
+        return self.right_timestamp
+
+    def get_timestamp(self) -> int:
+        """The pair's event time: the later one of both, which its results carry."""
+        return max(self.left_timestamp, self.right_timestamp)
+
+
+class _Side:
+    """What is kept of one stream: bucket [start, end) of time -> key -> [(timestamp, value)]."""
+
+    def __init__(self, table: KeyedTable, width_ms: int, kept_ms: int) -> None:
+        self._table = table
+        self._width_ms = width_ms
+        self._kept_ms = kept_ms
+        #: by the bucket's number: its entries, and what marks a key as changed
+        self._buckets: dict[int, tuple[dict[Any, list[tuple[int, Any]]], Callable[[Any], None]]] = {}
+        self._order: list[int] = []
+        others = []
+        for start, end in table.panes:
+            if end - start == width_ms and start % width_ms == 0:
+                self._open(start // width_ms)
+            else:
+                others.append((start, end))
+        for namespace in others:  # of a program with other bounds
+            for key, records in table.drop(namespace).items():
+                for timestamp, value in records:
+                    self.add(key, timestamp, value)
+
+    def _open(self, bucket: int) -> tuple[dict[Any, list[tuple[int, Any]]], Callable[[Any], None]]:
+        namespace = (bucket * self._width_ms, (bucket + 1) * self._width_ms)
+        opened = self._buckets[bucket] = (self._table.entries(namespace), self._table.changed(namespace).add)
+        heappush(self._order, bucket)
+        return opened
+
+    def add(self, key: Any, timestamp: int, value: Any) -> None:
+        """Keep a record."""
+        bucket = timestamp // self._width_ms
+        entries, mark = self._buckets.get(bucket) or self._open(bucket)
+        records = entries.get(key)
+        if records is None:
+            entries[key] = [(timestamp, value)]
+        else:
+            records.append((timestamp, value))
+        mark(key)
+
+    def between(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
+        """A key's records with timestamps from `first` to `last`, both included; those of earlier buckets first."""
+        found: list[tuple[int, Any]] = []
+        buckets, width_ms = self._buckets, self._width_ms
+        for number in range(first // width_ms, last // width_ms + 1):
+            bucket = buckets.get(number)
+            records = None if bucket is None else bucket[0].get(key)
+            if records:
+                found += [record for record in records if first <= record[0] <= last]
+        return found
+
+    def drop(self, watermark: int) -> None:
+        """Forget the buckets of which no record can still pair with one that is not late."""
+        order, width_ms = self._order, self._width_ms
+        while order and (order[0] + 1) * width_ms - 1 + self._kept_ms < watermark:
+            bucket = heappop(order)
+            del self._buckets[bucket]
+            self._table.drop((bucket * width_ms, (bucket + 1) * width_ms))
+
+
+class IntervalJoinOperator(FunctionOperator):
+    """Calls a `ProcessJoinFunction` for every pair; its results have the later timestamp of the two.
+
+    Args:
+        function: the `ProcessJoinFunction`.
+        key_selectors: of the left and of the right stream.
+        lower_ms: by how much a right record's timestamp is at least above the left one's; may be negative.
+        upper_ms: by how much at most; both bounds included, and `lower_ms <= upper_ms`.
+        late_tags: the side outputs for late records of the left and of the right; None to count and drop them.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        function: Any,
+        key_selectors: tuple[Callable[[Any], Any], Callable[[Any], Any]],
+        lower_ms: int,
+        upper_ms: int,
+        late_tags: tuple[str | None, str | None] = (None, None),
+    ) -> None:
+        super().__init__(function)
+        self._key_selectors = key_selectors
+        self._lower_ms = lower_ms
+        self._upper_ms = upper_ms
+        self._late_tags = late_tags
+        self._watermark = MIN_TIMESTAMP
+
+    def late_outputs(self) -> tuple[str, ...]:
+        """Those of the two sides."""
+        return tuple(tag for tag in self._late_tags if tag is not None)
+
+    def initialize_state(self) -> None:
+        """Find what both sides keep."""
+        super().initialize_state()
+        width_ms = max(1, (self._upper_ms - self._lower_ms + 1) // _BUCKETS)
+        table = self.context.keyed.table
+        self._sides = (
+            _Side(table("_penstock_interval_left"), width_ms, max(self._upper_ms, 0)),
+            _Side(table("_penstock_interval_right"), width_ms, max(-self._lower_ms, 0)),
+        )
+
+    def open(self) -> None:
+        """Open the function."""
+        self._ctx = ProcessJoinContext()
+        super().open()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Pair every record with those of the other side, and keep it for later ones."""
+        if batch.timestamps is None:
+            raise WrongTypeError(
+                f"{self.context.operator_name}: an interval join needs timestamps, and these records carry none; give "
+                "the source a WatermarkStrategy with a timestamp assigner, or call assign_timestamps_and_watermarks "
+                "before key_by"
+            )
+        values, timestamps = self._without_late(batch, input_index)
+        keys = self.keys_of(values, self._key_selectors[input_index])
+        results: list[Any] = []
+        times: list[int] = []
+        if input_index == 0:
+            self._join_left(keys, values, timestamps, results, times)
+        else:
+            self._join_right(keys, values, timestamps, results, times)
+        for sweeper in self.context.keyed.sweepers.values():
+            sweeper.on_records(len(values))
+        out = split_side_outputs(self.output, results, times)
+        if len(out):
+            self.output.collect(out)
+
+    def _without_late(self, batch: Batch, input_index: int) -> tuple[list[Any], list[int]]:
+        """The records that are not late; the others go where late ones go."""
+        values, timestamps, watermark = batch.values, batch.timestamps or [], self._watermark
+        if not values or min(timestamps) >= watermark:
+            return values, timestamps
+        late: tuple[list[Any], list[int]] = ([], [])
+        rest: tuple[list[Any], list[int]] = ([], [])
+        for value, timestamp in zip(values, timestamps, strict=True):
+            side = late if timestamp < watermark else rest
+            side[0].append(value)
+            side[1].append(timestamp)
+        tag = self._late_tags[input_index]
+        if tag is None:
+            self.context.count(LATE_RECORDS, len(late[0]))
+        else:
+            self.output.collect_side(tag, Batch(*late))
+        return rest
+
+    def _join_left(
+        self, keys: list[Any], values: list[Any], timestamps: list[int], results: list[Any], times: list[int]
+    ) -> None:
+        lower_ms, upper_ms, ctx, keyed = self._lower_ms, self._upper_ms, self._ctx, self.context.keyed
+        (mine, other), process = self._sides, self.function.process_element
+        add, between = mine.add, other.between
+        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            add(key, timestamp, value)
+            found = between(key, timestamp + lower_ms, timestamp + upper_ms)
+            if not found:
+                continue
+            keyed.current_key, ctx.left_timestamp = key, timestamp
+            for right_timestamp, right in found:
+                ctx.right_timestamp = right_timestamp
+                self._call(process, value, right, results)
+                times.extend([max(timestamp, right_timestamp)] * (len(results) - len(times)))
+        keyed.current_key = NO_KEY
+
+    def _join_right(
+        self, keys: list[Any], values: list[Any], timestamps: list[int], results: list[Any], times: list[int]
+    ) -> None:
+        lower_ms, upper_ms, ctx, keyed = self._lower_ms, self._upper_ms, self._ctx, self.context.keyed
+        (other, mine), process = self._sides, self.function.process_element
+        add, between = mine.add, other.between
+        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            add(key, timestamp, value)
+            found = between(key, timestamp - upper_ms, timestamp - lower_ms)
+            if not found:
+                continue
+            keyed.current_key, ctx.right_timestamp = key, timestamp
+            for left_timestamp, left in found:
+                ctx.left_timestamp = left_timestamp
+                self._call(process, left, value, results)
+                times.extend([max(timestamp, left_timestamp)] * (len(results) - len(times)))
+        keyed.current_key = NO_KEY
+
+    def _call(self, process: Callable[[Any, Any, Any], Any], left: Any, right: Any, results: list[Any]) -> None:
+        try:
+            yielded = process(left, right, self._ctx)
+            if yielded is not None:
+                if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                    yielded = results_of(yielded, process)
+                results.extend(yielded)
+        except Exception as error:
+            self.context.keyed.current_key = NO_KEY
+            raise self.failed((left, right)) from error
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Forget what event time has passed, and pass the watermark on."""
+        self._watermark = timestamp
+        for side in self._sides:
+            side.drop(timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def end_keys(self) -> None:
+        """Forget all records."""
+        self.advance_keys(MAX_WATERMARK)
+
+    def advance_keys(self, timestamp: int) -> None:
+        """Forget what event time has passed."""
+        before = self._watermark
+        self.process_watermark(timestamp)
+        self._watermark = before

@@ -1,0 +1,186 @@
+"""Running sum, minimum and maximum of a field on a keyed stream (A2).
+
+Every record gives its key's aggregate so far, a record of the same form; in batch execution a key gives its last one.
+`sum`, `min` and `max` change one field of the key's first record and keep its others. `min_by` and `max_by` give the
+whole record that has the least or greatest field, the first one of several. Records are read-only once emitted, so what
+changes is a copy.
+
+How a field is taken out and put back depends on the form of the record. The operator works it out once for each class;
+then the loop is that of the keyed reduce.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import operator
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from penstock.base.errors import WrongTypeError
+from penstock.base.typeinfo import TypeInformation
+from penstock.base.types import Row
+from penstock.core.operators.keyed.keyed_reduce import MISSING, KeyedReduceOperator, rounded_reduce
+from penstock.core.records import Batch
+
+Reducer = Callable[[Any, Any], Any]
+
+
+class AccumulateType(enum.Enum):
+    """What the aggregation makes of a key's records."""
+
+    MIN = 1
+    MAX = 2
+    MIN_BY = 3
+    MAX_BY = 4
+    SUM = 5
+
+
+class KeyedAggregateOperator(KeyedReduceOperator):
+    """Folds one field of each record into its key's aggregate, and emits that.
+
+    Args:
+        kind: what to make of the field.
+        field: its position, or its name in rows, named tuples, dataclasses and dicts (`f0`, `f1`, … in tuples).
+        key_selector: takes the key out of a record.
+        type_info: of the records, as far as the program says.
+    """
+
+    def __init__(
+        self,
+        kind: AccumulateType,
+        field: int | str,
+        key_selector: Callable[[Any], Any],
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(None, key_selector, type_info)
+        self._reducers = _Reducers(kind, field, type_info)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Fold every record in."""
+        entries, reducers = self._entries, self._reducers
+        get = entries.get
+        results: list[Any] = []
+        append = results.append
+        keys = self.keys_of(batch.values, self._key_selector)
+        self._has_timestamps = batch.timestamps is not None
+        try:
+            for key, value in zip(keys, batch.values, strict=True):
+                reduced = get(key, MISSING)
+                if reduced is not MISSING:
+                    value = reducers[reduced.__class__](reduced, value)
+                else:
+                    reducers[value.__class__]  # so that a wrong field is an error of the first record
+                entries[key] = value
+                append(value)
+        except Exception as error:
+            raise self.failed(batch.values[len(results)]) from error
+        if not self.context.is_batch:
+            self._mark(None, keys)
+            self.output.collect(Batch(results, batch.timestamps))
+
+
+class _Reducers(dict[type, Reducer]):
+    """The function that folds a record into an aggregate of a class, worked out when it is first asked for."""
+
+    def __init__(self, kind: AccumulateType, field: int | str, type_info: TypeInformation | None = None) -> None:
+        super().__init__()
+        self._kind = kind
+        self._field = field
+        self._type_info = type_info
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._kind, self._field, self._type_info)
+
+    def __missing__(self, cls: type) -> Reducer:
+        reducer: Reducer = rounded_reduce(_reducer(self._kind, cls, self._field), self._type_info)
+        self[cls] = reducer
+        return reducer
+
+
+def _reducer(kind: AccumulateType, cls: type, field: int | str) -> Reducer:
+    take, put = _field_of(cls, field)
+    if kind is AccumulateType.SUM:
+        if cls is tuple:
+            return _tuple_sum(_position(field, None, cls))
+        if take is _itself:
+            return operator.add
+        return lambda total, value: put(total, take(total) + take(value))
+    is_better = operator.lt if kind in (AccumulateType.MIN, AccumulateType.MIN_BY) else operator.gt
+    if kind in (AccumulateType.MIN_BY, AccumulateType.MAX_BY):
+        return lambda best, value: value if is_better(take(value), take(best)) else best
+
+    def better(best: Any, value: Any) -> Any:
+        found = take(value)
+        return put(best, found) if is_better(found, take(best)) else best
+
+    return better
+
+
+def _tuple_sum(index: int) -> Reducer:
+    """The sum most often asked for, with one call for each record, its own: each record makes a new tuple."""
+    behind = index + 1
+    if index == 1:
+        return lambda total, value: (
+            (total[0], total[1] + value[1]) if len(total) == 2 else (total[0], total[1] + value[1], *total[2:])
+        )
+    return lambda total, value: (*total[:index], total[index] + value[index], *total[behind:])
+
+
+def _field_of(cls: type, field: int | str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    """How to take the field out of a record of that class, and how to make a copy with another one."""
+    if issubclass(cls, tuple):
+        names = getattr(cls, "_fields", None)
+        index = _position(field, names, cls)
+        if names is None:
+            return operator.itemgetter(index), lambda r, x: (*r[:index], x, *r[index + 1 :])
+        make: Any = cls._make  # type: ignore[attr-defined]
+        return operator.itemgetter(index), lambda r, x: make((*r[:index], x, *r[index + 1 :]))
+    if issubclass(cls, list):
+        index = _position(field, None, cls)
+        return operator.itemgetter(index), lambda r, x: [*r[:index], x, *r[index + 1 :]]
+    if issubclass(cls, Row | dict):
+        return operator.itemgetter(field), _with_item(field)
+    if is_dataclass(cls):
+        known = tuple(f.name for f in fields(cls))
+        name = known[_position(field, known, cls)]
+        return operator.attrgetter(name), _with_attribute(name)
+    if field not in (0, "f0"):
+        raise WrongTypeError(
+            f"a {cls.__name__} has no field {field!r}; of a plain value only position 0 can be aggregated"
+        )
+    return _itself, lambda r, x: x
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _position(field: int | str, names: tuple[str, ...] | None, cls: type) -> int:
+    if isinstance(field, int):
+        return field
+    if names is not None and field in names:
+        return names.index(field)
+    if names is None and field[:1] == "f" and field[1:].isdecimal():
+        return int(field[1:])
+    known = "fields are named f0, f1, …" if names is None else f"there are {', '.join(names)}"
+    raise WrongTypeError(f"a {cls.__name__} has no field {field!r}: {known}")
+
+
+def _with_item(field: int | str) -> Callable[[Any, Any], Any]:
+    def put(record: Any, value: Any) -> Any:
+        changed = copy.copy(record)
+        changed[field] = value
+        return changed
+
+    return put
+
+
+def _with_attribute(name: str) -> Callable[[Any, Any], Any]:
+    def put(record: Any, value: Any) -> Any:
+        changed = copy.copy(record)
+        object.__setattr__(changed, name, value)  # frozen dataclasses too
+        return changed
+
+    return put

@@ -1,0 +1,1 @@
+"""Operators on one record after another: stateless ones, process functions, two inputs, broadcast state."""

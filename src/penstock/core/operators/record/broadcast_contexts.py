@@ -1,0 +1,162 @@
+"""What broadcast process functions are handed beside the record: one context for either side, and one for timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from penstock.base.errors import WrongTypeError
+from penstock.core.operators.record.process import TimeDomain, TimerService
+from penstock.core.operators.record.stateless import method
+from penstock.state.broadcast_state import BroadcastState, ReadOnlyBroadcastState
+from penstock.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.state.errors import StateError
+from penstock.state.states import NO_KEY
+from penstock.state.ttl.states import (
+    open_aggregating_state,
+    open_list_state,
+    open_map_state,
+    open_reducing_state,
+    open_value_state,
+)
+
+StateT = TypeVar("StateT")
+
+_OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
+    ValueStateDescriptor: open_value_state,
+    ListStateDescriptor: open_list_state,
+    MapStateDescriptor: open_map_state,
+    ReducingStateDescriptor: open_reducing_state,
+    AggregatingStateDescriptor: open_aggregating_state,
+}
+
+
+def undeclared(states: Mapping[str, Any], descriptor: Any) -> Exception:
+    """The error for a descriptor that was not passed to `broadcast()`."""
+    if not isinstance(descriptor, MapStateDescriptor):
+        return WrongTypeError(f"a broadcast state is named by a MapStateDescriptor, not by {descriptor!r}")
+    declared = ", ".join(map(repr, states))
+    return StateError(
+        f"there is no broadcast state {descriptor.name!r} here, only {declared}: pass its descriptor to broadcast()"
+    )
+
+
+class BroadcastBaseContext(Generic[StateT]):
+    """Times, all in ms since the epoch, and broadcast states."""
+
+    __slots__ = ("_states", "_timers", "element_timestamp")
+
+    def __init__(self, timers: TimerService, states: Mapping[str, StateT]) -> None:
+        self._timers = timers
+        self._states = states
+        self.element_timestamp: int | None = None
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> StateT:
+        """The broadcast state that the descriptor names; raises `StateError` when `broadcast()` was not given it."""
+        try:
+            return self._states[state_descriptor.name]
+        except (KeyError, AttributeError):
+            raise undeclared(self._states, state_descriptor) from None
+
+    def timestamp(self) -> int | None:
+        """The record's (or the timer's) event time in ms; None when the record carries none."""
+        return self.element_timestamp
+
+    def current_processing_time(self) -> int:
+        """Processing time in ms."""
+        return self._timers.current_processing_time()
+
+    def current_watermark(self) -> int:
+        """The event time that both streams have reached in this subtask, ms."""
+        return self._timers.current_watermark()
+
+
+class BroadcastContext(BroadcastBaseContext[BroadcastState[Any, Any]]):
+    """For a record of the broadcast stream: broadcast states may be written."""
+
+    __slots__ = ()
+
+
+class ReadOnlyContext(BroadcastBaseContext[ReadOnlyBroadcastState[Any, Any]]):
+    """For a record of the other stream: broadcast states may be read."""
+
+    __slots__ = ()
+
+
+class KeyedBroadcastContext(BroadcastContext):
+    """For a record of the broadcast stream beside a keyed one: no key is current, and all may be visited."""
+
+    __slots__ = ("_keyed",)
+
+    def __init__(self, timers: TimerService, states: Mapping[str, BroadcastState[Any, Any]], keyed: Any) -> None:
+        super().__init__(timers, states)
+        self._keyed = keyed
+
+    def apply_to_key_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], Any]) -> None:
+        """Call `function(key, state)` for every key of this subtask that has an entry in a keyed state (A1).
+
+        The key is current meanwhile, so the function may also use the key's other state, and change all of it. The call
+        visits the keys in no particular order, holds their list in memory, and finishes before the next record. What
+        the function returns is dropped: gather in a list what `process_broadcast_element` should yield.
+
+        Args:
+            state_descriptor: the one with which the function's `open` looked the state up.
+            function: takes the key and its state, or has a method `process` that does (Flink's KeyedStateFunction).
+
+        Raises:
+            TypeError: for a descriptor of no keyed state.
+        """
+        keyed, visit = self._keyed, method(function, "process")
+        opener = next((opens for kind, opens in _OPENERS.items() if isinstance(state_descriptor, kind)), None)
+        if opener is None:
+            raise WrongTypeError(f"a keyed state is named by its state descriptor, not by {state_descriptor!r}")
+        state = opener(keyed, state_descriptor)
+        try:
+            for key in keyed.keys_of(state_descriptor):
+                keyed.current_key = key
+                visit(key, state)
+                keyed.settle()
+        finally:
+            keyed.current_key = NO_KEY
+
+    #: Flink's name for it.
+    apply_to_keyed_state = apply_to_key_state
+
+
+class KeyedReadOnlyContext(ReadOnlyContext):
+    """For a record of the keyed stream."""
+
+    __slots__ = ("_keyed",)
+
+    def __init__(
+        self, timers: TimerService, states: Mapping[str, ReadOnlyBroadcastState[Any, Any]], keyed: Any
+    ) -> None:
+        super().__init__(timers, states)
+        self._keyed = keyed
+
+    def timer_service(self) -> TimerService:
+        """Times and timers."""
+        return self._timers
+
+    def get_current_key(self) -> Any:
+        """The record's key, or the timer's."""
+        return self._keyed.current_key
+
+
+class BroadcastOnTimerContext(KeyedReadOnlyContext):
+    """For a timer."""
+
+    __slots__ = ("domain",)
+
+    domain: TimeDomain
+
+    def time_domain(self) -> TimeDomain:
+        """Which time the timer went by."""
+        return self.domain

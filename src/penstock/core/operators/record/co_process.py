@@ -1,0 +1,119 @@
+"""Two inputs: connected streams, each record handled by the function's method for its input (A1, A2).
+
+The operator's event time is the lower one of both inputs, as the task's watermark is the lowest of all its channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from itertools import repeat
+from types import GeneratorType
+from typing import Any
+
+from penstock.core.operators.base import FunctionOperator
+from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.record.process import KeyedProcessOperator, ProcessContext, UnkeyedTimerService
+from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.records import Batch
+
+
+class _TwoInputs:
+    """Finds the function's methods for both inputs: `map1`, `map2` and so on, wrapped to give iterables."""
+
+    def __init__(self, function: Any, kind: str) -> None:
+        self._function = function
+        self._kind = kind
+
+    def handlers(self) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+        """(first, second): called with record and context, they give an iterable or None."""
+        function = self._function
+        if self._kind == "process":
+            return function.process_element1, function.process_element2
+        if self._kind == "map":
+            return _one_result(function.map1), _one_result(function.map2)
+        return _without_context(function.flat_map1), _without_context(function.flat_map2)
+
+
+def _one_result(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    def call(value: Any, ctx: Any) -> Any:
+        result = function(value)
+        if type(result) in NO_VALUES:
+            raise wrong_value(result, f"{function.__name__}()")
+        return None if result is None else [result]
+
+    return call
+
+
+def _without_context(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    @wraps(function)
+    def call(value: Any, ctx: Any) -> Any:
+        return function(value)
+
+    return call
+
+
+def process_without_key(operator: FunctionOperator, batch: Batch, handle: Callable[[Any, Any], Any], ctx: Any) -> None:
+    """Call `handle` for every record with its timestamp in `ctx`, and emit what it gives, from that operator."""
+    results: list[Any] = []
+    times: list[int] = []
+    value: Any = None
+    try:
+        for value, timestamp in zip(batch.values, batch.timestamps or repeat(None)):  # noqa: B905 - repeat has no end
+            ctx.element_timestamp = timestamp
+            yielded = handle(value, ctx)
+            if yielded is not None:
+                if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
+                    yielded = results_of(yielded, handle)
+                results.extend(yielded)
+                while timestamp is not None and len(times) < len(results):
+                    times.append(timestamp)
+    except Exception as error:
+        raise operator.failed(value) from error
+    out = split_side_outputs(operator.output, results, None if batch.timestamps is None else times)
+    if len(out):
+        operator.output.collect(out)
+
+
+class CoProcessOperator(FunctionOperator):
+    """A two-input function on streams without keys; `kind` is map, flat_map or process."""
+
+    def __init__(self, function: Any, kind: str) -> None:
+        super().__init__(function)
+        self._inputs = _TwoInputs(function, kind)
+
+    def open(self) -> None:
+        """Open the function."""
+        self._timers = UnkeyedTimerService(self.context)
+        self._ctx = ProcessContext(self._timers)
+        super().open()
+        self._handlers = self._inputs.handlers()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the method for the input for every record."""
+        process_without_key(self, batch, self._handlers[input_index], self._ctx)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Note event time."""
+        self._timers.watermark = timestamp
+        self.output.emit_watermark(timestamp)
+
+
+class KeyedCoProcessOperator(KeyedProcessOperator):
+    """A two-input function on two keyed streams, which share their keys' state and timers."""
+
+    def __init__(
+        self, function: Any, kind: str, key_selector1: Callable[[Any], Any], key_selector2: Callable[[Any], Any]
+    ) -> None:
+        super().__init__(function, key_selector1)
+        self._inputs = _TwoInputs(function, kind)
+        self._key_selectors = (key_selector1, key_selector2)
+
+    def open(self) -> None:
+        """Open the function."""
+        super().open()
+        self._handlers = self._inputs.handlers()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the method for the input for every record, under the record's key."""
+        self.process_records(batch, self._handlers[input_index], self._key_selectors[input_index])

@@ -1,0 +1,246 @@
+"""Operators without state: map, filter, flat map, and assigning timestamps and watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import compress, repeat
+from types import CodeType, GeneratorType
+from typing import Any, ClassVar
+
+from penstock.base.errors import UnsupportedError
+from penstock.base.types import Row
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError, call_all
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.emitting import split_side_outputs
+from penstock.core.operators.record.fused import FILTER, MAP, FusedError, run_pass
+from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
+from penstock.core.records import MAX_WATERMARK, Batch
+
+
+def method(function: Any, name: str) -> Any:
+    """`function.name`, or the function itself when it is a plain callable."""
+    return getattr(function, name, function)
+
+
+class PassOnOperator(StreamOperator):
+    """Records as they come: a place in the plan."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Pass them on."""
+        self.output.collect(batch)
+
+
+class RecordOperator(FunctionOperator):
+    """A map or a filter: calls its function with each record, and with nothing else.
+
+    Successive ones are done in one pass over a batch, by the first of them (`fused`).
+    """
+
+    kind: ClassVar[str]
+    #: the operator whose work is done here
+    _behind: RecordOperator | None = None
+    #: this operator and those after it
+    _run: tuple[RecordOperator, ...] = ()
+
+    def open(self) -> None:
+        """Open the function."""
+        super().open()
+        self.call: Callable[[Any], Any] = method(self.function, self.kind)
+
+    def fuse(self, behind: StreamOperator) -> None:
+        """Do the work of a map or a filter."""
+        if isinstance(behind, RecordOperator):
+            self._behind = behind
+
+    def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
+        """That whose function runs."""
+        for operator in self._run:
+            if getattr(operator.call, "__code__", None) in codes:
+                return operator.context
+        return self.context
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function with every record."""
+        if self._behind is None:
+            self.process_alone(batch)
+        else:
+            self._process_fused(batch)
+
+    def check_value(self, records: list[Any], results: list[Any]) -> None:
+        """Raise when the function gave a generator; asks of a batch's last record only, at next to no cost."""
+        if results and type(results[-1]) in NO_VALUES:
+            raise self.failed(records[-1]) from wrong_value(results[-1], f"{self.kind}()")
+
+    def process_alone(self, batch: Batch) -> None:
+        """Call the function with every record, and emit the results."""
+        raise NotImplementedError
+
+    def _process_fused(self, batch: Batch) -> None:
+        if not self._run:
+            run: list[RecordOperator] = [self]
+            while (behind := run[-1]._behind) is not None:
+                run.append(behind)
+            self._run = tuple(run)
+            self._kinds = tuple(operator.kind for operator in run)
+            self._calls = tuple(operator.call for operator in run)
+        try:
+            results, times = run_pass(self._kinds, self._calls, batch.values, batch.timestamps)
+        except FusedError as error:
+            if error.place and type(error.record) in NO_VALUES:
+                maker = self._run[error.place - 1]
+                raise maker.failed(None) from wrong_value(error.record, f"{maker.kind}()")
+            raise self._run[error.place].failed(error.record) from error.__cause__
+        if results:
+            if type(results[-1]) in NO_VALUES:
+                raise self._run[-1].failed(None) from wrong_value(results[-1], "map()")
+            self._run[-1].output.collect(Batch(results, times))
+
+
+class MapOperator(RecordOperator):
+    """One record in, one record out."""
+
+    kind = MAP
+
+    def process_alone(self, batch: Batch) -> None:
+        """Map every record."""
+        results: list[Any] = []
+        try:
+            call_all(self.call, batch.values, results)
+        except Exception as error:
+            raise self.failed(batch.values[len(results)]) from error
+        self.check_value(batch.values, results)
+        self.output.collect(Batch(results, batch.timestamps))
+
+
+class FilterOperator(RecordOperator):
+    """Keeps the records for which the function is true."""
+
+    kind = FILTER
+
+    def process_alone(self, batch: Batch) -> None:
+        """Test every record."""
+        keep: list[Any] = []
+        try:
+            call_all(self.call, batch.values, keep)
+        except Exception as error:
+            raise self.failed(batch.values[len(keep)]) from error
+        self.check_value(batch.values, keep)
+        values = list(compress(batch.values, keep))
+        if values:
+            times = batch.timestamps
+            self.output.collect(Batch(values, None if times is None else list(compress(times, keep))))
+
+
+class FlatMapOperator(FunctionOperator):
+    """One record in, any number out."""
+
+    def open(self) -> None:
+        """Open the function."""
+        super().open()
+        self._flat_map = method(self.function, "flat_map")
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Expand every record; each result has its record's timestamp."""
+        results: list[Any] = []
+        times: list[int] = []
+        flat_map, timestamps = self._flat_map, batch.timestamps
+        for index, value in enumerate(batch.values):
+            size = len(results)
+            try:
+                expanded = flat_map(value)
+                if expanded is not None:
+                    if expanded.__class__ is not GeneratorType and expanded.__class__ is not list:
+                        expanded = results_of(expanded, flat_map)
+                    results.extend(expanded)
+            except Exception as error:
+                raise self.failed(value) from error
+            if timestamps is not None:
+                times.extend(repeat(timestamps[index], len(results) - size))
+        out = split_side_outputs(self.output, results, None if timestamps is None else times)
+        if len(out):
+            self.output.collect(out)
+
+
+class TimestampsAndWatermarksOperator(StreamOperator):
+    """Assigns timestamps and makes watermarks in the middle of a stream; watermarks from upstream end here (C2)."""
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        if strategy.alignment is not None:
+            raise UnsupportedError(
+                "watermark alignment holds sources back, so it works in sources only: give the strategy to from_source"
+            )
+        self._generator = WatermarkGenerator(strategy)
+        self._periodic_at_ms: int | None = None
+        self._has_ended = False
+
+    def open(self) -> None:
+        """A stream without any record becomes idle too, counted from now."""
+        now = self.context.now_ms()
+        if self._generator.tracks_idleness:
+            self._generator.saw_records(now)
+        if self._generator.is_periodic and self.context.auto_watermark_interval_ms and not self.context.is_batch:
+            self._periodic_at_ms = now + self.context.auto_watermark_interval_ms
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Assign, emit, and advance."""
+        generator = self._generator
+        now = self.context.now_ms()
+        if generator.tracks_idleness and generator.saw_records(now):
+            self.output.emit_status(False)
+        try:
+            for part, watermark in generator.follow(generator.assign(batch, now)):
+                self.output.collect(part)
+                if watermark is not None and not self._has_ended:
+                    self.output.emit_watermark(watermark)
+        except AssignerError as error:
+            raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Only the end of time passes."""
+        if timestamp == MAX_WATERMARK:
+            self._has_ended, self._periodic_at_ms = True, None
+            if self._generator.idle:
+                self.output.emit_status(False)
+            self.output.emit_watermark(timestamp)
+
+    def process_status(self, idle: bool) -> None:
+        """Idleness is decided here, not upstream."""
+
+    def next_timer_ms(self) -> int | None:
+        """When the stream becomes idle, or the generator is to be asked."""
+        times = [t for t in (self._generator.idle_deadline_ms(), self._periodic_at_ms) if t is not None]
+        return min(times) if times else None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Become idle when nothing has come for long enough; ask the generator."""
+        if self._generator.check_idle(now_ms):
+            self.output.emit_status(True)
+        if self._periodic_at_ms is not None and now_ms >= self._periodic_at_ms:
+            self._periodic_at_ms = now_ms + self.context.auto_watermark_interval_ms
+            try:
+                watermark = self._generator.on_periodic(now_ms)
+            except AssignerError as error:
+                raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
+            if watermark is not None:
+                self.output.emit_watermark(watermark)
+
+
+class Projection:
+    """The function of a map that keeps some fields: of tuples and lists a tuple, of rows a row with their names."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, record: Any) -> Any:
+        """The record with these fields only, in this order."""
+        chosen = [record[index] for index in self._indexes]
+        if not isinstance(record, Row):
+            return tuple(chosen)
+        row = Row(*chosen)
+        names = record._fields
+        if names is not None:
+            row.set_field_names([names[index] for index in self._indexes])
+        row.set_row_kind(record.get_row_kind())
+        return row

@@ -1,0 +1,1 @@
+"""The sink operator: writes, prepares, commits."""

@@ -1,0 +1,170 @@
+"""The tail of a sink task: a writer, and a committer that makes its output visible (G9, F6).
+
+Exactly-once output. At a barrier the writer hands out committables, which go into the snapshot with all earlier ones
+not yet committed. When a checkpoint completes, the operator commits what was prepared up to it. After a recovery it
+commits everything that the restored checkpoint holds again before the writer starts. Commits are idempotent, so it does
+not matter whether the failed attempt had committed it. What was prepared after that checkpoint is committed only by a
+job that begins from a savepoint that names it. The operator tells the writer, which keeps it until then
+(`SinkWriter.pin`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.base.errors import CallError, PenstockError, WrongTimeError, short_repr
+from penstock.codecs.pickling import dumps_named
+from penstock.core.columns.batch import ColumnBatch
+from penstock.core.connector import Committer, RecordError, Sink, SinkWriter
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.context import OperatorContext
+from penstock.core.records import Batch
+from penstock.state.operator_state import COMMITTABLE_MODE
+from penstock.state.snapshot import StateCapture
+
+WRITER_STATE = "_penstock_writer"
+COMMITTABLES_STATE = "_penstock_committables"
+
+
+#: What errors call the user's code in a sink.
+SINK: Final = "the sink"
+
+
+class _OneOf:
+    """Stands for a record of a batch when it is not known which one it was."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._text = f"one of {len(values)}, the first {short_repr(values[0])}"
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def write_records(writer: SinkWriter[Any, Any], batch: Batch, operator_name: str) -> None:
+    """Hand the records to the writer.
+
+    Raises:
+        UserCodeError: if the writer raises; Penstock's own errors go through, unless they answer a call of the writer.
+    """
+    values = batch.values
+    try:
+        writer.write_batch(values, batch.timestamps)
+    except RecordError as error:
+        raise UserCodeError(operator_name, error.record, error.what) from error.__cause__
+    except Exception as error:
+        if isinstance(error, PenstockError) and not isinstance(error, CallError):
+            raise
+        raise UserCodeError(operator_name, values[0] if len(values) == 1 else _OneOf(values), SINK) from error
+
+
+class SinkOperator(StreamOperator):
+    """Writes records through a `Sink`."""
+
+    user_part = SINK
+
+    def __init__(self, sink: Sink[Any]) -> None:
+        self._sink = sink
+        self._writer: SinkWriter[Any, Any] | None = None
+        self._committer: Committer[Any] | None = None
+        #: checkpoint id -> committables prepared for it, not yet committed
+        self._pending: dict[int, list[Any]] = {}
+
+    def initialize_state(self) -> None:
+        """Commit what the restored checkpoint had prepared, then make the writer."""
+        context: OperatorContext = self.context
+        self._commit_restored()
+        self._writer_state = context.operator_state.list_state(WRITER_STATE)
+        if context.operator_state.is_restored:
+            self._writer = self._sink.restore_writer(context, self._writer_state.get())
+        else:
+            self._writer = self._sink.create_writer(context)
+
+    def recover_finished(self) -> None:
+        """The last output was prepared for the restored checkpoint, and perhaps not committed before the failure."""
+        self._commit_restored()
+
+    def _commit_restored(self) -> None:
+        self._committables = self.context.operator_state.list_state(COMMITTABLES_STATE, COMMITTABLE_MODE)
+        self._committer = self._sink.create_committer(self.context)
+        restored = self._committables.get()
+        if restored and self._committer is not None:
+            self._committer.recommit(restored)
+        self._committables.update([])
+
+    def pickled(self, committables: list[Any]) -> bytes:
+        """Committables as bytes for the client."""
+        return dumps_named(committables, f"operator {self.context.operator_name!r}: what its sink has prepared")
+
+    @property
+    def writer(self) -> SinkWriter[Any, Any]:
+        """The writer; there is one from `initialize_state` on."""
+        if self._writer is None:
+            raise WrongTimeError("the sink operator was used before initialize_state()")
+        return self._writer
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Hand the records to the writer."""
+        if isinstance(batch, ColumnBatch) and batch.kinds is None:
+            self.writer.write_columns(batch.data, batch.rowtimes)
+        else:
+            write_records(self.writer, batch, self.context.operator_name)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Prepare what was written, and capture it with the writer's state."""
+        writer = self.writer
+        writer.flush(False)
+        prepared = writer.prepare_commit()
+        if prepared:
+            self._pending[checkpoint_id] = list(prepared)
+        self._committables.update([c for committables in self._pending.values() for c in committables])
+        self._writer_state.update(writer.snapshot_state(checkpoint_id))
+        return super().snapshot_state(checkpoint_id)
+
+    def on_savepoint(self, checkpoint_id: int) -> None:
+        """Keep what the savepoint names from being deleted."""
+        named = self._committables.get()
+        if named:
+            self.writer.pin(checkpoint_id, named)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit what was prepared up to this checkpoint."""
+        due = [i for i in self._pending if i <= checkpoint_id]
+        committables = [c for i in due for c in self._pending[i]]
+        if committables and self._committer is not None:
+            self._committer.commit(committables)
+        for i in due:
+            del self._pending[i]
+
+    def finish(self) -> None:
+        """No record will follow. Without checkpoints nothing later would commit, so commit now."""
+        self.writer.flush(True)
+        if not self.context.checkpointing:
+            prepared = [c for committables in self._pending.values() for c in committables]  # for savepoints
+            prepared += self.writer.prepare_commit()
+            self._pending.clear()
+            if prepared and self._committer is not None:
+                self._committer.commit(prepared)
+
+    @property
+    def sink(self) -> Sink[Any]:
+        """What it writes to; for code that commits in place of this operator."""
+        return self._sink
+
+    def prepared(self, checkpoint_id: int) -> list[Any]:
+        """What the snapshot for a checkpoint has prepared, for code that commits it in place of this operator."""
+        return list(self._pending.get(checkpoint_id, ()))
+
+    def prepare_last(self) -> list[Any]:
+        """What must be committed once the whole job has ended: for batch execution, after `finish`."""
+        return list(self.writer.prepare_commit())
+
+    def close(self) -> None:
+        """Close writer and committer."""
+        writer, committer = self._writer, self._committer
+        self._writer = self._committer = None
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            if committer is not None:
+                committer.close()

@@ -1,0 +1,1 @@
+"""The source operator: reads splits, makes watermarks."""

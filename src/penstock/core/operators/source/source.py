@@ -1,0 +1,262 @@
+"""The head of a source task: polls a reader, assigns timestamps, follows the watermark."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from penstock.base.errors import ContractError, WrongTimeError
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.codecs.pickling import loads_named
+from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.source.source_watermarks import SourceWatermarks
+from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.state.snapshot import StateCapture
+
+SPLITS_STATE = "_penstock_splits"
+
+
+class Emitted(enum.Enum):
+    """What a source did when it was asked to emit."""
+
+    RECORDS = "RECORDS"
+    NOTHING = "NOTHING"
+    END = "END"
+
+
+class _ReaderContext:
+    """A reader's view of its task."""
+
+    def __init__(self, operator: SourceOperator, context: OperatorContext) -> None:
+        self._operator = operator
+        self._context = context
+        self.subtask_index = context.subtask_index
+        self.parallelism = context.parallelism
+
+    def now_ms(self) -> int:
+        return self._context.now_ms()
+
+    def request_split(self) -> None:
+        self._context.request_split()
+
+    def count(self, name: str, increment: int = 1) -> None:
+        self._context.count(name, increment)
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        self._operator.output.collect_side(tag_id, batch)
+
+    def open_split(self, split_id: str) -> None:
+        self._operator.watermarks.open_split(split_id, self._context.now_ms())
+
+    def close_split(self, split_id: str) -> None:
+        self._operator.watermarks.close_split(split_id)
+
+
+class SourceOperator(StreamOperator):
+    """Runs a `SourceReader`; its state is the reader's splits with their positions (G8).
+
+    Alignment. With a strategy that asks for it, the operator reports its watermark to the job master at every update
+    interval, and is told how far the group's sources may go. While it is past that, it reads nothing. Where the reader
+    reads several splits, the operator pauses those that are past it one by one. An idle source reports the end of time,
+    so that no other source waits for it.
+    """
+
+    user_part = "the source"
+
+    def __init__(self, source: Source[Any, Any], strategy: WatermarkStrategy) -> None:
+        self.source = source
+        self.strategy = strategy
+        self.watermarks = SourceWatermarks(strategy)
+        self.records_out = 0
+        self.emitted_watermark: int | None = None
+        self._alignment = strategy.alignment
+        #: up to which watermark (ms) the source may read; None when it is not aligned
+        self._allowed_ms: int | None = None
+        self._paused: set[str] = set()
+        self._report_at_ms: int | None = None
+        self._periodic_at_ms: int | None = None
+        self._reader: SourceReader[Any, Any] | None = None
+        self._retry_at_ms: int | None = None
+
+    def initialize_state(self) -> None:
+        """Make the reader and give it its restored splits."""
+        self._splits = self.context.operator_state.list_state(SPLITS_STATE)
+        self._reader = self.source.create_reader(_ReaderContext(self, self.context))
+        restored = self._splits.get()
+        if restored:
+            self._reader.add_splits(restored)
+
+    def recover_finished(self) -> None:
+        """Nothing is read, so no other source waits for this one."""
+        self._report(MAX_WATERMARK)
+
+    def open(self) -> None:
+        """Start the reader."""
+        self.reader.start()
+        if not self.context.is_batch:
+            now = self.context.now_ms()
+            if self.watermarks.is_periodic and self.context.auto_watermark_interval_ms:
+                self._periodic_at_ms = now + self.context.auto_watermark_interval_ms
+            if self._alignment is not None and self.context.report_watermark is not None:
+                self._allowed_ms = MIN_TIMESTAMP
+                self._report_at_ms = now
+
+    @property
+    def reader(self) -> SourceReader[Any, Any]:
+        """The reader; there is one from `initialize_state` on."""
+        if self._reader is None:
+            raise WrongTimeError("the source operator was used before initialize_state()")
+        return self._reader
+
+    def add_splits(self, splits: tuple[bytes, ...], no_more: bool) -> None:
+        """The enumerator's answer to a request."""
+        if splits:
+            what = f"a split of {type(self.source).__name__}"
+            self.reader.add_splits([loads_named(split, what) for split in splits])
+        if no_more:
+            self.reader.no_more_splits()
+        self._retry_at_ms = None
+
+    def emit_next(self, records_max: int) -> Emitted:
+        """Poll the reader once and emit what it gave."""
+        if self._is_ahead() or (self._retry_at_ms is not None and self.context.now_ms() < self._retry_at_ms):
+            return Emitted.NOTHING
+        result = self.reader.poll_next(records_max)
+        if result is InputStatus.NOTHING_AVAILABLE:
+            self.reader.polls_in_vain += 1
+            self._note_silence()
+            return Emitted.NOTHING
+        if result is InputStatus.END_OF_INPUT:
+            return Emitted.END
+        assert isinstance(result, Batch)
+        self.reader.polls_in_vain = 0
+        self._retry_at_ms = None
+        if len(result):
+            self.emit(result)
+        return Emitted.RECORDS
+
+    def emit(self, polled: Batch) -> None:
+        """Emit records with their timestamps, then the watermark that follows."""
+        watermarks = self.watermarks
+        generator = self._generator_for(polled)
+        now = self.context.now_ms()
+        if generator.tracks_idleness:
+            was_idle = generator.saw_records(now)
+            watermarks.check_idle(now)
+            if was_idle and watermarks.idle:
+                self._settle()
+        try:
+            batch = generator.assign(polled, now)
+            self.records_out += len(batch)
+            for part, _ in generator.follow(batch):
+                self.output.collect(part)
+                self._settle()
+        except AssignerError as error:
+            raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
+        self._pause_splits()
+
+    def _generator_for(self, polled: Batch) -> WatermarkGenerator:
+        split_id = polled.split_id if isinstance(polled, SplitBatch) else None
+        try:
+            return self.watermarks.of_split(split_id)
+        except KeyError:
+            raise ContractError(
+                f"{self.context.operator_name}: the reader gave records of split {split_id!r}, which is not open; call "
+                "context.open_split in add_splits"
+            ) from None
+
+    def _settle(self) -> None:
+        """Report changes of watermark and idleness; a source becomes active before its watermark, idle after it."""
+        watermark, is_idle = self.watermarks.settle()
+        if is_idle is False:
+            self.output.emit_status(False)
+        if watermark is not None:
+            self.emitted_watermark = watermark
+            self.output.emit_watermark(watermark)
+        if is_idle:
+            self.output.emit_status(True)
+
+    def _note_silence(self) -> None:
+        now = self.context.now_ms()
+        if self.watermarks.tracks_idleness:
+            self.watermarks.check_idle(now)
+        self._settle()
+        self._retry_at_ms = now + max(1, self.reader.retry_after_ms())
+
+    def next_timer_ms(self) -> int | None:
+        """When to poll again after the reader had nothing, to ask the generators, or to report the watermark."""
+        retry_at_ms = None if self._is_ahead() else self._retry_at_ms
+        times = [t for t in (retry_at_ms, self._periodic_at_ms, self._report_at_ms) if t is not None]
+        return min(times) if times else None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Ask the generators, and report the watermark, when it is time; the task polls the reader itself."""
+        if self._retry_at_ms is not None and now_ms >= self._retry_at_ms:
+            self._retry_at_ms = None
+        if self._periodic_at_ms is not None and now_ms >= self._periodic_at_ms:
+            self._periodic_at_ms = now_ms + self.context.auto_watermark_interval_ms
+            try:
+                self.watermarks.on_periodic(now_ms)
+            except AssignerError as error:
+                raise UserCodeError(self.context.operator_name, error.record, error.what) from error.__cause__
+            self._settle()
+        if self._report_at_ms is not None and now_ms >= self._report_at_ms:
+            assert self._alignment is not None
+            self._report_at_ms = now_ms + self._alignment.update_interval_ms
+            emitted = MIN_TIMESTAMP if self.emitted_watermark is None else self.emitted_watermark
+            self._report(MAX_WATERMARK if self.watermarks.idle else emitted)
+
+    def quiesce_timers(self) -> None:
+        """The end has come: no other source needs to wait for this one any more."""
+        self._periodic_at_ms = self._report_at_ms = None
+        self._report(MAX_WATERMARK)
+
+    # --- alignment -------------------------------------------------------------------------------------------------
+
+    def align(self, allowed_ms: int) -> None:
+        """The job master says up to which watermark (ms) the sources of the group may read."""
+        if self._allowed_ms is None:
+            return
+        was_ahead = self._is_ahead()
+        self._allowed_ms = allowed_ms
+        if was_ahead and not self._is_ahead():
+            self.watermarks.resume(self.context.now_ms())
+            self._retry_at_ms = None
+        self._pause_splits()
+
+    def _report(self, watermark: int) -> None:
+        if self._alignment is not None and self.context.report_watermark is not None:
+            self.context.report_watermark(watermark)
+
+    def _is_ahead(self) -> bool:
+        allowed, emitted = self._allowed_ms, self.emitted_watermark
+        return allowed is not None and emitted is not None and emitted > allowed and not self.watermarks.idle
+
+    def _pause_splits(self) -> None:
+        if self._allowed_ms is None or not (self._paused or self.watermarks.split_ids):
+            return
+        ahead = self.watermarks.ahead_of(self._allowed_ms)
+        pause, resume = ahead - self._paused, (self._paused - ahead) & self.watermarks.split_ids
+        self._paused = ahead
+        if pause or resume:
+            for split_id in resume:
+                self.watermarks.of_split(split_id).resume(self.context.now_ms())
+            self.reader.pause_or_resume_splits(sorted(pause), sorted(resume))
+            self._retry_at_ms = None
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """The reader's splits."""
+        self._splits.update(self.reader.snapshot_state(checkpoint_id))
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the reader."""
+        self.reader.notify_checkpoint_complete(checkpoint_id)
+
+    def close(self) -> None:
+        """Close the reader, when there is one."""
+        if self._reader is not None:
+            self._reader.close()

@@ -1,0 +1,94 @@
+"""The watermark of a source subtask: of its one stream of records, or the lowest of its active splits (C2).
+
+A reader that works through one split after the other has one stream of records, and needs none of this. A reader of
+several at a time opens and closes them by name, and says of each batch which split it is from. Each split then has its
+own generator and its own idleness: a slow split holds the watermark back, one that is idle or closed does not. When all
+open splits are idle so is the source, and its watermark is where the split furthest ahead was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.watermarks import WatermarkGenerator
+from penstock.core.records import MIN_TIMESTAMP
+
+
+class SourceWatermarks:
+    """See the module's text."""
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self._strategy = strategy
+        #: of records that belong to no open split
+        self._main = WatermarkGenerator(strategy)
+        self._splits: dict[str, WatermarkGenerator] = {}
+        self._emitted = MIN_TIMESTAMP
+        self.idle = False
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether generators are to be asked by the clock."""
+        return self._main.is_periodic
+
+    @property
+    def tracks_idleness(self) -> bool:
+        """Whether the strategy asks for idleness."""
+        return self._main.tracks_idleness
+
+    @property
+    def generators(self) -> Collection[WatermarkGenerator]:
+        """Those that count at present."""
+        return self._splits.values() if self._splits else (self._main,)
+
+    def open_split(self, split_id: str, now_ms: int) -> None:
+        """A split is read from now on; a second call changes nothing."""
+        if split_id not in self._splits:
+            generator = self._splits[split_id] = WatermarkGenerator(self._strategy)
+            if generator.tracks_idleness:
+                generator.saw_records(now_ms)
+
+    def close_split(self, split_id: str) -> None:
+        """A split has been read to its end."""
+        self._splits.pop(split_id, None)
+
+    def of_split(self, split_id: str | None) -> WatermarkGenerator:
+        """The generator for a batch; raises KeyError for a split that is not open."""
+        return self._main if split_id is None else self._splits[split_id]
+
+    def ahead_of(self, watermark: int) -> set[str]:
+        """The splits that are past a watermark (ms)."""
+        return {name for name, g in self._splits.items() if g.watermark > watermark and not g.idle}
+
+    @property
+    def split_ids(self) -> set[str]:
+        """The open splits."""
+        return set(self._splits)
+
+    def check_idle(self, now_ms: int) -> None:
+        """Let the splits become idle that have been silent for long enough."""
+        for generator in self.generators:
+            generator.check_idle(now_ms)
+
+    def on_periodic(self, now_ms: int) -> None:
+        """Ask all generators."""
+        for generator in self.generators:
+            generator.on_periodic(now_ms)
+
+    def resume(self, now_ms: int) -> None:
+        """The source was held back until now, which does not count as silence."""
+        for generator in self.generators:
+            generator.resume(now_ms)
+
+    def settle(self) -> tuple[int | None, bool | None]:
+        """What is new since the last call: the source's watermark (ms), and whether it is idle; None for no change."""
+        generators = self.generators
+        active = [g.watermark for g in generators if not g.idle]
+        watermark = min(active) if active else max(g.watermark for g in generators)
+        advanced = None
+        if watermark > self._emitted:
+            self._emitted = advanced = watermark
+        is_idle = not active
+        changed = None if is_idle == self.idle else is_idle
+        self.idle = is_idle
+        return advanced, changed

@@ -1,0 +1,214 @@
+"""Tumbling, sliding and cumulative event-time windows, with the default trigger and without evictor: the fast way.
+
+Each window keeps its contents in one dictionary, `(start, end) -> key -> contents`. So a record costs one dictionary
+access for each of its windows, and firing a window means walking one dictionary. There are no timers by key.
+
+With allowed lateness a fired window moves, each key's contents intact, to a second table until it is cleaned up. A
+record for it fires it again at once for its key. After a recovery event time begins again. Then a record may come for a
+window that had fired but is not passed yet; its key moves back and fires with the others when the watermark passes
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from penstock.core.operators.window.kept_windows import FIRED_WINDOWS, OPEN_WINDOWS, KeptWindow, KeptWindows
+from penstock.core.operators.window.window_base import WindowOperatorBase
+from penstock.core.operators.window.window_contents import AggregatingContents, WindowContents, WindowResult
+from penstock.core.records import Batch
+from penstock.core.windowing.time_windows import AlignedAssigner, TumblingEventTimeWindows
+
+Window = tuple[int, int]
+_MISSING: Any = object()
+
+
+class AlignedWindowOperator(WindowOperatorBase):
+    """Windows whose bounds depend on the timestamp alone."""
+
+    def __init__(
+        self,
+        key_selector: Callable[[Any], Any],
+        assigner: AlignedAssigner,
+        contents: WindowContents,
+        result: WindowResult | None = None,
+        allowed_lateness_ms: int = 0,
+        late_tag: str | None = None,
+    ) -> None:
+        super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
+        self._assigner = assigner
+        #: the assigner, when it has a loop of its own
+        self._tumbling = (
+            assigner
+            if isinstance(assigner, TumblingEventTimeWindows) and isinstance(contents, AggregatingContents)
+            else None
+        )
+
+    def initialize_state(self) -> None:
+        """Find the windows, and when they are due."""
+        super().initialize_state()
+        kept = KeptWindows(self.context, self.merges, self._contents)
+        kept.refuse_other_windows()
+        self._open_table = self.context.keyed.table(OPEN_WINDOWS)
+        self._fired_table = self.context.keyed.table(FIRED_WINDOWS)
+        for window in kept.from_slots():
+            self._take(window)
+        self._open_panes: dict[Window, dict[Any, Any]] = self._open_table.panes
+        self._fired_panes: dict[Window, dict[Any, Any]] = self._fired_table.panes
+        self._ends = [(end, start) for start, end in self._open_panes]
+        self._cleanups = [(end, start) for start, end in self._fired_panes]
+        heapify(self._ends)
+        heapify(self._cleanups)
+
+    def _take(self, kept: KeptWindow) -> None:
+        """A window that the general operator kept."""
+        if kept.has_fired and not self._lateness_ms:
+            return
+        table, window = self._fired_table if kept.has_fired else self._open_table, (kept.start, kept.end)
+        table.entries(window)[kept.key] = kept.contents
+        table.mark(window, (kept.key,))
+        if table.settle is not None:
+            table.settle()
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add every record to its windows; emit what fires again and what is late."""
+        values, timestamps = batch.values, self.require_timestamps(batch)
+        _low, high, windows = self._assigner.assign(min(timestamps))
+        if max(timestamps) < high:
+            self._add_to_windows(windows, values, timestamps)
+        elif self._tumbling is not None and windows[0][1] - 1 > self._watermark and not self._fired_panes:
+            self._aggregate_in_tumbling(self._tumbling, batch, timestamps)
+        else:
+            for windows, part in self._by_windows(batch, timestamps):
+                self._add_to_windows(windows, part.values, part.timestamps or [])
+        if self._fired or self._late:
+            self.emit_collected()
+
+    def _by_windows(self, batch: Batch, timestamps: list[int]) -> Iterable[tuple[list[Window], Batch]]:
+        """The batch in parts whose records all belong to the same windows; order within each is kept."""
+        parts: dict[int, tuple[list[Window], Batch]] = {}
+        low = high = 0
+        add_value = add_time = None
+        for value, timestamp in zip(batch.values, timestamps, strict=True):
+            if add_value is None or add_time is None or not low <= timestamp < high:
+                low, high, windows = self._assigner.assign(timestamp)
+                part = parts.get(low)
+                if part is None:
+                    part = parts[low] = (windows, Batch([], []))
+                add_value, add_time = part[1].values.append, part[1].timestamps.append  # type: ignore[union-attr]
+            add_value(value)
+            add_time(timestamp)
+        return parts.values()
+
+    def _aggregate_in_tumbling(self, assigner: TumblingEventTimeWindows, batch: Batch, timestamps: list[int]) -> None:
+        """As below, for windows none of which has fired, and without splitting the batch."""
+        keys = self.keys_of(batch.values, self._key_selector)
+        size_ms, offset_ms, function = assigner.size_ms, assigner.offset_ms, self._contents.function
+        add, create = function.add, function.create_accumulator
+        panes: dict[int, dict[Any, Any]] = {}
+        low = high = 0
+        value: Any = None
+        try:
+            for key, value, timestamp in zip(keys, batch.values, timestamps, strict=True):
+                if not low <= timestamp < high:
+                    low = timestamp - (timestamp - offset_ms) % size_ms
+                    high = low + size_ms
+                    if low not in panes:
+                        panes[low] = self._pane((low, high), ())
+                    pane = panes[low]
+                    get = pane.get
+                accumulator = get(key, _MISSING)
+                pane[key] = add(value, create() if accumulator is _MISSING else accumulator)
+        except Exception as error:
+            raise self.failed(value) from error
+        table = self._open_table
+        for low in panes:
+            if not table.is_next_whole:
+                high = low + size_ms
+                table.mark((low, high), [k for k, t in zip(keys, timestamps, strict=True) if low <= t < high])
+
+    def _add_to_windows(self, windows: list[Window], values: list[Any], timestamps: list[int]) -> None:
+        live = [w for w in windows if not self.is_late(w[1])]
+        if not windows:
+            return  # between two sliding windows
+        if not live:
+            for value, timestamp in zip(values, timestamps, strict=True):
+                self.late_record(value, timestamp)
+            return
+        for window in live:
+            if window[1] - 1 <= self._watermark:
+                self._fire_again(window, self.keys_of(values, self._key_selector), values)
+            else:
+                keys = self.keys_of(values, self._key_selector)
+                self._add_to_pane(self._pane(window, keys), keys, values)
+                self._open_table.mark(window, keys)
+
+    def _add_to_pane(self, pane: dict[Any, Any], keys: list[Any], values: list[Any]) -> None:
+        contents, get = self._contents, pane.get
+        value: Any = None
+        try:
+            if isinstance(contents, AggregatingContents):
+                # Without the detour over `contents.add`: this is the loop that most jobs spend their time in.
+                add, create = contents.function.add, contents.function.create_accumulator
+                for key, value in zip(keys, values, strict=True):
+                    accumulator = get(key, _MISSING)
+                    pane[key] = add(value, create() if accumulator is _MISSING else accumulator)
+            else:
+                first, add = contents.first, contents.add
+                for key, value in zip(keys, values, strict=True):
+                    held = get(key, _MISSING)
+                    pane[key] = first(value) if held is _MISSING else add(held, value)
+        except Exception as error:
+            raise self.failed(value) from error
+
+    def _pane(self, window: Window, keys: Sequence[Any]) -> dict[Any, Any]:
+        pane = self._open_panes.get(window)
+        if pane is None:
+            pane = self._open_table.entries(window)
+            heappush(self._ends, (window[1], window[0]))
+        fired = self._fired_panes.get(window) if self._fired_panes else None
+        if fired:
+            # Only after a recovery, see the module: these keys fire again, with what they held.
+            for key in keys:
+                if key in fired:
+                    pane[key] = fired.pop(key)
+                    self._fired_table.changed(window).add(key)
+        return pane
+
+    def _fire_again(self, window: Window, keys: list[Any], values: list[Any]) -> None:
+        """Add late records that are still allowed to a window that has fired; it fires for each of them."""
+        pane = self._fired_panes.get(window)
+        if pane is None:
+            pane = self._fired_table.entries(window)
+            heappush(self._cleanups, (window[1], window[0]))
+        changed = self._fired_table.changed(window)
+        value: Any = None
+        try:
+            for key, value in zip(keys, values, strict=True):
+                held = pane.get(key, _MISSING)
+                pane[key] = self._contents.first(value) if held is _MISSING else self._contents.add(held, value)
+                changed.add(key)
+                self.fire(key, *window, pane[key])
+        except Exception as error:
+            raise self.failed(value) from error
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the windows that event time has passed, clean up, and pass the watermark on."""
+        self._watermark = timestamp
+        ends = self._ends
+        while ends and ends[0][0] - 1 <= timestamp:
+            end, start = heappop(ends)
+            pane = self._open_table.drop((start, end))
+            self.fire_all(start, end, pane)
+            if self._lateness_ms and not self.is_late(end) and pane:
+                if (start, end) not in self._fired_panes:
+                    heappush(self._cleanups, (end, start))
+                self._fired_table.entries((start, end)).update(pane)
+                self._fired_table.changed((start, end)).update(pane)
+        while self._cleanups and self.is_late(self._cleanups[0][0]):
+            end, start = heappop(self._cleanups)
+            self._fired_table.drop((start, end))
+        self.emit_collected()
+        self.output.emit_watermark(timestamp)

@@ -1,0 +1,238 @@
+"""What a window holds for one key, and what it gives when it fires: the ways to aggregate and to emit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from penstock.base.typeinfo import TypeInformation
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.keyed.keyed_reduce import rounded_reduce
+from penstock.core.operators.record.stateless import method
+from penstock.core.operators.returned import results_of
+from penstock.core.operators.runtime_context import KeyedStateStore
+from penstock.core.operators.window.window_states import WindowStates, WindowStateStore
+from penstock.core.windowing.windows import WindowTokens
+from penstock.state.errors import StateError
+
+W = TypeVar("W")
+#: What gives the records to emit, called with a key, the second one here, and the records of a window or its aggregate.
+Call: TypeAlias = tuple[Callable[[Any, Any, list[Any]], Iterable[Any] | None], Any]
+
+
+class WindowContents(ABC):
+    """How records become contents. Contents may be changed in place by `add`."""
+
+    function: Any = None
+
+    @abstractmethod
+    def first(self, value: Any) -> Any:
+        """Contents of a window with one record."""
+
+    @abstractmethod
+    def add(self, contents: Any, value: Any) -> Any:
+        """Contents with one more record."""
+
+    @abstractmethod
+    def merge(self, one: Any, other: Any) -> Any:
+        """Contents of two windows that became one."""
+
+    def result(self, contents: Any) -> Any:
+        """What the window gives."""
+        return contents
+
+    def result_function(self) -> Callable[[Any], Any]:
+        """`result`, or what does the same in one call."""
+        return self.result
+
+
+class ReducingContents(WindowContents):
+    """One value, into which records are folded."""
+
+    def __init__(self, function: Any, type_info: TypeInformation | None = None) -> None:
+        self.function = function
+        self._reduce: Callable[[Any, Any], Any] = rounded_reduce(method(function, "reduce"), type_info)
+
+    def first(self, value: Any) -> Any:
+        """The record itself."""
+        return value
+
+    def add(self, contents: Any, value: Any) -> Any:
+        """Fold."""
+        return self._reduce(contents, value)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """Fold."""
+        return self._reduce(one, other)
+
+
+class AggregatingContents(WindowContents):
+    """An accumulator of an aggregate function."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self._add = function.add
+        self._create = function.create_accumulator
+        self._get_result = function.get_result
+
+    def first(self, value: Any) -> Any:
+        """A new accumulator with the record."""
+        return self._add(value, self._create())
+
+    def add(self, contents: Any, value: Any) -> Any:
+        """Add the record."""
+        return self._add(value, contents)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """Merge the accumulators."""
+        return self.function.merge(one, other)
+
+    def result(self, contents: Any) -> Any:
+        """The function's result."""
+        return self._get_result(contents)
+
+    def result_function(self) -> Callable[[Any], Any]:
+        """The user's own."""
+        function: Callable[[Any], Any] = self._get_result
+        return function
+
+    def __reduce__(self) -> Any:
+        return (AggregatingContents, (self.function,))
+
+
+class ListContents(WindowContents):
+    """All records."""
+
+    def first(self, value: Any) -> Any:
+        """A list of one."""
+        return [value]
+
+    def add(self, contents: Any, value: Any) -> Any:
+        """Append."""
+        contents.append(value)
+        return contents
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """Concatenate."""
+        return [*one, *other]
+
+
+class WindowEnvironment:
+    """What the context of a window function reaches of the operator; `states` is None where windows merge."""
+
+    def __init__(self, context: OperatorContext, tokens: WindowTokens, states: WindowStates | None) -> None:
+        self.now_ms: Callable[[], int] = context.clock.now_ms
+        self.global_state = KeyedStateStore(context)
+        self._tokens = tokens
+        self._states = states
+
+    def state_of(self, window: Any) -> WindowStateStore:
+        """The states of the current key and a window."""
+        if self._states is None:
+            raise StateError(
+                "window_state() cannot be used with windows that merge, for a window may become part of another: use "
+                "global_state()"
+            )
+        return WindowStateStore(self._states, self._tokens.token_of(window))
+
+
+class WindowProcessContext(Generic[W]):
+    """What a process window function is handed beside key and records."""
+
+    __slots__ = ("_environment", "_watermark", "_window")
+
+    def __init__(self, window: W, watermark: int, environment: WindowEnvironment) -> None:
+        self._window = window
+        self._watermark = watermark
+        self._environment = environment
+
+    def window(self) -> W:
+        """The window that fires, or is cleaned up."""
+        return self._window
+
+    def current_watermark(self) -> int:
+        """Event time, ms."""
+        return self._watermark
+
+    def current_processing_time(self) -> int:
+        """Processing time, ms."""
+        return self._environment.now_ms()
+
+    def window_state(self) -> KeyedStateStore:
+        """State of this key and window; what is set here is to be removed in `clear`. Not for windows that merge."""
+        return self._environment.state_of(self._window)
+
+    def global_state(self) -> KeyedStateStore:
+        """State of this key over all windows."""
+        return self._environment.global_state
+
+
+class WindowResult(ABC):
+    """What is done with a window's result when it fires; `is_list`: whether that is the list of its records."""
+
+    def __init__(self, function: Any, is_list: bool) -> None:
+        self.function = function
+        self.is_list = is_list
+
+    @abstractmethod
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """What is called for each key of a window that fires."""
+
+    def emit(
+        self, key: Any, window: Any, result: Any, watermark: int, environment: WindowEnvironment
+    ) -> Iterable[Any] | None:
+        """The records to emit for one key."""
+        call, beside = self.call(window, watermark, environment)
+        emitted = call(key, beside, result if self.is_list else [result])
+        return None if emitted is None else results_of(emitted, call)
+
+    def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:  # noqa: B027 - a hook
+        """The window is cleaned up."""
+
+
+class ProcessResult(WindowResult):
+    """A `ProcessWindowFunction`."""
+
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with a context."""
+        return self.function.process, WindowProcessContext(window, watermark, environment)
+
+    def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:
+        """Let the function remove the window's state."""
+        clear = getattr(self.function, "clear", None)
+        if clear is not None:
+            clear(WindowProcessContext(window, watermark, environment))
+
+
+class ProcessAllResult(ProcessResult):
+    """A `ProcessAllWindowFunction`."""
+
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with a context and without the key."""
+        return _without_key(self.function.process), WindowProcessContext(window, watermark, environment)
+
+
+class ApplyResult(WindowResult):
+    """A `WindowFunction`."""
+
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with the window."""
+        return method(self.function, "apply"), window
+
+
+class ApplyAllResult(ApplyResult):
+    """An `AllWindowFunction`."""
+
+    def call(self, window: Any, watermark: int, environment: WindowEnvironment) -> Call:
+        """The function, with the window and without the key."""
+        return _without_key(method(self.function, "apply")), window
+
+
+def _without_key(function: Callable[[Any, list[Any]], Iterable[Any] | None]) -> Callable[[Any, Any, list[Any]], Any]:
+    @wraps(function)
+    def call(key: Any, beside: Any, records: list[Any]) -> Iterable[Any] | None:
+        return function(beside, records)
+
+    return call

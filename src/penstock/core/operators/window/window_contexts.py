@@ -1,0 +1,121 @@
+"""What assigners, triggers and evictors are handed by the general window operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from penstock.base.metrics import MetricGroup
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.core.operators.window.window_states import TRIGGER_STATES, WindowStates
+from penstock.core.operators.window.window_timers import WindowTimers
+from penstock.core.windowing.assigners import WindowAssigner
+from penstock.core.windowing.evictors import Evictor
+from penstock.core.windowing.triggers import Trigger
+from penstock.core.windowing.windows import WindowToken
+from penstock.state.descriptors import StateDescriptor, ValueStateDescriptor
+from penstock.state.states import ValueState
+
+EVENT_TIMERS: Final = "_penstock_window_event_timers"
+PROCESSING_TIMERS: Final = "_penstock_window_processing_timers"
+
+
+class Times(Protocol):
+    """What knows event time."""
+
+    context: OperatorContext
+
+    @property
+    def watermark(self) -> int: ...
+
+
+class _AssignerRuntimeContext(RuntimeContext):
+    """Knows the value states that it was asked for: an assigner has no `open`, so it asks with every record."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self._opened: dict[str, tuple[ValueStateDescriptor, ValueState[Any]]] = {}
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        opened = self._opened.get(state_descriptor.name)
+        if opened is None or opened[0] is not state_descriptor:
+            opened = self._opened[state_descriptor.name] = (state_descriptor, super().get_state(state_descriptor))
+        return opened[1]
+
+
+class AssignerContext(WindowAssigner.WindowAssignerContext):
+    """What an assigner may look at beside the record."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._now_ms = context.clock.now_ms
+        self._runtime_context = _AssignerRuntimeContext(context)
+
+    def get_current_processing_time(self) -> int:
+        """Processing time in ms."""
+        return self._now_ms()
+
+    def get_runtime_context(self) -> RuntimeContext:
+        """The operator's runtime context, whose keyed state is that of the record's key."""
+        return self._runtime_context
+
+
+class _TimesContext:
+    """Times in ms, and the operator's metrics."""
+
+    def __init__(self, times: Times) -> None:
+        self._times = times
+
+    def get_current_processing_time(self) -> int:
+        return self._times.context.clock.now_ms()
+
+    def get_current_watermark(self) -> int:
+        return self._times.watermark
+
+    def get_metric_group(self) -> MetricGroup:
+        return MetricGroup(self._times.context.metrics)
+
+
+class EvictorContext(_TimesContext, Evictor.EvictorContext):
+    """What an evictor is handed beside the records."""
+
+
+class TriggerContext(_TimesContext, Trigger.OnMergeContext):
+    """Timers and state of the window that was entered last, under the backend's current key."""
+
+    def __init__(self, times: Times) -> None:
+        super().__init__(times)
+        keyed = times.context.keyed
+        self._keyed = keyed
+        self._states = WindowStates(times.context, TRIGGER_STATES)
+        self._token: WindowToken = ()
+        self._merged: Sequence[WindowToken] = ()
+        #: Whether processing-time timers are taken; not any more at the end, of the input or of a key in batch.
+        self.takes_processing_timers = True
+        self.event_timers = WindowTimers(keyed.table(EVENT_TIMERS))
+        self.processing_timers = WindowTimers(keyed.table(PROCESSING_TIMERS))
+
+    def enter(self, token: WindowToken, merged: Sequence[WindowToken] = ()) -> TriggerContext:
+        """Stand for a window, which others (`merged`) may just have become."""
+        self._token = token
+        self._merged = merged
+        return self
+
+    def register_processing_time_timer(self, time: int) -> None:
+        if self.takes_processing_timers:
+            self.processing_timers.register(time, self._keyed.current_key, self._token)
+
+    def register_event_time_timer(self, time: int) -> None:
+        self.event_timers.register(time, self._keyed.current_key, self._token)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self.processing_timers.delete(time, self._keyed.current_key, self._token)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self.event_timers.delete(time, self._keyed.current_key, self._token)
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+        return self._states.get(state_descriptor, self._token)
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        self._states.merge(state_descriptor, self._token, self._merged)

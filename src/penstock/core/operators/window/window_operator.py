@@ -1,0 +1,329 @@
+"""The general window operator: any assigner, any trigger, event time and processing time, with or without evictor (C1).
+
+Common cases have operators of their own, which are much faster: `aligned_window` and `session_window`.
+
+**State.** A key has a map from windows to slots. A slot is a list: of the window's contents, or empty when the trigger
+has purged a window that merges (its window is still there to be merged). Windows that do not merge have no slot when
+they are empty. Besides, there are timers (`window_timers`), and what triggers and functions keep (`window_states`).
+
+**A window's life.** The operator adds a record to the slots of its windows, and asks the trigger for each of them what
+to do. Every window has a timer for its clean-up: at its end, or by event time the allowed lateness after its end. Then
+its slot goes, and the trigger is told to clear, and so is a function that keeps state for its windows. Windows that
+never end (count windows, the global one) have no such timer: a trigger has to purge them.
+
+**Merging.** When windows become one, the trigger hears of it first and may merge its state. Then the operator clears
+the windows that are gone, and merges their contents, in the order of the windows.
+
+**Late records.** By event time a window is late when its clean-up has passed. A record all of whose windows are late is
+dropped and counted, or goes to the side output.
+
+**Processing time.** A timer at t fires when the clock has passed t, 1 ms later than a process function's. So a window
+[0, 10) whose trigger waits for 9 has all records that came while it was 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any
+
+from penstock.base.errors import ContractError, WrongTypeError
+from penstock.core.operators.window.kept_windows import KeptWindows, slots_name
+from penstock.core.operators.window.window_base import WindowOperatorBase
+from penstock.core.operators.window.window_contents import ListContents, WindowContents, WindowResult
+from penstock.core.operators.window.window_contexts import AssignerContext, EvictorContext, TriggerContext
+from penstock.core.operators.window.window_states import open_runtime_map
+from penstock.core.operators.window.window_timers import WindowTimers
+from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from penstock.core.windowing.evictors import Evictor, TimestampedValue
+from penstock.core.windowing.session_windows import EventTimeSessionWindows
+from penstock.core.windowing.time_windows import AlignedAssigner
+from penstock.core.windowing.triggers import Trigger, TriggerResult
+from penstock.core.windowing.windows import WindowToken, WindowTokens
+from penstock.state.states import NO_KEY
+
+CONTINUE = TriggerResult.CONTINUE
+
+
+class WindowOperator(WindowOperatorBase):
+    """See the module's text. With an evictor `contents` is made of the window's records whenever it fires."""
+
+    def __init__(
+        self,
+        key_selector: Callable[[Any], Any],
+        assigner: WindowAssigner[Any, Any],
+        trigger: Trigger[Any, Any],
+        contents: WindowContents,
+        result: WindowResult | None = None,
+        allowed_lateness_ms: int = 0,
+        late_tag: str | None = None,
+        evictor: Evictor | None = None,
+    ) -> None:
+        super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
+        self._assigner = assigner
+        self._trigger = trigger
+        self._evictor = evictor
+        self._held = contents if evictor is None else ListContents()
+        self._is_event_time = assigner.is_event_time()
+        self.merges = isinstance(assigner, MergingWindowAssigner)
+
+    @property
+    def watermark(self) -> int:
+        """The event time that this subtask has reached, ms."""
+        return self._watermark
+
+    def window_tokens(self) -> WindowTokens:
+        """What stands for windows in state."""
+        self._tokens = WindowTokens(self._assigner.get_window_serializer())
+        return self._tokens
+
+    def initialize_state(self) -> None:
+        """Find the windows, and their timers."""
+        super().initialize_state()
+        self._slots = open_runtime_map(self.context.keyed, slots_name(self.merges, self._evictor is not None))
+        self._ctx = TriggerContext(self)
+        self._assigner_ctx = AssignerContext(self.context)
+        self._evictor_ctx = EvictorContext(self)
+        ctx = self._ctx
+        self._cleanups = ctx.event_timers if self._is_event_time else ctx.processing_timers
+        self._register = ctx.register_event_time_timer if self._is_event_time else ctx.register_processing_time_timer
+        self._take_kept()
+
+    def _take_kept(self) -> None:
+        """Begin with windows that were kept by a fast operator, or when there was another evictor, or none."""
+        keyed, slots = self.context.keyed, self._slots
+        kept = KeptWindows(self.context, self.merges, self._contents)
+        kept.refuse_other_windows()
+        for key, token, slot in kept.change_slots(self._evictor is not None):
+            keyed.current_key = key
+            slots.put(token, slot)
+        if not isinstance(self._assigner, AlignedAssigner | EventTimeSessionWindows):
+            kept.refuse_fast_windows()
+            return
+        for window in kept.from_tables():
+            if not window.has_fired or self._lateness_ms:
+                keyed.current_key = window.key
+                token = (window.start, window.end)
+                slots.put(token, [window.contents if self._evictor is None else kept.records(window)])
+                self._ctx.enter(token)
+                if not window.has_fired:
+                    self._register(window.end - 1)
+                self._register(window.end - 1 + self._lateness_ms)
+        keyed.current_key = NO_KEY
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Add every record to its windows; emit what fires, and what is late."""
+        timestamps: Iterable[int | None] | None = batch.timestamps
+        if self._is_event_time:
+            timestamps = self.require_timestamps(batch)
+        elif timestamps is None:
+            timestamps = repeat(None, len(batch))
+        keyed, keys = self.context.keyed, self.keys_of(batch.values, self._key_selector)
+        value: Any = None
+        try:
+            for key, value, timestamp in zip(keys, batch.values, timestamps, strict=True):
+                keyed.current_key = key
+                self._add(key, value, timestamp)
+        except Exception as error:
+            raise self.failed(value) from error
+        finally:
+            keyed.current_key = NO_KEY
+        for sweeper in keyed.sweepers.values():
+            sweeper.on_records(len(batch))
+        if self._fired or self._late:
+            self.emit_collected()
+
+    def _add(self, key: Any, value: Any, timestamp: int | None) -> None:
+        time = MIN_TIMESTAMP if timestamp is None else timestamp
+        slots, held, is_event_time = self._slots, self._held, self._is_event_time
+        added = value if self._evictor is None else (value, timestamp)
+        is_late = False
+        is_added = False
+        for assigned in self._assigner.assign_windows(value, time, self._assigner_ctx):
+            window = self._merge_in(key, assigned) if self.merges else assigned
+            due = self._cleanup_ms(window)
+            if is_event_time and due <= self._watermark:
+                is_late = True
+                continue
+            is_added = True
+            token = self._tokens.token_of(window)
+            slot = slots.get(token)
+            if slot:
+                slot[0] = held.add(slot[0], added)
+            else:
+                slot = [held.first(added)]
+            slots.put(token, slot)
+            result = self._trigger.on_element(value, time, window, self._ctx.enter(token))
+            if result is not CONTINUE:
+                self._act(key, window, token, result)
+            if due < MAX_TIMESTAMP:
+                self._register(due)
+        if is_late and not is_added:
+            self.late_record(value, time)
+
+    def _cleanup_ms(self, window: Any) -> int:
+        end: int = window.max_timestamp()
+        return min(end + self._lateness_ms, MAX_TIMESTAMP) if self._is_event_time else end
+
+    # --- merging ------------------------------------------------------------------------------------------------------
+
+    def _merge_in(self, key: Any, window: Any) -> Any:
+        """The window that a new one has become by merging it with those of the key."""
+        window_of = self._tokens.window_of
+        tokens = sorted(self._slots.keys())
+        windows = {window_of(token): token for token in tokens}
+        merges = _Merges()
+        self._assigner.merge_windows([*windows, *([] if window in windows else [window])], merges)  # type: ignore[attr-defined]
+        merged = window
+        for group, result in merges.found:
+            gone = [token for known, token in windows.items() if known in group]
+            if window in group:
+                merged = result
+            token = self._tokens.token_of(result)
+            if gone and gone != [token]:
+                self._merge(key, result, token, gone)
+        return merged
+
+    def _merge(self, key: Any, window: Any, token: WindowToken, gone: list[WindowToken]) -> None:
+        if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
+            raise ContractError(
+                f"windows were merged into {window!r}, whose end and lateness have passed already: an assigner must "
+                "not merge windows into one that ends before they do"
+            )
+        slots, trigger, ctx = self._slots, self._trigger, self._ctx
+        trigger.on_merge(window, ctx.enter(token, gone))
+        slot: list[Any] = []
+        for other in gone:
+            if other != token:
+                closed = self._tokens.window_of(other)
+                trigger.clear(closed, ctx.enter(other))
+                self._cleanups.delete(self._cleanup_ms(closed), key, other)
+            held = slots.get(other)
+            slots.remove(other)
+            if held:
+                slot = [self._held.merge(slot[0], held[0])] if slot else list(held)
+        slots.put(token, slot)
+
+    # --- firing -------------------------------------------------------------------------------------------------------
+
+    def _act(self, key: Any, window: Any, token: WindowToken, result: TriggerResult) -> None:
+        if result is CONTINUE:
+            return
+        if not isinstance(result, TriggerResult):
+            raise WrongTypeError(f"trigger {type(self._trigger).__name__} gave {result!r} instead of a TriggerResult")
+        if result.is_fire() and (slot := self._slots.get(token)):
+            if self._evictor is not None:
+                self._fire_evicting(key, window, token, slot, self._evictor)
+            else:
+                contents = self._contents.result(slot[0])
+                if isinstance(self._contents, ListContents):
+                    contents = list(contents)  # it grows on unless it is purged; what was emitted must not
+                self.emit_result(key, window, contents)
+        if result.is_purge():
+            self._empty(token)
+
+    def _empty(self, token: WindowToken) -> None:
+        if not self.merges:
+            self._slots.remove(token)
+        elif self._slots.contains(token):
+            self._slots.put(token, [])
+
+    def _fire_evicting(self, key: Any, window: Any, token: WindowToken, slot: list[Any], evictor: Evictor) -> None:
+        records = slot[0]
+        elements = [TimestampedValue(value, timestamp) for value, timestamp in records]
+        evictor.evict_before(elements, len(elements), window, self._evictor_ctx)
+        values = [element.get_value() for element in elements]
+        if isinstance(self._contents, ListContents):
+            self.emit_result(key, window, values)
+        elif values:
+            self.emit_result(key, window, self._folded(values))
+        evictor.evict_after(elements, len(elements), window, self._evictor_ctx)
+        if not elements:
+            self._empty(token)
+        elif len(elements) != len(records):
+            kept = [(e.get_value(), e.get_timestamp() if e.has_timestamp() else None) for e in elements]
+            self._slots.put(token, [kept])
+
+    def _folded(self, values: list[Any]) -> Any:
+        contents = self._contents
+        folded = contents.first(values[0])
+        for value in values[1:]:
+            folded = contents.add(folded, value)
+        return contents.result(folded)
+
+    def _clean_up(self, window: Any, token: WindowToken) -> None:
+        self._slots.remove(token)
+        self._trigger.clear(window, self._ctx.enter(token))
+        if self._result is not None:
+            self._result.clear(window, self._watermark, self._environment)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the event-time timers that are due, emit, and pass the watermark on."""
+        self._watermark = timestamp
+        self._fire_timers(self._ctx.event_timers, timestamp, self._trigger.on_event_time)
+        self.output.emit_watermark(timestamp)
+
+    def next_timer_ms(self) -> int | None:
+        """When the earliest processing-time timer (ms) has passed."""
+        due = self._ctx.processing_timers.next_timestamp()
+        return None if due is None else due + 1
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Fire the processing-time timers that have passed."""
+        self._fire_timers(self._ctx.processing_timers, now_ms - 1, self._trigger.on_processing_time)
+
+    def quiesce_timers(self) -> None:
+        """Drop the processing-time timers that have not fired."""
+        self._ctx.takes_processing_timers = False
+        self._ctx.processing_timers.clear()
+
+    def end_keys(self) -> None:
+        """Fire all timers of both kinds; those of the clock that are set meanwhile are not taken, as in Flink."""
+        super().end_keys()
+        self._ctx.takes_processing_timers = False
+        self._fire_timers(self._ctx.processing_timers, MAX_WATERMARK, self._trigger.on_processing_time)
+        self._ctx.takes_processing_timers = True
+
+    def _fire_timers(
+        self, timers: WindowTimers, up_to: int, on_time: Callable[[int, Any, TriggerContext], TriggerResult]
+    ) -> None:
+        keyed, slots, is_cleaning = self.context.keyed, self._slots, timers is self._cleanups
+        firing: Any = None
+
+        def fire(timestamp: int, key: Any, token: WindowToken) -> None:
+            nonlocal firing
+            keyed.current_key = firing = key
+            if self.merges and not slots.contains(token):
+                return  # it has become part of another window
+            window = self._tokens.window_of(token)
+            self._act(key, window, token, on_time(timestamp, window, self._ctx.enter(token)))
+            if is_cleaning:
+                due = self._cleanup_ms(window)
+                if timestamp == due or (timestamp > due and slots.contains(token)):
+                    self._clean_up(window, token)
+                elif timestamp < due < MAX_TIMESTAMP and slots.contains(token):
+                    self._register(due)  # it is there already, unless the allowed lateness has become longer
+
+        try:
+            timers.fire(up_to, fire)
+        except Exception as error:
+            raise self.failed(("window of key", firing)) from error
+        finally:
+            keyed.current_key = NO_KEY
+        if self._fired:
+            self.emit_collected()
+
+
+class _Merges(MergingWindowAssigner.MergeCallback[Any]):
+    """Writes down what merges."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[set[Any], Any]] = []
+
+    def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+        self.found.append((set(to_be_merged), merge_result))

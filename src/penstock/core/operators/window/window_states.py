@@ -1,0 +1,277 @@
+"""State that belongs to a key and a window: that of triggers, and of process window functions (C1, D1).
+
+Each such state is a map state of the key, from what stands for the window to what a plain state would hold. So it is
+stored, restored, rescaled and converted as every map state is, and a window that is gone leaves nothing. Where a
+descriptor has a time to live, the state of a window expires as a whole, counted from its last change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from penstock.base.errors import WrongTypeError
+from penstock.base.typeinfo import Types
+from penstock.core.operators.context import OperatorContext
+from penstock.core.operators.runtime_context import KeyedStateStore
+from penstock.core.windowing.windows import WindowToken
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.state.single_precision import (
+    single_aggregating_state,
+    single_list_state,
+    single_map_state,
+    single_reducing_state,
+    single_value_state,
+)
+from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, ValueState
+from penstock.state.ttl.states import open_map_state
+
+#: What the name begins with under which the general window operator keeps the windows of each key (`kept_windows`).
+WINDOW_SLOTS: Final = "_penstock_window_slots"
+#: What the names of states of triggers and of window functions begin with in snapshots.
+TRIGGER_STATES: Final = "trigger-state:"
+WINDOW_STATES: Final = "window-state:"
+
+
+def runtime_map(name: str) -> MapStateDescriptor:
+    """The descriptor of a map state of the runtime, whose name user code cannot take."""
+    descriptor = MapStateDescriptor("runtime")
+    descriptor.name = name
+    return descriptor
+
+
+def open_runtime_map(keyed: KeyedStateBackend, name: str) -> MapState[Any, Any]:
+    """A map state of the runtime."""
+    return keyed.map_state(runtime_map(name))
+
+
+class WindowStates:
+    """The states of windows, of one kind of owner; all belong to the backend's current key."""
+
+    def __init__(self, context: OperatorContext, prefix: str) -> None:
+        self._keyed = context.keyed
+        self._prefix = prefix
+        self._opened: dict[str, tuple[StateDescriptor, MapState[Any, Any]]] = {}
+
+    def get(self, descriptor: StateDescriptor, token: WindowToken) -> Any:
+        """The state that a descriptor names, of one window."""
+        states = self._states(descriptor)
+        if isinstance(descriptor, ListStateDescriptor):
+            return WindowListState(states, token)
+        if isinstance(descriptor, MapStateDescriptor):
+            return WindowMapState(states, token)
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return WindowReducingState(states, token, descriptor.reduce_function)
+        if isinstance(descriptor, AggregatingStateDescriptor):
+            return WindowAggregatingState(states, token, descriptor.agg_function)
+        return WindowValueState(states, token)
+
+    def merge(self, descriptor: StateDescriptor, target: WindowToken, sources: Iterable[WindowToken]) -> None:
+        """Move the merged state of several windows to one window; the others then have none."""
+        states = self._states(descriptor)
+        merged: Any = None
+        for source in sources:
+            held = states.get(source)
+            states.remove(source)
+            if held is not None:
+                merged = held if merged is None else self._merged(descriptor, merged, held)
+        if merged is not None:
+            states.put(target, merged)
+
+    def _merged(self, descriptor: StateDescriptor, one: Any, other: Any) -> Any:
+        if isinstance(descriptor, ListStateDescriptor):
+            return [*one, *other]
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return descriptor.reduce_function(one, other)
+        if isinstance(descriptor, AggregatingStateDescriptor):
+            return descriptor.agg_function.merge(one, other)
+        raise WrongTypeError(
+            f"state {descriptor.name!r}: only list, reducing and aggregating state of windows can be merged"
+        )
+
+    def _states(self, descriptor: StateDescriptor) -> MapState[Any, Any]:
+        opened = self._opened.get(descriptor.name)
+        if opened is None or opened[0] is not descriptor:
+            opened = self._opened[descriptor.name] = (descriptor, open_map_state(self._keyed, self._as_map(descriptor)))
+        return opened[1]
+
+    def _as_map(self, descriptor: StateDescriptor) -> MapStateDescriptor:
+        held = descriptor.type_info
+        if held is not None and isinstance(descriptor, ListStateDescriptor):
+            held = Types.LIST(held)
+        elif isinstance(descriptor, MapStateDescriptor):
+            of_key = descriptor.key_type_info
+            held = None if held is None or of_key is None else Types.MAP(of_key, held)
+        as_map = MapStateDescriptor(self._prefix + descriptor.name, None, held)
+        as_map.ttl_config = descriptor.ttl_config
+        return as_map
+
+
+class WindowStateStore(KeyedStateStore):
+    """The states of the current key and one window."""
+
+    def __init__(self, states: WindowStates, token: WindowToken) -> None:
+        self._states = states
+        self._token = token
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of the window."""
+        return single_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of the window."""
+        return single_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of the window."""
+        return single_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of the window."""
+        return single_reducing_state(state_descriptor, lambda made: self._states.get(made, self._token))
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """The aggregating state of the window."""
+        return single_aggregating_state(state_descriptor, lambda made: self._states.get(made, self._token))
+
+
+class WindowValueState(ValueState[Any]):
+    """One value for each key and window."""
+
+    __slots__ = ("_states", "_token")
+
+    def __init__(self, states: MapState[Any, Any], token: WindowToken) -> None:
+        self._states = states
+        self._token = token
+
+    def value(self) -> Any:
+        return self._states.get(self._token)
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self._states.remove(self._token)
+        else:
+            self._states.put(self._token, value)
+
+    def clear(self) -> None:
+        self._states.remove(self._token)
+
+
+class WindowListState(ListState[Any]):
+    """A list for each key and window."""
+
+    __slots__ = ("_states", "_token")
+
+    def __init__(self, states: MapState[Any, Any], token: WindowToken) -> None:
+        self._states = states
+        self._token = token
+
+    def get(self) -> Iterator[Any]:
+        return iter(list(self._states.get(self._token) or ()))
+
+    def add(self, value: Any) -> None:
+        self.add_all((value,))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        added = list(values)
+        if added:
+            held = self._states.get(self._token) or []
+            held.extend(added)
+            self._states.put(self._token, held)
+
+    def update(self, values: Iterable[Any]) -> None:
+        items = list(values)
+        if items:
+            self._states.put(self._token, items)
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        self._states.remove(self._token)
+
+
+class WindowMapState(MapState[Any, Any]):
+    """A map for each key and window."""
+
+    __slots__ = ("_states", "_token")
+
+    def __init__(self, states: MapState[Any, Any], token: WindowToken) -> None:
+        self._states = states
+        self._token = token
+
+    def _map(self) -> dict[Any, Any]:
+        held: dict[Any, Any] = self._states.get(self._token) or {}
+        return held
+
+    def put(self, key: Any, value: Any) -> None:
+        self.put_all({key: value})
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        if dict_value:
+            held = self._map()
+            held.update(dict_value)
+            self._states.put(self._token, held)
+
+    def remove(self, key: Any) -> None:
+        held = self._map()
+        if key in held:
+            del held[key]
+            if held:
+                self._states.put(self._token, held)
+            else:
+                self.clear()
+
+    def clear(self) -> None:
+        self._states.remove(self._token)
+
+
+class WindowReducingState(ReducingState[Any]):
+    """One value for each key and window, into which added values are folded."""
+
+    __slots__ = ("_states", "_token")
+
+    def __init__(self, states: MapState[Any, Any], token: WindowToken, reduce_function: Any) -> None:
+        self._states = states
+        self._token = token
+        self._reduce = reduce_function
+
+    def get(self) -> Any:
+        return self._states.get(self._token)
+
+    def add(self, value: Any) -> None:
+        held = self._states.get(self._token)
+        self._states.put(self._token, value if held is None else self._reduce(held, value))
+
+    def clear(self) -> None:
+        self._states.remove(self._token)
+
+
+class WindowAggregatingState(AggregatingState[Any, Any]):
+    """One accumulator for each key and window; `get` gives the aggregate function's result."""
+
+    __slots__ = ("_states", "_token")
+
+    def __init__(self, states: MapState[Any, Any], token: WindowToken, function: Any) -> None:
+        self._states = states
+        self._token = token
+        self._function = function
+
+    def get(self) -> Any:
+        held = self._states.get(self._token)
+        return None if held is None else self._function.get_result(held)
+
+    def add(self, value: Any) -> None:
+        held = self._states.get(self._token)
+        accumulator = self._function.create_accumulator() if held is None else held
+        self._states.put(self._token, self._function.add(value, accumulator))
+
+    def clear(self) -> None:
+        self._states.remove(self._token)
