@@ -34,8 +34,8 @@ def megabytes(size: int | None) -> str:
 
 def table_of(figures: dict[str, Figures], title: str) -> Table:
     """What was measured, a line a workload."""
-    table = Table(title=title, caption="CPU: seconds a million events; MB: most memory, without the events")
-    for column in ("", "workload", "beside"):
+    table = Table(title=title, caption="CPU: seconds per million events; MB: peak memory, without the events")
+    for column in ("", "workload", "compared with"):
         table.add_column(column, no_wrap=True)
     for column in ("its events/s", "Penstock, events/s", "ratio", "min", "max", "CPU ratio", "CPU", "MB"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -73,25 +73,21 @@ def _tell(status: Any, key: str, what: str) -> None:
 
 
 @click.command()
-@click.option("--events", "count", default=1_000_000, show_default=True, help="Events a run.")
-@click.option("--pairs", default=5, show_default=True, help="Pairs of runs a workload.")
+@click.option("--events", "count", default=1_000_000, show_default=True, help="Events per run.")
+@click.option("--pairs", default=5, show_default=True, help="Pairs of runs per workload.")
 @click.option("--only", default="", help="Workloads, such as W1,W3.")
 @click.option("--target", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--parallelism", type=click.IntRange(1, 2), default=1, show_default=True, help="On Spark.")
 @click.option("--interval", type=click.Choice(list(INTERVALS)), default="1s", show_default=True, help="Of checkpoints.")
 @click.option("--checkpoints", is_flag=True, help="Instead: W2 to W4 with a checkpoint every 1 s, every 10 s and none.")
 @click.option("--keys", default="", help="Instead: W2 over numbers of keys, such as 1000..10000000 (powers of ten).")
-@click.option(
-    "--tasks", default="", help="Instead: maps in a row, such as 1..8, in one chain and in tasks of their own."
-)
+@click.option("--tasks", default="", help="Instead: maps in a row, such as 1..8, in one chain and in separate tasks.")
 @click.option("--profile", is_flag=True, help="Instead: flame graphs in build/benchmarks.")
-@click.option(
-    "--guard", "is_guard", is_flag=True, help="Instead: fail when a ratio fell below 0.85 of the recorded one."
-)
+@click.option("--guard", "is_guard", is_flag=True, help="Instead: fail if a ratio is below 0.85 of the recorded one.")
 @click.option("--record", is_flag=True, help="Write the ratios that --guard compares with.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
-@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw them here, as SVG or PNG.")
-@click.option("--once", hidden=True, default=0.0, help="Run Penstock's side for so many seconds, to be profiled.")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the figures here, as SVG or PNG.")
+@click.option("--once", hidden=True, default=0.0, help="Run Penstock's side for this many seconds, for a profiler.")
 def main(
     count: int,
     pairs: int,

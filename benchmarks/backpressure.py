@@ -73,13 +73,13 @@ def durations(unaligned: bool, buffers: int, seconds: float, checkpoints: int) -
 
 
 @click.command()
-@click.option("--buffers", default="2,8,32", show_default=True, help="Buffers a channel may have under way.")
-@click.option("--milliseconds", default=0.5, show_default=True, help="What the slow function takes a record.")
+@click.option("--buffers", default="2,8,32", show_default=True, help="Buffers that a channel may have in flight.")
+@click.option("--milliseconds", default=0.5, show_default=True, help="Time that the slow function takes per record.")
 @click.option("--checkpoints", default=3, show_default=True, help="Checkpoints a job.")
 def main(buffers: str, milliseconds: float, checkpoints: int) -> None:
     """Print how long checkpoints take, aligned and unaligned."""
     logging.basicConfig(level=logging.WARNING)
-    table = Table(title=f"checkpoints of a job at its limit, parallelism {PARALLELISM}, {milliseconds} ms a record")
+    table = Table(title=f"checkpoints of a job at its limit, parallelism {PARALLELISM}, {milliseconds} ms per record")
     for column in ("records a channel", "aligned, ms", "unaligned, ms"):
         table.add_column(column, justify="right")
     for count in map(int, buffers.split(",")):

@@ -318,11 +318,13 @@ class InOrder(KeyedProcessFunction):
 
 
 @click.command()
-@click.option("--bids", "counts", default="1000000,5000000", show_default=True, help="Bids a run, with commas.")
-@click.option("--pairs", default=3, show_default=True, help="Pairs of runs each.")
+@click.option(
+    "--bids", "counts", default="1000000,5000000", show_default=True, help="Bids per run, separated by commas."
+)
+@click.option("--pairs", default=3, show_default=True, help="Pairs of runs per computation.")
 @click.option("--parallelism", default=2, show_default=True, help="Of both sides.")
-@click.option("--only", default="", help="A word of the computation's name.")
-@click.option("--spill", "gigabytes", default=0.0, help="Instead: so many GB through a worker with a heap of 1 GB.")
+@click.option("--only", default="", help="Only computations whose name has this word.")
+@click.option("--spill", "gigabytes", default=0.0, help="Instead: this many GB through a worker with a heap of 1 GB.")
 def main(counts: str, pairs: int, parallelism: int, only: str, gigabytes: float) -> None:
     """Print seconds and ratios."""
     console = Console()

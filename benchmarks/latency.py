@@ -102,8 +102,8 @@ def cells(found: list[dict[str, Any]]) -> list[str]:
 @click.option("--parallelism", default=2, show_default=True)
 @click.option("--rates", default="1000,10000,100000", show_default=True, help="Events a second.")
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a run.")
-@click.option("--warm-up", default=2.0, show_default=True, help="Seconds ahead of it that do not count.")
-@click.option("--runs", default=3, show_default=True, help="Runs a rate; the rates take turns.")
+@click.option("--warm-up", default=2.0, show_default=True, help="Seconds before it that do not count.")
+@click.option("--runs", default=3, show_default=True, help="Runs per rate; the rates take turns.")
 @click.option("--buffer-timeout", default="1 ms", show_default=True)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
 def main(

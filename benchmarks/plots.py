@@ -82,9 +82,9 @@ def key_sweep(found: dict[str, Any], title: str, path: Path) -> None:
 def task_sweep(found: dict[str, Any], title: str, path: Path) -> None:
     """Processor time of an event and map over the number of maps."""
     columns = list(zip(*(one["nanoseconds"] for one in found.values()), strict=True))
-    names = (("bare loop", OTHER), ("one chain", OURS), ("tasks of their own", THIRD))
+    names = (("bare loop", OTHER), ("one chain", OURS), ("separate tasks", THIRD))
     lines = {name: (list(column), colour) for (name, colour), column in zip(names, columns, strict=True)}
-    _lines("maps in a row", path, [int(k) for k in found], lines, ("maps", "ns an event and map"), log=False)
+    _lines("maps in a row", path, [int(k) for k in found], lines, ("maps", "ns per event and map"), log=False)
 
 
 def intervals(found: dict[str, Any], title: str, path: Path) -> None:
@@ -95,6 +95,6 @@ def intervals(found: dict[str, Any], title: str, path: Path) -> None:
         axes.bar(x, [one["parts"][part] for one in found.values()], width=0.33, color=colour, label=part)
     axes.axhline(1.0, color=OTHER, linewidth=1)
     axes.set_xticks(range(len(found)), list(found))
-    axes.set_ylabel("part of the rate without checkpoints")
+    axes.set_ylabel("share of the rate without checkpoints")
     axes.legend(frameon=False, loc="lower right")
     _save(figure, path)

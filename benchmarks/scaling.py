@@ -76,7 +76,7 @@ def run(workload: str, count: int, parallelism: int, target: str, is_text: bool 
         build(stream.key_by(key_of)).sink_to(MeetingSink(place))
         env.execute(f"{workload} at parallelism {parallelism}")
         begun, ended = place.heard("begun"), place.heard("ended")
-    assert len(ended) == parallelism, f"{len(ended)} sinks of {parallelism} came to their end"
+    assert len(ended) == parallelism, f"{len(ended)} sinks of {parallelism} ended"
     seconds = (max(last for _, last, _ in ended) - min(first for first, _ in begun)) / 1e9
     processor_seconds = (sum(used for _, _, used in ended) - sum(used for _, used in begun)) / 1e9
     return Run(seconds, processor_seconds, sum(records for records, _, _ in ended))
@@ -151,8 +151,8 @@ COLUMNS: Final = ("", "1", "2", "ratio", "min", "max", "by processor", "by hand:
 
 
 @click.command()
-@click.option("--events", "count", default=2_000_000, show_default=True, help="Events a run.")
-@click.option("--pairs", "rounds", default=5, show_default=True, help="Pairs of runs a workload.")
+@click.option("--events", "count", default=2_000_000, show_default=True, help="Events per run.")
+@click.option("--pairs", "rounds", default=5, show_default=True, help="Pairs of runs per workload.")
 @click.option("--target", default="spark", show_default=True, help="spark, or local (one process, for comparison).")
 @click.option("--only", default="", help="Workloads, such as W2,W3.")
 @click.option("--text", "is_text", is_flag=True, help="The events are JSON text, and parsed on the way.")

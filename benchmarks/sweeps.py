@@ -88,8 +88,8 @@ def maps(count: int, is_chained: bool) -> Workload:
 
 def over_tasks(console: Console, spec: EventsSpec, settings: Settings, counts: list[int]) -> Points:
     """Maps in a row, in one chain and each in a task of its own."""
-    table = Table(title=f"maps in a row, {spec.count:,} events, {settings.pairs} pairs; ns: of CPU, an event and map")
-    for column in ("maps", "bare loop, ns", "one chain, ns", "ratio", "tasks of their own, ns", "ratio "):
+    table = Table(title=f"maps in a row, {spec.count:,} events, {settings.pairs} pairs; ns: of CPU, per event and map")
+    for column in ("maps", "bare loop, ns", "one chain, ns", "ratio", "separate tasks, ns", "ratio "):
         table.add_column(column, justify="right")
     events_of(spec)
     points: Points = {}

@@ -135,7 +135,7 @@ def test_what_cannot_be_pickled_is_named() -> None:
         lock: Any
 
     with pytest.raises(
-        PicklingError, match=r"a split of S cannot be pickled: cannot pickle.*Part.*: let it hold"
+        PicklingError, match=r"a split of S cannot be pickled: cannot pickle.*Part.*: keep only picklable values"
     ) as told:
         dumps_named([Part(threading.Lock()), 3], "a split of S")
     assert "builtins.int" in str(told.value)

@@ -211,7 +211,7 @@ def test_csv_is_written_as_asked():
     assert builder.disable_quote_character().set_escape_character("\\").build().serialize(Row(1, "a|b", "")) == (
         b"1|a\\|b|"
     )
-    with pytest.raises(FormatError, match="is no Integer"):
+    with pytest.raises(FormatError, match="is not of type Integer"):
         builder.build().serialize(Row("x", "", ""))
     with pytest.raises(ValueError, match="one character"):
         builder.set_field_delimiter("||")

@@ -210,7 +210,7 @@ def test_zip_must_hold_one_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "b.csv.zip", "w") as archive:
         archive.writestr("a.csv", "a\n")
         archive.writestr("b.csv", "a\n")
-    with pytest.raises(ValueError, match=r"b\.csv\.zip must hold one file, not 2"):
+    with pytest.raises(ValueError, match=r"b\.csv\.zip must contain one file, not 2"):
         read(source_of(tmp_path, CsvFormat(), None))
 
 

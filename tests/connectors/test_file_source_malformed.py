@@ -110,7 +110,7 @@ def test_long_records_are_shortened_and_bounded(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("penstock.connectors.file.line_reader.RECORD_BYTES_MAX", 1000)
     monkeypatch.setattr("penstock.connectors.file.line_reader.BLOCK_BYTES", 100)
     path.write_text("1\n" + "x" * 600_000)
-    with pytest.raises(MalformedRecordError, match="line 2: record of more than 1000 bytes"):
+    with pytest.raises(MalformedRecordError, match="line 2: the record exceeds 1000 bytes"):
         read(source(path, TextLineFormat()))
 
 

@@ -76,7 +76,7 @@ def test_a_source_that_never_ends_can_only_be_the_last() -> None:
     with pytest.raises(ConfigurationError, match="source 1 of the 2"):
         HybridSource.builder(endless).add_source(ends).build()
     assert HybridSource.builder(ends).add_source(endless).build().boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    with pytest.raises(ConfigurationError, match="made of sources"):
+    with pytest.raises(ConfigurationError, match="consists of sources"):
         HybridSource.builder("a path")  # type: ignore[arg-type]
 
 

@@ -239,19 +239,19 @@ def test_what_columns_do_not_do_is_said(tmp_path: Path) -> None:
     keyed = stream.key_by("auction")
     with pytest.raises(NotImplementedError, match="TumblingProcessingTimeWindows"):
         keyed.window(TumblingProcessingTimeWindows.of(1)).select(count)
-    with pytest.raises(NotImplementedError, match="have no trigger"):
+    with pytest.raises(NotImplementedError, match="do not support triggers"):
         keyed.window(TumblingEventTimeWindows.of(1)).trigger(CountTrigger.of(1)).select(count)
     with pytest.raises(NotImplementedError, match="or allowed lateness"):
         keyed.window(TumblingEventTimeWindows.of(1)).allowed_lateness(5).select(count)
-    with pytest.raises(TypeError, match="no aggregate"):
+    with pytest.raises(TypeError, match="not an aggregate"):
         keyed.window(TumblingEventTimeWindows.of(1)).select(col("price"))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="names differ"):
+    with pytest.raises(ValueError, match="distinct names"):
         keyed.window(TumblingEventTimeWindows.of(1)).select(count, count)
-    with pytest.raises(ValueError, match="names differ"):
+    with pytest.raises(ValueError, match="distinct names"):
         stream.select("price", "price")
     with pytest.raises(ValueError, match="hands over arrow, pandas, polars"):
         stream.map_batches(lambda b: b, format="numpy")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="names of columns"):
+    with pytest.raises(ValueError, match="column names"):
         stream.key_by(())
 
 

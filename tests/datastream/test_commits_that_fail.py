@@ -70,7 +70,7 @@ def test_a_batch_that_cannot_commit_leaves_nothing(tmp_path: Path, monkeypatch: 
     """G9: neither in the sink that had committed all, nor in the one that had committed half; the next run is whole."""
     one, other = tmp_path / "one", tmp_path / "other"
     failing(monkeypatch, lambda number: number >= 6)
-    with pytest.raises(JobExecutionError, match=r"could not be committed: OSError.*was taken back"):
+    with pytest.raises(JobExecutionError, match=r"could not be committed: OSError.*was rolled back"):
         write(one, other)
     assert lines_below(tmp_path) == []
     assert not files_below(tmp_path)
@@ -133,7 +133,7 @@ def test_where_nobody_can_tell_who_is_alive_a_run_that_was_taken_back_fails() ->
     """G9: rather than lose its rows without a word."""
     log = log_of("memory://alive", "run", "part-0")
     log_of("memory://alive", "other", "part-1")
-    with pytest.raises(CommitError, match="another run of job 'job' has taken back"):
+    with pytest.raises(CommitError, match="another run of job 'job' has rolled back"):
         log.close_commit()
 
 
@@ -143,7 +143,7 @@ def test_a_list_of_other_files_is_refused(tmp_path: Path) -> None:
     log.begin()
     (tmp_path / "precious").touch()
     log.write([FileCommittable(str(tmp_path / "x"), str(tmp_path / "precious"), 0)])
-    with pytest.raises(CommitError, match="is no list of part files"):
+    with pytest.raises(CommitError, match="is not a list of part files"):
         log.take_back()
     assert (tmp_path / "precious").exists()
 

@@ -165,7 +165,7 @@ def test_add_source_takes_sources_only() -> None:
     """A2: the older name of from_source; anything else says what to do."""
     env = local_environment()
     assert collect(env.add_source(NumberSequenceSource(1, 3))) == [1, 2, 3]
-    with pytest.raises(TypeError, match="is no Source"):
+    with pytest.raises(TypeError, match="is not a Source"):
         env.add_source(lambda ctx: None)  # type: ignore[arg-type]
 
 
@@ -205,7 +205,7 @@ def test_what_the_local_driver_cannot_do_it_says(tmp_path: Path) -> None:
     env = local_environment()
     env.add_python_archive(str(archive), "data")
     assert env.get_configuration().to_dict()["python.archives"] == f"{archive}#data"
-    with pytest.raises(ConfigurationError, match="unpacks no archives"):
+    with pytest.raises(ConfigurationError, match="does not unpack archives"):
         collect(env.from_collection([1]))
     env = local_environment()
     env.set_python_executable("/elsewhere/python")
@@ -215,7 +215,7 @@ def test_what_the_local_driver_cannot_do_it_says(tmp_path: Path) -> None:
         env.add_python_file("/nowhere.py")
     with pytest.raises(NotImplementedError, match="venv-pack"):
         env.set_python_requirements("requirements.txt")
-    with pytest.raises(NotImplementedError, match="no JVM code"):
+    with pytest.raises(NotImplementedError, match="does not run a user's JVM code"):
         env.add_classpaths("file:///x.jar")
     env.add_jars("a.jar")
     env.add_jars("b.jar", "c.jar")

@@ -169,7 +169,7 @@ def test_a_back_fill_leaves_the_savepoint_of_another_job_at_its_path(fails: bool
     path = tmp_path / "filled"
     env = environment(1, BATCH, **{"execution.batch.savepoint-path": str(path)})
     env.from_collection([1, 2, 3]).map(TakesThePath(other, path, fails)).print()
-    with pytest.raises(PenstockError, match="ZeroDivision" if fails else "has meanwhile put a savepoint"):
+    with pytest.raises(PenstockError, match="ZeroDivision" if fails else "has meanwhile written a savepoint"):
         env.execute()
     assert (path / "_metadata").read_bytes() == (other / "_metadata").read_bytes()
     assert {file.name for file in path.iterdir()} >= {file.name for file in other.iterdir()}

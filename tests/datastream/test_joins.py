@@ -188,9 +188,9 @@ def test_bounds_that_contradict_themselves_are_refused() -> None:
     """A2: when the program is built."""
     env = environment()
     keyed = timed(env, LEFT).key_by(Key())
-    with pytest.raises(ValueError, match=r"lower bound \(5 ms\) is over the upper \(4 ms\)"):
+    with pytest.raises(ValueError, match=r"lower bound \(5 ms\) is above the upper \(4 ms\)"):
         keyed.interval_join(keyed).between(5, 4)
-    with pytest.raises(ValueError, match="nothing lies between"):
+    with pytest.raises(ValueError, match="no timestamp lies between"):
         keyed.interval_join(keyed).between(5, 5).lower_bound_exclusive().process(Spans())
     with pytest.raises(TypeError, match="key_by"):
         keyed.interval_join(timed(env, RIGHT))  # type: ignore[arg-type]

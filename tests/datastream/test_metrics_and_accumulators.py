@@ -72,7 +72,7 @@ def test_a_name_is_one_metric() -> None:
     """A1: asking again gives the same one; another kind of the name is refused."""
     group = MetricGroup(MetricRegistry(lambda: 0))
     assert group.counter("n") is group.counter("n")
-    with pytest.raises(ValueError, match="'n' is a Counter already, not a Meter"):
+    with pytest.raises(ValueError, match="'n' is already a Counter, not a Meter"):
         group.meter("n")
     with pytest.raises(ValueError, match="at least 1 s"):
         group.meter("m", 0)
@@ -135,7 +135,7 @@ class Twice(MapFunction):
 
 def test_an_accumulator_has_one_name() -> None:
     """A1: a second one of the name is an error of the program."""
-    with pytest.raises(UserFunctionError, match="has an accumulator 'n' already"):
+    with pytest.raises(UserFunctionError, match="already has an accumulator 'n'"):
         collect(local_environment().from_collection([1]).map(Twice()).name("twice"))
 
 

@@ -76,7 +76,7 @@ def test_a_returned_tuple_fails_the_job_at_once_with_operator_and_record() -> No
     text = str(failure.value)
     assert "operator 'pairs'" in text
     assert "record: 7" in text
-    assert "the function returned (7, 'x') (tuple): results are yielded, or returned as a list" in text
+    assert "the function returned (7, 'x') (tuple): it must yield its results or return a list" in text
     assert "core/operators" not in text
 
 

@@ -36,7 +36,7 @@ def said(program: str, tmp_path: Path) -> tuple[str, int]:
 def test_a_program_that_never_executes_says_so(tmp_path: Path) -> None:
     """E1: forgetting `execute` is not silent; the sinks that got nothing are named."""
     text, code = said("env = environment(); discard(numbers(env, 3))\n", tmp_path)
-    assert "the program ends, and what leads to 'nothing' was never executed: call env.execute()" in text
+    assert "the program ends, but the pipeline to 'nothing' was never executed: call env.execute()" in text
     assert code == 0
 
 
@@ -84,4 +84,4 @@ def test_a_program_that_fails_says_only_that(tmp_path: Path) -> None:
 def test_a_job_that_still_runs_is_named(tmp_path: Path) -> None:
     """E1: a job lives in the program that began it; what its end cuts short is said."""
     text, _ = said("env = environment(); discard(numbers(env)); job = env.execute_async('mine')\n", tmp_path)
-    assert "the program ends, and job 'mine' with it, which still runs: wait for it with job.wait()" in text
+    assert "the program ends, and with it job 'mine', which is still running: wait for it with job.wait()" in text

@@ -333,7 +333,7 @@ def test_a_directory_that_cannot_be_written(call: str, tmp_path: Path) -> None:
     asked: list[Any] = []
     job.at(15_500, lambda: asked.append(_ask(job, call, str(tmp_path / "file"))))
     assert job.run() is JobStatus.FINISHED
-    assert "no savepoint below" in error_of(asked[0])
+    assert "no savepoint under" in error_of(asked[0])
     assert job.master.history.restarts == (1 if call == "stop" else 0)
     assert sorted(LEDGER["out"]) == records(40, 40)
 

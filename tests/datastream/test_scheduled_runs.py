@@ -139,7 +139,7 @@ def test_a_damaged_checkpoint_is_not_passed_over(runs: Runs) -> None:
     runs.run()
     (metadata,) = runs.directory.glob("checkpoints/*/chk-*/_metadata")
     metadata.write_bytes(metadata.read_bytes()[:-1])
-    with pytest.raises(JobExecutionError, match=r"cannot be restored: .*the checksum does not hold"):
+    with pytest.raises(JobExecutionError, match=r"cannot be restored: .*the checksum does not match"):
         runs.run()
     fall_back: dict[str, Any] = {"penstock.recovery.past-damaged-checkpoint": "fall-back"}
     runs.run(**fall_back)

@@ -45,7 +45,7 @@ def test_a_tag_that_nobody_wrote_to_is_told_at_the_end(
     sorted_.get_side_output(MISSPELT).print()
     sorted_.get_side_output(WRITTEN).print()
     (line,) = told(env, caplog)
-    assert "no record came to side output 'od' of operator 'sorts'" in line
+    assert "the program reads side output 'od' of operator 'sorts', but it received no records" in line
 
 
 def test_side_outputs_for_late_records_are_empty_as_a_rule(caplog: pytest.LogCaptureFixture) -> None:

@@ -50,9 +50,9 @@ def test_the_demo_in_one_process_leaves_what_it_is_told_to_keep(tmp_path: Path) 
     assert isinstance(console.file, io.StringIO)
     said = console.file.getvalue()
     assert "equal: all" in said
-    assert f"what was written is in {tmp_path / 'kept' / 'output'}" in said
+    assert f"the output is in {tmp_path / 'kept' / 'output'}" in said
     assert read_output(tmp_path / "kept" / "output").hourly
-    with pytest.raises(PenstockError, match="is there already"):
+    with pytest.raises(PenstockError, match="already exists"):
         run_demo(options, console)
 
 

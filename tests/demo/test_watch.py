@@ -13,8 +13,8 @@ from penstock.demo.watch import Outcome
     ("options", "outcome", "said"),
     [
         (DemoOptions(), Outcome(killed_pid=1, restarts=1), ""),
-        (DemoOptions(), Outcome(), "no worker was killed: the job ended too soon for that"),
-        (DemoOptions(), Outcome(restarts=1), "no worker was killed: the job ended too soon for that"),
+        (DemoOptions(), Outcome(), "no worker was killed: the job ended too soon"),
+        (DemoOptions(), Outcome(restarts=1), "no worker was killed: the job ended too soon"),
         (DemoOptions(), Outcome(killed_pid=1), "the job did not restart after a worker was killed"),
         (DemoOptions(kill=False), Outcome(), ""),
         (DemoOptions(target="local"), Outcome(), ""),

@@ -118,7 +118,7 @@ def test_cancelled_twice_nobody_waits_for_it(mode: str, held: Held) -> None:
     assert held.begun.wait(60)
     job.cancel()
     job.cancel()
-    with pytest.raises(JobExecutionError, match=r"left to itself, which is at operator 'holds', subtask 1/1, in Held"):
+    with pytest.raises(JobExecutionError, match=r"abandoned, which is at operator 'holds', subtask 1/1, in Held"):
         job.wait()
     job.end()  # does not wait either
 
@@ -239,4 +239,4 @@ def test_an_endless_loop_interrupted_twice() -> None:
     ended = run(INTERRUPTED_TWICE)
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr
     assert "s ago, but a function does not return: operator 'spins'" in ended.stderr
-    assert "endless: not waited for any longer; its thread is left to itself, which is at operator" in ended.stderr
+    assert "endless: no longer waiting for it; its thread is abandoned, which is at operator" in ended.stderr

@@ -30,7 +30,7 @@ class Owner:
     def wait_for(self, count: int) -> list[Any]:
         """Sleeps until woken, as a worker does, so that a lost wake-up is found."""
         while len(self.results) < count:
-            assert self.woken.acquire(timeout=PATIENCE_S), f"{len(self.results)} results, and nobody is woken"
+            assert self.woken.acquire(timeout=PATIENCE_S), f"{len(self.results)} results, and no one is woken"
             self.loop.deliver()
         return self.results
 

@@ -79,7 +79,7 @@ def test_csv_schema_builder_checks() -> None:
         CsvSchema.builder().add_string_column("a").add_string_column("a")
     with pytest.raises(ConfigurationError, match="none at position 1"):
         CsvSchema.builder().add_array_column("a").remove_array_element_separator(1)
-    with pytest.raises(NotImplementedError, match="behind the last column"):
+    with pytest.raises(NotImplementedError, match="after the last column"):
         CsvSchema.builder().add_string_column("a").set_any_property_name("rest")
     first = CsvSchema.builder().add_string_column("a").build()
     schema = (
@@ -139,7 +139,7 @@ def test_arrays_in_csv_files() -> None:
     unset = CsvSchema.builder().add_array_column("a", "|").remove_array_element_separator(0)
     both_ways(unset, Row(a=["x", "y"]), b"x;y\n")
     both_ways(two().disable_array_element_separator(), row, b"1;2,x|y\n")
-    with pytest.raises(ConfigurationError, match="'b' are arrays without one"):
+    with pytest.raises(ConfigurationError, match="'b' are arrays without their own"):
         two().disable_array_element_separator().remove_array_element_separator(1).build()
 
 

@@ -23,4 +23,4 @@ def test_an_error_is_one_line_and_ends_with_1(tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     result = CliRunner().invoke(main, ["demo", "--target", "local", "--keep", str(tmp_path)])
     assert result.exit_code == 1
-    assert result.output == f"error: {tmp_path / 'output'} is there already; name another folder\n"
+    assert result.output == f"error: {tmp_path / 'output'} already exists; name another folder\n"

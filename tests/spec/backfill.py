@@ -187,7 +187,7 @@ def _table(phases: list[Phase]) -> Table:
 def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
     numbers = [int(number) for number in value.split(",") if number.strip().isdigit()]
     if len(numbers) != value.count(",") + 1 or not all(1 <= n <= program.MAX_PARALLELISM for n in numbers):
-        raise click.BadParameter(f"numbers from 1 to {program.MAX_PARALLELISM} with commas between them are wanted")
+        raise click.BadParameter(f"expected numbers from 1 to {program.MAX_PARALLELISM}, separated by commas")
     return numbers
 
 

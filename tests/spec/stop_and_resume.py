@@ -505,7 +505,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str | No
     except ValueError:
         numbers = [0]
     if any(not 1 <= number <= MAX_PARALLELISM for number in numbers):
-        raise click.BadParameter(f"numbers from 1 to {MAX_PARALLELISM} with commas between them are wanted")
+        raise click.BadParameter(f"expected numbers from 1 to {MAX_PARALLELISM}, separated by commas")
     return numbers
 
 

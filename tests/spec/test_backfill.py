@@ -234,7 +234,7 @@ def test_a_path_that_is_taken_is_refused(tmp_path: Path) -> None:
     series = Series(tmp_path, execution__target="local")
     series.grow(FILE)
     (tmp_path / "filled").mkdir()
-    with pytest.raises(JobExecutionError, match=r"execution\.batch\.savepoint-path: there is something at .*/filled"):
+    with pytest.raises(JobExecutionError, match=r"execution\.batch\.savepoint-path: .*/filled already exists"):
         series.back_fill(1)
     assert not series.out.exists()
 
@@ -270,7 +270,7 @@ def test_a_bounded_source_that_keeps_splits_back_cannot_be_read_in_one_pass(tmp_
     path = tmp_path / "filled"
     env = environment("BATCH", 1, execution__target="local", execution__batch__savepoint_path=str(path))
     env.from_source(Sparing(1, 5), WatermarkStrategy.no_watermarks(), "sparing").print()
-    with pytest.raises(JobExecutionError, match="Sparing hands out splits only when others have been read"):
+    with pytest.raises(JobExecutionError, match="Sparing assigns some splits only after others have been read"):
         env.execute()
     assert not path.exists()
 
@@ -280,7 +280,7 @@ def test_it_leaves_one_savepoint_only(tmp_path: Path) -> None:
     series = Series(tmp_path, execution__target="local")
     series.grow(FILE)
     job = series.start("BATCH", 1, execution__batch__savepoint_path=str(tmp_path / "filled"))
-    with pytest.raises(CheckpointError, match="leaves one savepoint, at its end"):
+    with pytest.raises(CheckpointError, match="writes one savepoint, at its end"):
         job.stop_with_savepoint(False, str(tmp_path)).result(60)
     job.wait()
 

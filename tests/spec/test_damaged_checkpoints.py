@@ -79,7 +79,7 @@ def test_the_job_fails_rather_than_commit_again(tmp_path: Path, spoil: bytes | N
     failure = job.failure()
     assert "checkpoint 5 cannot be restored: " in failure
     assert "/chk-5/" in failure
-    assert "checkpoint 4 is whole" in failure
+    assert "checkpoint 4 is intact" in failure
     assert f"{PAST_DAMAGED}: fall-back" in failure
     assert max(Counter(LEDGER["out"]).values()) == 1
     assert len(list(tmp_path.glob("*/chk-*/_metadata"))) == 3

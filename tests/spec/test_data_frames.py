@@ -148,7 +148,7 @@ def test_the_schema_comes_from_what_is_known(session: Any) -> None:
     assert typed.schema.simpleString() == "struct<name:string,total:double>"
     assert ("tea", 30.0) in {tuple(row) for row in typed.collect()}
     assert stream.map(lambda row: row.amount, Types.LONG()).to_dataframe().columns == ["f0"]
-    with pytest.raises(ConfigurationError, match=r"'Map' are not known: give to_dataframe\(\)"):
+    with pytest.raises(ConfigurationError, match=r"'Map' are unknown: give to_dataframe\(\)"):
         stream.map(total_of).to_dataframe()
 
 

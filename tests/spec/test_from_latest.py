@@ -119,7 +119,7 @@ def test_a_job_that_has_finished_is_not_begun_again(died: Driver) -> None:
     third.run()
     check_the_whole_answer(third)
     assert "RUNNING" not in third.listener.statuses
-    assert any("has come to its end, so there is nothing left to do" in line for line in third.listener.lines)
+    assert any("has finished, so there is nothing left to do" in line for line in third.listener.lines)
     died.job(**{FROM_LATEST: "false"}).run()
     assert len(LEDGER["out"]) == 2 * RECORDS
 
@@ -196,7 +196,7 @@ def test_the_newest_of_those_retained(driver: Driver) -> None:
     refused = driver.job()
     assert refused.run() is JobStatus.FAILED
     assert "chk-3 cannot be restored" in refused.failure()
-    assert "chk-2 is whole" in refused.failure()
+    assert "chk-2 is intact" in refused.failure()
     second = driver.job(**{"penstock.recovery.past-damaged-checkpoint": "fall-back"})
     assert second.run() is JobStatus.FINISHED, second.failure()
     assert {record[:2] for record in LEDGER["out"]} == set(records(RECORDS))
@@ -220,7 +220,7 @@ def test_it_needs_a_name_and_a_directory(tmp_path: Path) -> None:
     """G8: the default name is everybody's, and without a directory nothing is left."""
     env = environment(1, **{FROM_LATEST: "true", "execution.checkpointing.dir": tmp_path})
     env.from_collection([1]).print()
-    with pytest.raises(ConfigurationError, match="give this one a name of its own"):
+    with pytest.raises(ConfigurationError, match="give this job its own name"):
         env.job_graph()
-    with pytest.raises(ConfigurationError, match=r"looks below execution\.checkpointing\.dir"):
+    with pytest.raises(ConfigurationError, match=r"searches execution\.checkpointing\.dir"):
         VirtualJob(env.job_graph("words"), environment(1, **{FROM_LATEST: "true"}).get_configuration())

@@ -372,7 +372,7 @@ def test_failure_of_the_snapshot_that_ends_the_job(tmp_path: Any) -> None:
         job.at(5_000, lambda: stopped.append(job.stop_with_savepoint(False, str(tmp_path))))
         job.at(20_000, job.cancel)
         assert job.run() is JobStatus.CANCELED
-    assert "no savepoint below" in error_of(stopped[0])
+    assert "no savepoint under" in error_of(stopped[0])
     assert calls("EndOfPartition") == []
     assert calls("EndOfData(drain=False)") == ["edge"]
     assert sorted(calls("open")) == sorted(calls("close")) == sorted(2 * (UPSTREAM + DOWNSTREAM))

@@ -85,7 +85,7 @@ def test_checkpoints_go_on_for_hours_after_one_source_has_ended(how: str, hours:
     endless = 2 * len(range(0, hours * HOUR_MS, 7_000))
     assert len(LEDGER["out"]) == endless + (0 if how == "keyed" else 10)
     if how == "keyed":
-        assert {rate for n, rate in LEDGER["out"] if n > 0} == {4}, "the state of the ended stream is there for ever"
+        assert {rate for n, rate in LEDGER["out"] if n > 0} == {4}, "the state of the ended stream stays forever"
 
 
 def test_the_state_of_an_ended_stream_survives_a_failure_hours_later() -> None:

@@ -94,7 +94,7 @@ def test_one_is_put_in_front_of_another(tmp_path: Path) -> None:
     """H4: the new operator would take the state of the old one, which would begin empty; both are named."""
     second = resumed(tmp_path, counted, lambda s: counted(by_user(s).process(Twice())))
     check_that_it_was_refused(
-        second, "operator 'Keyed Process' (Twice), which has no uid, stands where 'Keyed Process' (Count) stood",
+        second, "operator 'Keyed Process' (Twice) has no uid and stands at the place of 'Keyed Process' (Count)",
         "set_uid_hash(",
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def test_one_is_put_in_front_of_another(tmp_path: Path) -> None:
 def test_two_of_one_function_cannot_be_told_apart(tmp_path: Path) -> None:
     """H4: whichever of them is the new one, the other one is refused too."""
     second = resumed(tmp_path, counted, lambda s: by_user(counted(s).map(lambda v: v[:2])).process(Count()))
-    check_that_it_was_refused(second, "nothing tells the two from each other", "'Keyed Process' (Count) was added")
+    check_that_it_was_refused(second, "nothing distinguishes the two", "'Keyed Process' (Count) was added")
 
 
 def test_one_is_put_behind_another(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_one_is_taken_away_in_front_of_another(tmp_path: Path) -> None:
     """H4: leave to drop state is no leave to take another one's."""
     ignores = {"execution.state-recovery.ignore-unclaimed-state": "true"}
     second = resumed(tmp_path, lambda s: counted(by_user(s).process(Twice())), counted, **ignores)
-    check_that_it_was_refused(second, "'Keyed Process' (Count) was taken away")
+    check_that_it_was_refused(second, "'Keyed Process' (Count) was removed")
 
 
 def test_a_changed_function_where_nothing_was_added(tmp_path: Path) -> None:

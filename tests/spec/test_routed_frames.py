@@ -149,7 +149,7 @@ def test_a_record_without_its_time_is_an_error(session: Any) -> None:
     """I2, C2: also where Spark takes the column itself."""
     sales = session.createDataFrame([("tea", 0, None)], DDL)
     stream = batch().from_dataframe(sales, SALE, NAMED[1])
-    with pytest.raises(JobExecutionError, match="the column of timestamps has no value in a record"):
+    with pytest.raises(JobExecutionError, match="the timestamp column is null in a record"):
         collect(stream.key_by(NAMED[0]).process(Seen()))
 
 

@@ -241,7 +241,7 @@ def test_other_frames_than_those_of_the_checkpoint_are_refused(folder: Folder) -
     env = folder.environment(begin_from=checkpoint)
     numbers_of(env, folder.frame()).print()
     env.from_dataframe(folder.frame(), NUMBERS).uid("more").print()
-    with pytest.raises(JobExecutionError, match="one position for 1 streaming data frames"):
+    with pytest.raises(JobExecutionError, match="one position for the 1 streaming data frames"):
         env.execute()
 
 
@@ -375,7 +375,7 @@ def test_a_streaming_frame_needs_micro_batch_execution_on_spark(folder: Folder) 
 def test_a_frame_that_keeps_state_in_spark_is_refused(folder: Folder, change: Any) -> None:
     """G8: checkpoints would not hold it."""
     frame = change(folder.frame())
-    with pytest.raises(ConfigurationError, match=r"do that part behind from_dataframe\(\)"):
+    with pytest.raises(ConfigurationError, match=r"move that part after from_dataframe\(\)"):
         folder.environment().from_dataframe(frame)
 
 

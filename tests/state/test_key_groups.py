@@ -113,7 +113,7 @@ def test_equal_keys_have_equal_bytes(one, other):
 )
 def test_keys_without_stable_value_are_refused(key):
     """D4: a key that cannot be hashed by value is refused, with what to use instead."""
-    with pytest.raises(StateError, match="let the key selector return"):
+    with pytest.raises(StateError, match="the key selector must return"):
         key_bytes(key)
 
 

@@ -209,10 +209,10 @@ REFUSED = [
     (bytearray(b"a"), "type bytearray"),
     (1j, "type complex"),
     (numpy.datetime64("2024-01-01"), r"item\(\)"),
-    (OwnEquality("a"), "compares otherwise than str"),
+    (OwnEquality("a"), "compares differently from str"),
     (Itself(1), "eq=False"),
     (Mutable(1), "frozen=True"),
-    (OwnDataclass(1), "__eq__ of its own"),
+    (OwnDataclass(1), "its own __eq__"),
     (Decimal("sNaN"), "signaling NaN"),
     (Decimal("1E+300001"), "300000 digits"),
 ]
@@ -228,7 +228,7 @@ def test_what_cannot_be_told_is_refused_as_a_key(key: Any, words: str, backend: 
         harness.process_batch([("a", 1), (key, 2)])
     assert raised.value.record == (key, 2)
     assert isinstance(raised.value.__cause__, MisuseError)
-    assert "let the key selector return" in str(raised.value.__cause__)
+    assert "the key selector must return" in str(raised.value.__cause__)
     partitioner = HashPartitioner(lambda record: record[0])
     partitioner.set_up(0, 2, 128, "Counts")
     with pytest.raises(UserCodeError) as routed:
@@ -289,7 +289,7 @@ def test_keys_that_an_older_release_had_elsewhere_are_an_error(backend: str, key
     """H4: nothing is restored where it would not be found."""
     made = BACKENDS[backend](128, "My Operator")
     elsewhere = (key_group_of(key, 128) + 1) % 128
-    with pytest.raises(StateError, match=r"My Operator: state 'state': it was written by an older release"):
+    with pytest.raises(StateError, match=r"My Operator: state 'state': an older release of Penstock wrote it"):
         made.restore_canonical("state", [older_file(key, elsewhere)], (0, 127), True)
     made.close()
 
@@ -315,7 +315,7 @@ def test_rocksdbs_own_files_with_keys_of_other_bytes_are_an_error(monkeypatch: p
             patch.setattr(namespace_pane, "key_bytes", lambda key: b"Ssasb")
             state.update("v")
             files = files_without_version(older)
-        with pytest.raises(StateError, match=r"state 'state': it was written by an older release.*frozenset"):
+        with pytest.raises(StateError, match=r"state 'state': an older release of Penstock wrote it.*frozenset"):
             newer.restore_files([files])
 
 

@@ -148,7 +148,7 @@ def test_a_value_that_its_class_refuses(tmp_path: Path) -> None:
     program("class Color(enum.Enum):\n    RED = 1\n")
     after = restored(tmp_path / "after", source)
     # Python before 3.11.4 pickles members by name.
-    refusal = r"My Operator: a value in state 'value' cannot be read.*(Color|AttributeError: BLUE)"
+    refusal = r"My Operator: a value in state 'value' can no longer be read.*(Color|AttributeError: BLUE)"
     with pytest.raises(StateMigrationError, match=refusal):
         got(after, "value", "k")
     after.close()

@@ -154,14 +154,14 @@ def test_capture_of_an_id_that_was_used_before() -> None:
 
 
 def test_incomplete_files(tmp_path: Path) -> None:
-    """G11: a checkpoint whose files are not all there, or lie elsewhere, is an error that says so."""
+    """G11: a checkpoint whose files are missing, or lie elsewhere, is an error that says so."""
     storage = Storage()
     with rocks() as backend:
         fill(backend)
         references = storage.checkpoint(backend, 1, {})
     del references["CURRENT"]
     other = RocksDBKeyedStateBackend(GROUPS, tmp_path / "other", "My Operator")
-    with pytest.raises(StateError, match=r"My Operator: .*not all there"):
+    with pytest.raises(StateError, match=r"My Operator: .*files of the checkpoint are missing"):
         other.restore_files([storage.fetch(references, tmp_path / "fetched", ALL)])
     with pytest.raises(StateError, match="outside"):
         storage.fetch({"../x": 1}, tmp_path / "fetched", ALL)

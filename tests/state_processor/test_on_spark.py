@@ -106,6 +106,8 @@ def test_rows_that_make_no_state_are_answered_in_one_line(spark: Any, tmp_path: 
     """H5: what goes wrong in a task is said in words, and nothing is left behind."""
     twice = spark.createDataFrame([("a", 1), ("a", 2)], "key string, value long")
     writer = SavepointWriter.new_savepoint().with_keyed_state("counter", COUNTS, twice, partitions=2)
-    with pytest.raises(StateError, match=r"the Spark job failed: .*2 rows have the key 'a', and a key has one value"):
+    with pytest.raises(
+        StateError, match=r"the Spark job failed: .*2 rows have the key 'a', but a key has only one value"
+    ):
         writer.write(str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()

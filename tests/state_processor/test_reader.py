@@ -185,7 +185,7 @@ def test_what_is_not_there_is_answered_with_what_is(reader: SavepointReader, tmp
         reader.read_value_state("remember", "other")
     with pytest.raises(StateError, match="map state: read it with read_map_state"):
         reader.read_list_state("remember", "by rest").to_arrow()
-    with pytest.raises(StateError, match="has entries by window or time as well: read it with read_keyed_state"):
+    with pytest.raises(StateError, match="also has entries by window or time: read it with read_keyed_state"):
         reader.read_value_state("windows", "_penstock_window").to_arrow()
     with pytest.raises(StateError, match="is a split state, not union: read it with read_list_state"):
         reader.read_union_state("source", "_penstock_splits")

@@ -279,7 +279,9 @@ def test_state_is_added_to_a_savepoint_and_replaced(savepoint: Path, tmp_path: P
     reader = SavepointReader.read(str(savepoint))
     visits = reader.read_value_state("remember", VISITS).to_arrow()
     writer = SavepointWriter.from_existing_savepoint(str(savepoint))
-    with pytest.raises(StateError, match="'remember' has a state 'visits' already: remove_state or transform_state"):
+    with pytest.raises(
+        StateError, match="'remember' already has a state 'visits': use remove_state or transform_state"
+    ):
         writer.with_keyed_state("remember", VISITS, visits)
     writer.remove_state("remember", "visits").with_keyed_state("remember", VISITS, visits)
     timers = reader.read_timers("remember").to_pandas()
@@ -313,7 +315,10 @@ def test_mistakes_are_answered_at_once(name: str, savepoint: Path) -> None:
 
 
 BAD_ROWS: dict[str, tuple[Any, str]] = {
-    "twice": ([{"key": 1, "value": 1}, {"key": 1.0, "value": 2}], "2 rows have the key 1, and a key has one value"),
+    "twice": (
+        [{"key": 1, "value": 1}, {"key": 1.0, "value": 2}],
+        "2 rows have the key 1, but a key has only one value",
+    ),
     "no column": (FRAME.rename(columns={"value": "other"}), "no column 'value'; there are: key, other"),
     "no field": ([{"key": 1}], "there is no 'value' in {'key': 1}"),
     "no rows": (5, "rows come from a pandas, Arrow or Spark table or from an iterable, not from a int"),
@@ -334,7 +339,7 @@ def test_rows_that_make_no_state_leave_nothing_behind(name: str, tmp_path: Path)
 
 def test_a_directory_in_use_is_refused(savepoint: Path) -> None:
     """H5: nothing is ever overwritten."""
-    with pytest.raises(CheckpointError, match="is there already and not empty"):
+    with pytest.raises(CheckpointError, match="already exists and is not empty"):
         SavepointWriter.from_existing_savepoint(str(savepoint)).write(str(savepoint))
 
 

@@ -189,7 +189,7 @@ def test_the_job_is_worth_damaging(job: SmallJob) -> None:
     assert [m.checkpoint_id for m in job.completed] == [3, 4, 5]
     shared = [a & b for a, b in itertools.combinations(job.uses.values(), 2)]
     assert all(shared)
-    assert set().union(*job.uses.values()) == set(job.files), "there is no file that nobody needs"
+    assert set().union(*job.uses.values()) == set(job.files), "every file is needed"
     rig = recover(job)
     assert {t.restored_checkpoint_id for t in rig.deployed} == {5}
     assert restored_states(job, rig) == job.expected[5]

@@ -82,7 +82,7 @@ def test_a_mark_that_is_damaged_is_an_error(tmp_path: Path) -> None:
     store_of(tmp_path, "a").mark_job(mark("a"))
     (file,) = (tmp_path / "jobs").iterdir()
     file.write_bytes(b"{")
-    with pytest.raises(CheckpointError, match="does not say what has become of a job"):
+    with pytest.raises(CheckpointError, match="does not record the outcome of a job"):
         store_of(tmp_path, "a").mark_of_job()
 
 

@@ -72,7 +72,7 @@ def test_a_full_disk_fails_no_checkpoint(store: FileCheckpointStore, caplog: pyt
     written = [copies.write(1, "count", BIG), copies.write(2, "count", BIG * 2)]
     assert [copies.read(file) for file in written] == [BIG, BIG * 2]
     assert [record.getMessage() for record in caplog.records] == [
-        "state is not copied to this worker's disk, and will be read from the store: no space left"
+        "state could not be copied to this worker's disk and will be read from the store: no space left"
     ]
 
 

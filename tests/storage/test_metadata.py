@@ -86,7 +86,7 @@ def test_check_file():
     """G11: length and checksum are both looked at, and the error says which does not hold."""
     file = state_file(b"state", path="/x/state")
     assert check_file(file, b"state") == b"state"
-    with pytest.raises(CheckpointError, match=r"/x/state: 5 bytes were written, 4 are there"):
+    with pytest.raises(CheckpointError, match=r"/x/state: 5 bytes were written, but the file has 4"):
         check_file(file, b"stat")
     with pytest.raises(CheckpointError, match=r"/x/state: the checksum"):
         check_file(file, b"stale")

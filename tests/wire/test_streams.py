@@ -100,7 +100,7 @@ def test_nothing_passes_after_a_loss(lost: int) -> None:
     sent = [messages(sender, [Watermark(i)])[0] for i in range(6)]
     arrivals = [receiver.receive(frames) for i, frames in enumerate(sent) if i != lost]
     assert arrivals[:lost] == [BufferArrived(CHANNEL, [Watermark(i)]) for i in range(lost)]
-    assert arrivals[lost] == StreamBroken("a", f"message {lost + 1} came where {lost} was due")
+    assert arrivals[lost] == StreamBroken("a", f"message {lost + 1} arrived where {lost} was expected")
     assert set(arrivals[lost + 1 :]) == {None}
 
 
@@ -161,9 +161,9 @@ def test_message_that_breaks_the_protocol(frames: list[Frame], said: str) -> Non
     ("entries", "payload", "said"),
     [
         ([2], [], "without its payload"),
-        ([2], [pickle.dumps([([1], None)])], "no batch of 2 records"),
-        ([2], [pickle.dumps([([1, 2], b"short")])], "no batch of 2 records"),
-        ([2], [pickle.dumps([((1, 2), None)])], "no batch of 2 records"),
+        ([2], [pickle.dumps([([1], None)])], "not a batch of 2 records"),
+        ([2], [pickle.dumps([([1, 2], b"short")])], "not a batch of 2 records"),
+        ([2], [pickle.dumps([((1, 2), None)])], "not a batch of 2 records"),
         ([2], [pickle.dumps("batches")], "not its 1 batches"),
         ([2], [pickle.dumps([])], "not its 1 batches"),
         ([1, 1], [pickle.dumps([([1], None)])], "not its 2 batches"),
@@ -186,7 +186,7 @@ def test_buffer_inside_a_buffer() -> None:
     _, receiver = opened()
     assert receiver.receive([raw(1, 1, 0, CHANNEL, True, outline(("watermark", 1)))]) is None
     arrival = receiver.receive([raw(1, 1, 1, OTHER, False, outline(("watermark", 1)))])
-    assert arrival == StreamBroken("a", "a buffer began before the one before it was whole")
+    assert arrival == StreamBroken("a", "a buffer began before the previous one was complete")
 
 
 def test_records_that_cannot_be_unpickled() -> None:
@@ -285,8 +285,8 @@ NO_PAYLOAD = [raw(1, 1, 1, CHANNEL, False, outline(1))]
     [
         ([chunk(0, b"x", RECORD_BYTES_MAX + 1)], "1000001 bytes is coming, at most 1000000"),
         ([chunk(0, b"x", *[9_000] * 200)], "1800000 bytes is coming"),
-        ([chunk(0, b"x")], "without the one before it"),
-        ([chunk(0, b"x", 9), chunk(1, b"x", 9)], "amid another's chunks"),
+        ([chunk(0, b"x")], "without the previous one"),
+        ([chunk(0, b"x", 9), chunk(1, b"x", 9)], "between another's chunks"),
         ([chunk(0, b"", 9)], "is empty"),
         ([chunk(0, b"x", 9), chunk(1, b"")], "is empty"),
         ([chunk(0, b"x" * 10, 9)], "more than its frame has left"),
@@ -294,10 +294,10 @@ NO_PAYLOAD = [raw(1, 1, 1, CHANNEL, False, outline(1))]
         ([chunk(0, b"x", 1), chunk(1, b"x")], "after the last one"),
         ([[raw(3, 1, 0, (9,))]], "0 frames instead of one"),
         ([[*chunk(0, b"x", 9), b"y"]], "2 frames instead of one"),
-        ([chunk(0, b"x", 9), NO_PAYLOAD], "amid the chunks"),
-        ([chunk(0, b"x", 1), [*NO_PAYLOAD, b"y"]], "a payload beside its chunks"),
-        ([chunk(0, b"x", 9), [raw(2, 1, 1, ((CHANNEL, 1),))]], "a credit came amid the chunks"),
-        ([chunk(0, b"x", 1), [raw(2, 1, 1, ((CHANNEL, 1),))]], "a credit came amid the chunks"),
+        ([chunk(0, b"x", 9), NO_PAYLOAD], "between the chunks"),
+        ([chunk(0, b"x", 1), [*NO_PAYLOAD, b"y"]], "a payload in addition to its chunks"),
+        ([chunk(0, b"x", 9), [raw(2, 1, 1, ((CHANNEL, 1),))]], "a credit arrived between the chunks"),
+        ([chunk(0, b"x", 1), [raw(2, 1, 1, ((CHANNEL, 1),))]], "a credit arrived between the chunks"),
     ],
 )
 def test_chunks_that_break_the_protocol(sent: list[list[Frame]], said: str) -> None:

@@ -55,7 +55,7 @@ class RowTypeInfo(TypeInformation):
         if len(self._names) != len(self._types):
             raise WrongValueError(f"{len(self._names)} field names for {len(self._types)} field types")
         if len(set(self._names)) != len(self._names):
-            raise WrongValueError(f"field names must be different from each other: {list(self._names)}")
+            raise WrongValueError(f"field names must be distinct: {list(self._names)}")
 
     def get_field_names(self) -> list[str]:
         """The names of the fields, in order."""

@@ -31,7 +31,7 @@ class Configuration:
 
     def __init__(self, other: Configuration | None = None, j_configuration: None = None) -> None:
         if j_configuration is not None:
-            raise UnsupportedError("there is no Java in Penstock, so no Java configuration to wrap")
+            raise UnsupportedError("Penstock has no Java configuration to wrap")
         self._values: dict[str, Any] = {} if other is None else dict(other._values)
 
     @classmethod

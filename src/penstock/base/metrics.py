@@ -90,7 +90,7 @@ class Meter(Metric):
 
     def __init__(self, now_ms: Callable[[], int], time_span_in_seconds: int = 60) -> None:
         if time_span_in_seconds < 1:
-            raise WrongValueError(f"the time span of a meter is at least 1 s, not {time_span_in_seconds}")
+            raise WrongValueError(f"the time span of a meter must be at least 1 s, not {time_span_in_seconds}")
         self._now_ms = now_ms
         self._span_ms = 1000 * time_span_in_seconds
         self._count = 0
@@ -178,5 +178,5 @@ class MetricGroup:
         if metric is None:
             metric = self._registry.metrics[full_name] = make()
         if not isinstance(metric, kind):
-            raise WrongValueError(f"metric {full_name!r} is a {type(metric).__name__} already, not a {kind.__name__}")
+            raise WrongValueError(f"metric {full_name!r} is already a {type(metric).__name__}, not a {kind.__name__}")
         return metric

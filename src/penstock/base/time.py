@@ -245,5 +245,5 @@ def _duration(count: int, unit_nanos: int) -> Duration:
 
 def _require_int(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongTypeError(f"{what} is made of a whole number, not {type(value).__name__}: {value!r}")
+        raise WrongTypeError(f"{what} takes a whole number, not {type(value).__name__}: {value!r}")
     return value

@@ -26,7 +26,7 @@ def whole_ms(timestamp: Any, what: str) -> int:
             pass
     shown = f"{short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
     raise MisuseError(
-        f"{what} returned {shown}, where an int is wanted: milliseconds since the epoch. {_remedy(timestamp)}"
+        f"{what} returned {shown}; it must return an int: milliseconds since the epoch. {_remedy(timestamp)}"
     )
 
 
@@ -37,11 +37,11 @@ def _is_moment(timestamp: Any) -> bool:
 
 def _remedy(timestamp: Any) -> str:
     if timestamp is None:
-        return "Every record needs one: filter out those that have none"
+        return "Every record needs a timestamp: filter out records without one"
     if isinstance(timestamp, datetime.datetime):
-        return "Return int(x.timestamp() * 1000), which takes a datetime without a zone for local time"
+        return "Return int(x.timestamp() * 1000), which treats a datetime without a time zone as local time"
     if isinstance(timestamp, datetime.date):
-        return "Make a datetime of it, with its zone, and return int(x.timestamp() * 1000)"
+        return "Convert it to a datetime with its time zone, and return int(x.timestamp() * 1000)"
     if _is_moment(timestamp):
         return 'Return int(x.astype("datetime64[ms]").astype("int64"))'
-    return "Return int(x), or int(x * 1000) of seconds"
+    return "Return int(x), or int(x * 1000) if it is in seconds"

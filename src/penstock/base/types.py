@@ -124,7 +124,9 @@ class Row:
             ValueError: if there are more values than names.
         """
         if len(args) > len(self._values):
-            raise WrongValueError(f"{self!r} names {len(self._values)} fields, but {len(args)} values came: {args!r}")
+            raise WrongValueError(
+                f"{self!r} has {len(self._values)} fields, but was given {len(args)} values: {args!r}"
+            )
         row = Row(*args)
         row._fields = tuple(self._values)
         row._row_kind = self._row_kind

@@ -113,10 +113,10 @@ def unknown_options(keys: Iterable[str]) -> dict[str, str]:
 def _told(key: str) -> str:
     newer = _OLDER_NAMES.get(key)
     if newer is not None:
-        return f"option {key} is an older name of {newer}, and has no effect: set that instead"
+        return f"option {key} is an older name and has no effect: set {newer} instead"
     nearest = difflib.get_close_matches(key, REGISTRY, n=1, cutoff=_LIKENESS_MIN)
     if _is_of_flink(key) and not (nearest and _likeness(key, nearest[0]) > _TYPING_ERROR_MIN):
-        return f"option {key} is an option of Flink's that Penstock does not have, and has no effect"
+        return f"option {key} exists in Flink but not in Penstock, and has no effect"
     hint = f": did you mean {nearest[0]}?" if nearest else ""
     return f"option {key} is unknown, and has no effect{hint}"
 

@@ -150,7 +150,9 @@ class WatermarkStrategy:
             ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
         """
         if self.kind == "ingestion":
-            raise WrongValueError("ingestion time takes its timestamps from the clock: it has no timestamp assigner")
+            raise WrongValueError(
+                "ingestion time takes its timestamps from the clock: leave out the timestamp assigner"
+            )
         return replace(self, timestamp_assigner=_normalised(timestamp_assigner))
 
     def with_timestamp_column(self, column: str) -> WatermarkStrategy:
@@ -162,7 +164,7 @@ class WatermarkStrategy:
             ValueError: if the strategy is that of ingestion time, where the clock gives the timestamps.
         """
         if self.kind == "ingestion":
-            raise WrongValueError("ingestion time takes its timestamps from the clock: it has no timestamp column")
+            raise WrongValueError("ingestion time takes its timestamps from the clock: leave out the timestamp column")
         return replace(self, timestamp_assigner=ColumnAssigner(column))
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta | int) -> WatermarkStrategy:
@@ -194,7 +196,7 @@ class WatermarkStrategy:
         """
         if self.kind == "none":
             raise WrongValueError(
-                f"a source without watermarks would hold up its whole group {watermark_group!r} for ever"
+                f"a source without watermarks would block its whole group {watermark_group!r} forever"
             )
         if not watermark_group:
             raise WrongValueError("the name of a watermark group must not be empty")
@@ -269,7 +271,7 @@ def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
     wanted = _required_arguments(assigner)
     if wanted > 2:
         raise WrongTypeError(
-            f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} wants {wanted}"
+            f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} requires {wanted}"
         )
     return TwoArgumentsAssigner(assigner) if wanted == 2 else OneArgumentAssigner(assigner)
 

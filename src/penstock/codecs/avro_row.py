@@ -176,7 +176,7 @@ def _record(fields: list[dict[str, Any]], named: dict[str, _Codec], full_name: s
 
     def write(out: bytearray, value: Any) -> None:
         if not fits(value):
-            raise ValueError(f"{value!r} is no {full_name}")
+            raise ValueError(f"{value!r} is not of type {full_name}")
         for codec, item in zip(codecs, values_of(value), strict=True):
             codec.write(out, item)
 
@@ -315,7 +315,7 @@ def _checked(codec: _Codec, kind: str) -> _Codec:
 
     def write(out: bytearray, value: Any) -> None:
         if not codec.fits(value):
-            raise ValueError(f"{value!r} is no {kind}")
+            raise ValueError(f"{value!r} is not of type {kind}")
         codec.write(out, value)
 
     return _Codec(codec.fits, write, codec.read)
@@ -429,5 +429,5 @@ def _read_bytes(source: BytesIO) -> bytes:
 def _read_exactly(source: BytesIO, size_bytes: int) -> bytes:
     data: bytes = source.read(size_bytes) if size_bytes >= 0 else b""
     if len(data) != size_bytes:
-        raise EOFError(f"{size_bytes} bytes wanted, {len(data)} left")
+        raise EOFError(f"{size_bytes} bytes expected, {len(data)} left")
     return data

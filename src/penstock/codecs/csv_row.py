@@ -271,7 +271,7 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
         def read_basic(text: str) -> Any:
             value = parse(text)
             if not type_info.accepts(value):
-                raise ValueError(f"{text!r} is no {type_info}")
+                raise ValueError(f"{text!r} is not of type {type_info}")
             return value
 
         return read_basic
@@ -304,7 +304,7 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
         if value is None:
             return null
         if not type_info.accepts(value):
-            raise ValueError(f"{value!r} is no {type_info}")
+            raise ValueError(f"{value!r} is not of type {type_info}")
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value) if isinstance(type_info, BasicTypeInfo) else str(value.isoformat())
@@ -315,14 +315,14 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
 def _join(delimiter: str, items: list[str]) -> str:
     for item in items:
         if delimiter in item:
-            raise ValueError(f"the element {item!r} holds the element delimiter {delimiter!r}")
+            raise ValueError(f"the element {item!r} contains the element delimiter {delimiter!r}")
     return delimiter.join(items)
 
 
 def _to_boolean(text: str) -> bool:
     lowered = text.strip().lower()
     if lowered not in ("true", "false"):
-        raise ValueError(f"{text!r} is no Boolean")
+        raise ValueError(f"{text!r} is not a Boolean")
     return lowered == "true"
 
 

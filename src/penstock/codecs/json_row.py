@@ -250,7 +250,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
     def read_integer(value: Any) -> int:
         number = int(_scalar(value))
         if number != decimal.Decimal(_scalar(value)) or not type_info.accepts(number):
-            raise ValueError(f"{value!r} is no {type_info}")
+            raise ValueError(f"{value!r} is not of type {type_info}")
         return number
 
     return read_integer
@@ -259,7 +259,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
 def _read_boolean(value: Any) -> bool:
     text = value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).strip().lower())
     if text is None:
-        raise ValueError(f"{value!r} is no Boolean")
+        raise ValueError(f"{value!r} is not a Boolean")
     return text
 
 
@@ -283,13 +283,13 @@ def _read_instant(value: Any) -> Instant:
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, decimal.Decimal)):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value.strip() if isinstance(value, str) else value
 
 
 def _expect(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is no {'object' if kind is dict else 'array'}")
+        raise ValueError(f"{value!r} is not {'an object' if kind is dict else 'an array'}")
     return value
 
 
@@ -341,7 +341,7 @@ def _basic_writer(type_info: BasicTypeInfo) -> Convert:
 
     def write(value: Any) -> Any:
         if not type_info.accepts(value):
-            raise ValueError(f"{value!r} is no {type_info}")
+            raise ValueError(f"{value!r} is not of type {type_info}")
         if isinstance(value, decimal.Decimal):
             return _plain_number(value)
         # JSON has no NaN and no infinity; as text they read back.

@@ -27,7 +27,7 @@ def type_of_json_schema(text: str) -> RowTypeInfo:
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise FormatError(f"the JSON schema is no JSON: {error}") from error
+        raise FormatError(f"the JSON schema is not valid JSON: {error}") from error
     result = _convert(schema, schema, "the schema", 0)
     if not isinstance(result, RowTypeInfo):
         raise FormatError(f"the JSON schema must describe an object, not {result}")
@@ -36,9 +36,9 @@ def type_of_json_schema(text: str) -> RowTypeInfo:
 
 def _convert(schema: Any, root: Any, place: str, depth: int) -> TypeInformation:
     if not isinstance(schema, dict):
-        raise FormatError(f"{place} is no JSON schema: {schema!r}")
+        raise FormatError(f"{place} is not a JSON schema: {schema!r}")
     if depth > _DEPTH_MAX:
-        raise FormatError(f"{place} is nested more than {_DEPTH_MAX} deep, or refers to itself")
+        raise FormatError(f"{place} is nested more than {_DEPTH_MAX} levels deep, or refers to itself")
     if "$ref" in schema:
         return _convert(_resolve(schema["$ref"], root), root, place, depth + 1)
     kinds = schema.get("type")

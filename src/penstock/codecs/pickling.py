@@ -49,8 +49,8 @@ def dumps_named(value: Any, what: str) -> bytes:
         return dumps(value)
     except Exception as error:
         raise PicklingError(
-            f"{what} cannot be pickled: {shorten(str(error))}; it is {_described(value)}: let it hold what can be "
-            "pickled (names, positions, numbers), and make the rest of that where it is used"
+            f"{what} cannot be pickled: {shorten(str(error))}; it is {_described(value)}: keep only picklable values "
+            "in it (names, positions, numbers), and create the rest where it is used"
         ) from error
 
 
@@ -64,8 +64,8 @@ def loads_named(data: bytes, what: str) -> Any:
         return pickle.loads(data)
     except Exception as error:
         raise PicklingError(
-            f"{what} cannot be unpickled here: {type(error).__name__}: {error}; its class has to be at the top "
-            "level of the script, or of a module that is found here, too"
+            f"{what} cannot be unpickled here: {type(error).__name__}: {error}; define its class at the top level of "
+            "the script, or of a module that can also be imported here"
         ) from error
 
 

@@ -119,5 +119,5 @@ def _pickle_item(value: Any) -> bytes:
 def _explain(name: str, what: str, reason: str) -> str:
     return (
         f"{name!r} of the script (__main__) cannot be {what}: {reason}; move it into a module that workers can import, "
-        "or do not let it refer to that"
+        "or remove that reference"
     )

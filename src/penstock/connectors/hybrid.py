@@ -55,8 +55,8 @@ class HybridSource(Source[Any, HybridSplit]):
         for number, source in enumerate(sources[:-1], 1):
             if source.boundedness is not Boundedness.BOUNDED:
                 raise ConfigurationError(
-                    f"source {number} of the {len(sources)} of a HybridSource never ends, so the next would never be "
-                    "read; only the last one may be unbounded"
+                    f"source {number} of the {len(sources)} in a HybridSource never ends, so the next would never be "
+                    "read; only the last may be unbounded"
                 )
         self.sources = tuple(sources)
         self.replayable = all(source.replayable for source in self.sources)
@@ -101,7 +101,7 @@ class HybridSourceBuilder:
             ConfigurationError: if it is not a source.
         """
         if not isinstance(source, Source):
-            raise ConfigurationError(f"a HybridSource is made of sources, not of {source!r}")
+            raise ConfigurationError(f"a HybridSource consists of sources, not of {source!r}")
         self._sources.append(source)
         return self
 

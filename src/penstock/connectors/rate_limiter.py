@@ -127,8 +127,8 @@ class RateLimiterStrategy:
         if self.records_per_checkpoint is not None:
             if self.records_per_checkpoint < parallelism:
                 raise ConfigurationError(
-                    f"{self.records_per_checkpoint} records a checkpoint are too few for {parallelism} subtasks: allow "
-                    "at least one for each, or lower the source's parallelism"
+                    f"{self.records_per_checkpoint} records per checkpoint are too few for {parallelism} subtasks: "
+                    "allow at least one per subtask, or lower the source's parallelism"
                 )
             return CheckpointLimit(self.records_per_checkpoint // parallelism)
         return None

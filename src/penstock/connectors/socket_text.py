@@ -53,7 +53,7 @@ class SocketTextSource(Source[str, SocketSplit]):
 
     def __init__(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> None:
         if not 0 < port < 65_536:
-            raise ConfigurationError(f"a port is from 1 to 65535, not {port}")
+            raise ConfigurationError(f"a port must be between 1 and 65535, not {port}")
         if not delimiter:
             raise ConfigurationError("the delimiter of a socket's records must not be empty")
         self.hostname = hostname
@@ -178,7 +178,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         if len(received) > RECORD_BYTES_MAX:
             raise FormatError(
                 f"{self._source.hostname}:{self._source.port} has sent {len(received)} bytes without the delimiter "
-                f"{self._source.delimiter!r}; a record may have {RECORD_BYTES_MAX}"
+                f"{self._source.delimiter!r}; a record may have at most {RECORD_BYTES_MAX}"
             )
 
     def add_splits(self, splits: Sequence[SocketSplit]) -> None:

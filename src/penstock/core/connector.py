@@ -161,8 +161,8 @@ class SourceReader(ABC, Generic[T, SplitT]):
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         """Watermark alignment: read nothing from some open splits for now, and resume others."""
         raise UnsupportedError(
-            f"{type(self).__name__} opens splits, but cannot pause them: it implements no pause_or_resume_splits, so "
-            "its source cannot take part in watermark alignment"
+            f"{type(self).__name__} opens splits but cannot pause them: it does not implement pause_or_resume_splits, "
+            "so its source cannot take part in watermark alignment"
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -202,7 +202,7 @@ def late_split(what: str, subtask_index: int) -> ContractError:
     return ContractError(
         f"the split enumerator of {what} assigned a split to the reader of subtask {subtask_index} after "
         "signal_no_more_splits() for it. That reader may have ended, so the split would be lost. Assign the split "
-        "first, or keep it for a reader that has not been told"
+        "first, or keep it for a reader without that signal"
     )
 
 

@@ -57,7 +57,7 @@ class Cache:
     def __init__(self, stream: DataStream, parent_directory: str | None) -> None:
         if isinstance(stream, KeyedStream):
             raise WrongTypeError(
-                "a keyed stream is a partitioning, which is not kept: cache the stream ahead of key_by"
+                "a keyed stream is a partitioning and cannot be cached: cache the stream before key_by"
             )
         _check_bounded(stream)
         self._inputs = stream.upstreams
@@ -86,7 +86,7 @@ class Cache:
             self._writer = None
             return False
         if not is_whole(self._directory):
-            _log.warning("the cached records are not all in %s, so they are computed again", self._directory)
+            _log.warning("%s does not hold all cached records, so the job computes them again", self._directory)
             self._writer = None
             return False
         self._whole = True

@@ -91,7 +91,7 @@ class CloseableIterator:
     def _warn_of_other_sinks(self, reason: str) -> None:
         if self._other_sinks:
             names = ", ".join(map(repr, self._other_sinks))
-            _log.warning("%s, so the job is cancelled: what its sinks %s have not committed is lost", reason, names)
+            _log.warning("%s, so the job is cancelled: uncommitted output of its sinks %s is lost", reason, names)
 
     def close(self) -> None:
         """Cancel the job if it still runs, and wait for its end."""

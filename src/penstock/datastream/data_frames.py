@@ -42,8 +42,8 @@ def dataframe_of(stream: DataStream, schema: Any) -> Any:
     graph = build_job_graph([*above, end], configuration, "data frame")
     if graph.mode != "BATCH":
         raise ConfigurationError(
-            f"to_dataframe() needs batch execution, and this program's mode is {graph.mode}: call "
-            "set_runtime_mode(RuntimeExecutionMode.BATCH); a streaming program writes to a sink, which Spark can read"
+            f"to_dataframe() needs batch execution, but this program's mode is {graph.mode}: call "
+            "set_runtime_mode(RuntimeExecutionMode.BATCH); in a streaming program, write to a sink that Spark can read"
         )
     if configuration.read(EXECUTION_TARGET) == "local":
         raise ConfigurationError("to_dataframe() needs Spark, but execution.target is local")

@@ -131,9 +131,7 @@ class DataStream(OperatorSettings):
     @property
     def _transformation(self) -> Transformation:
         if len(self._upstreams) != 1:
-            raise WrongTypeError(
-                "a union is not an operator: name it, or set its parallelism, before the union or after it"
-            )
+            raise WrongTypeError("a union is not an operator: set a name or parallelism before the union or after it")
         return self._upstreams[0].transformation
 
     def get_name(self) -> str:
@@ -242,7 +240,7 @@ class DataStream(OperatorSettings):
         chosen = [col(one) if isinstance(one, str) else one for one in expressions]
         names = [one.name for one in chosen]
         if not names or len(set(names)) < len(names):
-            raise WrongValueError(f"select needs expressions whose names differ, not {names}: name them with alias()")
+            raise WrongValueError(f"select needs expressions with distinct names, not {names}: name them with alias()")
         return self._add("Select", partial(SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
@@ -347,8 +345,8 @@ class DataStream(OperatorSettings):
         transformation = self._transformation
         if transformation.kind in _WITHOUT_SIDE_OUTPUTS:
             raise MisuseError(
-                f"operator {transformation.display_name!r} ({transformation.kind}) writes no side outputs, so nothing "
-                f"would come from {output_tag.tag_id!r}: side outputs are written in process() and in window functions"
+                f"operator {transformation.display_name!r} ({transformation.kind}) writes no side outputs, so side "
+                f"output {output_tag.tag_id!r} would be empty: only process() and window functions write side outputs"
             )
         upstream = Upstream(transformation, side_tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info or Types.PICKLED_BYTE_ARRAY())
@@ -480,7 +478,8 @@ class DataStream(OperatorSettings):
         """
         if not isinstance(sink_func, Sink):
             raise WrongTypeError(
-                f"{sink_func!r} is no Sink: implement penstock.core.connector.Sink, or call process() with a function"
+                f"{sink_func!r} is not a Sink: implement penstock.core.connector.Sink, or call process() with a "
+                "function"
             )
         return self.sink_to(sink_func)
 
@@ -585,5 +584,5 @@ def _column_key(key_selector: Any) -> ColumnKey | None:
     if not isinstance(names, tuple | list):
         return None
     if not names or not all(isinstance(name, str) for name in names):
-        raise WrongValueError(f"key_by takes a function, or names of columns, not {key_selector!r}")
+        raise WrongValueError(f"key_by takes a function or column names, not {key_selector!r}")
     return ColumnKey(tuple(names))

@@ -50,7 +50,7 @@ class Dependencies:
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
         """Install packages on the workers; not available: raises NotImplementedError."""
         raise UnsupportedError(
-            "workers install no packages: install what the requirements name where Spark's workers run, or pack an "
+            "workers do not install packages: install the requirements where Spark's workers run, or pack an "
             "environment (venv-pack, conda-pack), ship it with add_python_archive and name its Python with "
             "set_python_executable"
         )
@@ -64,7 +64,7 @@ class Dependencies:
 
     def add_classpaths(self, *classpaths: str) -> None:
         """Add URLs to the class path of user code in Java. Penstock runs none, so this raises NotImplementedError."""
-        raise UnsupportedError("no JVM code of the user's runs here; jars for Spark itself are added with add_jars")
+        raise UnsupportedError("Penstock does not run a user's JVM code; add jars for Spark itself with add_jars")
 
     def _append(self, option: Option[Any], values: Iterable[str]) -> None:
         before = self._configuration.read(option)
@@ -74,5 +74,5 @@ class Dependencies:
 def _existing(path: str) -> str:
     plain = path.removeprefix("file://")
     if not os.path.exists(plain):
-        raise MissingPathError(f"there is no {path!r} to send along with the job")
+        raise MissingPathError(f"{path!r} does not exist, so it cannot be shipped with the job")
     return os.path.abspath(plain)

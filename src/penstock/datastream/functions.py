@@ -131,7 +131,7 @@ class AggregateFunction(Function, ABC):
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
         """Two accumulators merged into one; needed for session windows only."""
-        raise UnsupportedError(f"{type(self).__name__}.merge is needed for windows that merge")
+        raise UnsupportedError(f"{type(self).__name__}.merge is required for windows that merge")
 
 
 class ProcessFunction(Function, ABC):

@@ -30,9 +30,7 @@ class IntervalJoin:
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         for stream in (left, right):
             if not isinstance(stream, KeyedStream):
-                raise WrongTypeError(
-                    f"an interval join is of two keyed streams, not of {stream!r}: call key_by on both"
-                )
+                raise WrongTypeError(f"an interval join needs two keyed streams, not {stream!r}: call key_by on both")
         self._left = left
         self._right = right
 
@@ -42,7 +40,7 @@ class IntervalJoin:
 
     def in_processing_time(self) -> IntervalJoin:
         """Interval joins go by event time alone; raises NotImplementedError."""
-        raise UnsupportedError("an interval join goes by event time only: give both streams timestamps")
+        raise UnsupportedError("an interval join works in event time only: give both streams timestamps")
 
     def between(
         self,
@@ -67,7 +65,7 @@ class IntervalJoined:
     def __init__(self, left: KeyedStream, right: KeyedStream, lower_bound_ms: int, upper_bound_ms: int) -> None:
         if lower_bound_ms > upper_bound_ms:
             raise WrongValueError(
-                f"interval join: the lower bound ({lower_bound_ms} ms) is over the upper ({upper_bound_ms} ms)"
+                f"interval join: the lower bound ({lower_bound_ms} ms) is above the upper ({upper_bound_ms} ms)"
             )
         self._left = left
         self._right = right
@@ -106,7 +104,7 @@ class IntervalJoined:
         upper_ms -= self._exclusive[1]
         if lower_ms > upper_ms:
             raise WrongValueError(
-                f"interval join: nothing lies between {self._bounds_ms} ms with these bounds left out"
+                f"interval join: no timestamp lies between {self._bounds_ms} ms with these bounds excluded"
             )
         selectors = (self._left.key_selector, self._right.key_selector)
         factory = partial(

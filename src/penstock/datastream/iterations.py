@@ -48,7 +48,7 @@ class _Loop:
         self, environment: StreamExecutionEnvironment, kind: str, initial: Mapping[str, DataStream], max_iterations: int
     ) -> None:
         if max_iterations < 0:
-            raise WrongValueError(f"the maximum number of iterations cannot be {max_iterations}: it is 0 or more")
+            raise WrongValueError(f"the maximum number of iterations must be 0 or more, not {max_iterations}")
         for stream in initial.values():
             _check_outside(stream)
             check_bounded(stream.upstreams, "an iteration")
@@ -65,19 +65,19 @@ class _Loop:
     def register(self, name: str, aggregator: Aggregator[Any]) -> None:
         """Make an aggregator known."""
         if not isinstance(aggregator, Aggregator):
-            raise WrongTypeError(f"{aggregator!r} is no Aggregator; see penstock.base.aggregators")
+            raise WrongTypeError(f"{aggregator!r} is not an Aggregator; see penstock.base.aggregators")
         if name in self.rules.aggregators:
-            raise WrongValueError(f"iteration {self.rules.name!r} has an aggregator {name!r} already")
+            raise WrongValueError(f"iteration {self.rules.name!r} already has an aggregator {name!r}")
         self.rules.aggregators[name] = aggregator
 
     def register_criterion(self, name: str, aggregator: Aggregator[Any], criterion: Any) -> None:
         """Make an aggregator known, and let its value end the loop."""
         if not isinstance(criterion, ConvergenceCriterion):
-            raise WrongTypeError(f"{criterion!r} is no ConvergenceCriterion; see penstock.base.aggregators")
+            raise WrongTypeError(f"{criterion!r} is not a ConvergenceCriterion; see penstock.base.aggregators")
         if self.rules.criterion is not None:
             raise WrongValueError(
-                f"iteration {self.rules.name!r} has a convergence criterion already, of aggregator "
-                f"{self.rules.criterion[0]!r}; it can have one"
+                f"iteration {self.rules.name!r} already has a convergence criterion, of aggregator "
+                f"{self.rules.criterion[0]!r}; it can have only one"
             )
         self.register(name, aggregator)
         self.rules.criterion = (name, criterion)
@@ -91,7 +91,7 @@ class _Loop:
     ) -> DataStream:
         """The stream of the loop's result."""
         if self.is_closed:
-            raise WrongValueError(f"iteration {self.rules.name!r} is closed already")
+            raise WrongValueError(f"iteration {self.rules.name!r} is already closed")
         upstreams = {role: stream.upstreams for role, stream in results.items()}
         initial = {role: stream.upstreams for role, stream in self.initial.items()}
         plan = LoopPlan(initial, self.heads, upstreams, key_selector)
@@ -260,5 +260,5 @@ def _check_outside(stream: DataStream) -> None:
         if isinstance(transformation, IterationHead):
             raise UnsupportedError(
                 f"a loop cannot begin with {transformation.display_name!r}, the data of another loop's superstep: "
-                "there are no loops within loops; loops can follow each other"
+                "loops cannot be nested, but one can follow another"
             )

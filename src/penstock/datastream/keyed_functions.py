@@ -15,6 +15,6 @@ def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, reme
     """
     if isinstance(function, keyed_class) and not isinstance(function, plain_class):
         raise MisuseError(
-            f"{type(function).__name__} is a {keyed_class.__name__}, and this stream has no key: partition it first, "
-            f"as in {remedy}"
+            f"{type(function).__name__} is a {keyed_class.__name__}, but this stream has no key: partition it first, "
+            f"for example with {remedy}"
         )

@@ -50,7 +50,7 @@ class KeyedStream(DataStream):
     @property
     def _transformation(self) -> Transformation:
         raise WrongTypeError(
-            "a keyed stream is a partitioning and no operator: say this ahead of key_by, or after the next operator"
+            "a keyed stream is a partitioning, not an operator: set this before key_by, or after the next operator"
         )
 
     def get_name(self) -> str:
@@ -58,9 +58,7 @@ class KeyedStream(DataStream):
         return self._original.get_name()
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream:
-        raise WrongTypeError(
-            f"the partitioning of a keyed stream is its keys; {partitioner.name} cannot take their place"
-        )
+        raise WrongTypeError(f"a keyed stream is partitioned by its keys, which {partitioner.name} cannot replace")
 
     @property
     def key_selector(self) -> Callable[[Any], Any]:
@@ -122,7 +120,7 @@ class KeyedStream(DataStream):
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
         if isinstance(field, int) and field < 0:
-            raise WrongValueError(f"the field to aggregate is a position from 0 on, or a name, not {field!r}")
+            raise WrongValueError(f"the field to aggregate must be a position from 0 on, or a name, not {field!r}")
         factory = partial(KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
         name = f"Keyed {kind.name.replace('_', ' ').title()}"
         return self._add(name, factory, is_stateful=True, keeps_type=True)

@@ -40,7 +40,7 @@ class OperatorSettings(ABC):
             ValueError: if it is not 32 hexadecimal digits.
         """
         if not _UID_HASH.fullmatch(uid_hash):
-            raise WrongValueError(f"a uid hash has 32 hexadecimal digits, which {uid_hash!r} has not")
+            raise WrongValueError(f"a uid hash must have 32 hexadecimal digits, unlike {uid_hash!r}")
         self._transformation.uid_hash = uid_hash.lower()
         return self
 
@@ -87,7 +87,7 @@ class OperatorSettings(ABC):
         """
         timeout_ms = timeout_millis if isinstance(timeout_millis, int) else to_millis(timeout_millis)
         if timeout_ms < -1:
-            raise WrongValueError(f"a buffer timeout is at least 0 ms, or -1 for none, not {timeout_ms}")
+            raise WrongValueError(f"a buffer timeout must be at least 0 ms, or -1 for none, not {timeout_ms}")
         self._transformation.buffer_timeout_ms = timeout_ms
         return self
 

@@ -72,11 +72,13 @@ class _Left:
         if unexecuted or jobs:
             log_to_stderr_by_default()
         for left in unexecuted:
-            _log.warning("the program ends, and what leads to %s was never executed: call env.execute()", left.names())
+            _log.warning(
+                "the program ends, but the pipeline to %s was never executed: call env.execute()", left.names()
+            )
         for name in jobs:
             _log.warning(
-                "the program ends, and job %r with it, which still runs: wait for it with job.wait(), or end it with "
-                "job.cancel() or job.stop_with_savepoint(...)",
+                "the program ends, and with it job %r, which is still running: wait for it with job.wait(), or end it "
+                "with job.cancel() or job.stop_with_savepoint(...)",
                 name,
             )
 

@@ -127,7 +127,7 @@ class SlotSharingGroup:
         wishes = (self._cpu_cores, self._task_heap_memory, self._task_off_heap_memory, self._managed_memory)
         if self._external_resources or any(wish is not None for wish in wishes):
             raise UnsupportedError(
-                f"slot sharing group {self._name!r} has resources, but all slots are alike: leave them out, and size "
+                f"slot sharing group {self._name!r} has resources, but all slots are equal: remove them, and size "
                 "Spark's executors with spark.executor.memory and spark.task.cpus"
             )
         return self

@@ -244,8 +244,8 @@ class StreamExecutionEnvironment(Dependencies):
         """
         if not isinstance(source_func, Source):
             raise WrongTypeError(
-                f"{source_func!r} is no Source: implement penstock.core.connector.Source, or take from_collection() or "
-                "a DataGeneratorSource"
+                f"{source_func!r} is not a Source: implement penstock.core.connector.Source, or use from_collection() "
+                "or a DataGeneratorSource"
             )
         return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
 
@@ -341,8 +341,8 @@ class StreamExecutionEnvironment(Dependencies):
                 if is_latest or self._configuration.read(RECOVERY_PATH) is not None:
                     option = RECOVERY_FROM_LATEST.key() if is_latest else RECOVERY_PATH.key()
                     raise ConfigurationError(
-                        f"{option}: a job that goes on from a savepoint sees only the rest of the "
-                        "records, so it can keep no cached stream"
+                        f"{option}: a job that resumes from a savepoint reads only the remaining records, so it cannot "
+                        "cache a stream"
                     )
                 program.append(writer)
                 caches.append(cache)
@@ -372,8 +372,8 @@ class StreamExecutionEnvironment(Dependencies):
     def _check_name(self, job_name: str | None) -> None:
         if self._name(job_name) == DEFAULT_JOB_NAME and self._configuration.read(RECOVERY_FROM_LATEST):
             raise ConfigurationError(
-                f"{RECOVERY_FROM_LATEST.key()} looks for jobs of the same name: give this one a name of its own, with "
-                f"execute(name) or {PIPELINE_NAME.key()}"
+                f"{RECOVERY_FROM_LATEST.key()} finds jobs by their name: give this job its own name with execute(name) "
+                f"or {PIPELINE_NAME.key()}"
             )
 
     def _check_not_empty(self) -> None:

@@ -77,8 +77,8 @@ class Windows:
             raise WrongTypeError(f"expected a Trigger, such as CountTrigger.of(10), not {trigger!r}")
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise WrongValueError(
-                f"{type(self._assigner).__name__} merges windows, and {type(trigger).__name__} does not say that it "
-                "can (can_merge): implement can_merge and on_merge, or use another trigger"
+                f"{type(self._assigner).__name__} merges windows, but {type(trigger).__name__} does not support that "
+                "(can_merge): implement can_merge and on_merge, or use another trigger"
             )
         self._trigger = trigger
         return self
@@ -97,7 +97,7 @@ class Windows:
         """
         lateness_ms = to_millis(time_ms)
         if lateness_ms < 0:
-            raise WrongValueError(f"the allowed lateness cannot be below 0 ms, and is {lateness_ms}")
+            raise WrongValueError(f"the allowed lateness must be at least 0 ms, not {lateness_ms}")
         self._lateness_ms = lateness_ms
         return self
 
@@ -192,20 +192,20 @@ class WindowedStream(Windows):
         key = self._key_selector
         if not isinstance(key, ColumnKey):
             raise WrongTypeError(
-                "select aggregates columns, so its keys are columns too: key_by('name') ahead of the window"
+                "select aggregates columns, so its keys must be columns too: call key_by('name') before the window"
             )
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise WrongTypeError(
-                    f"{aggregate} is no aggregate: say which, such as col('price').sum or lit(1).count"
+                    f"{aggregate} is not an aggregate: call one, such as col('price').sum or lit(1).count"
                 )
         names = [*key.names, "window_start", "window_end", *(aggregate.name for aggregate in aggregates)]
         if not aggregates or len(set(names)) < len(names):
-            raise WrongValueError(f"select needs aggregates whose names differ, not {names[len(key.names) + 2 :]}")
+            raise WrongValueError(f"select needs aggregates with distinct names, not {names[len(key.names) + 2 :]}")
         if not self._has_default_trigger() or self._evictor is not None or self._lateness_ms:
             raise UnsupportedError(
-                "windows of columns fire once, at their end: they have no trigger, evictor or allowed lateness; use "
-                "aggregate()"
+                "windows of columns fire once, at their end: they do not support triggers, evictors or allowed "
+                "lateness; use aggregate()"
             )
         node = ColumnWindowNode(key, self._assigner, aggregates, self._late_tag)
         return self._stream._add("Window Select", node, True, output_type)

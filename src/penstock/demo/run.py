@@ -78,7 +78,7 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-")) if options.keep is None else options.keep.absolute()
     output = folder / "output"
     if output.exists():
-        raise OperationError(f"{output} is there already; name another folder")
+        raise OperationError(f"{output} already exists; name another folder")
     leave_behind = options.keep is not None
     try:
         succeeded = _run(options, console, folder, output)
@@ -86,8 +86,8 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     finally:
         if not leave_behind:
             shutil.rmtree(folder, ignore_errors=True)
-    where = f"; what was written is in {output}" if leave_behind else ""
-    console.print(f"{time.monotonic() - begun_s:.0f} s in all{where}", highlight=False, soft_wrap=True)
+    where = f"; the output is in {output}" if leave_behind else ""
+    console.print(f"{time.monotonic() - begun_s:.0f} s in total{where}", highlight=False, soft_wrap=True)
     return succeeded
 
 
@@ -109,7 +109,7 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
     ours = read_output(output)
     console.print(
         f"  finished in {outcome.seconds:.1f} s: {_plural(outcome.checkpoints, 'checkpoint')}, "
-        f"{_plural(outcome.restarts, 'restart')}, {_plural(ours.late, 'flight')} in the side output for late ones",
+        f"{_plural(outcome.restarts, 'restart')}, {_plural(ours.late, 'flight')} in the side output for late flights",
         highlight=False,
         soft_wrap=True,
     )
@@ -126,7 +126,7 @@ def _get_ready(
 ) -> tuple[Flights, SparkHandle | None]:
     """Unpack the flights, and meanwhile start Spark."""
     spark = None
-    what = "laying out the flights" + ", starting Spark" * options.on_spark
+    what = "preparing the flights" + ", starting Spark" * options.on_spark
     with ThreadPoolExecutor(1) as pool, _busy(console, what):
         unpacking = pool.submit(prepare, folder / "input", options.limit)
         if options.on_spark:
@@ -136,9 +136,9 @@ def _get_ready(
             hand_back(spark, options.parallelism)  # the job takes it again, by itself
         flights = unpacking.result()
     where = f"on Spark {spark.session.version}, {spark.master}" if spark is not None else "in this process"
-    kind = "flights that left New York in 2013" if flights.are_real else "made-up flights"
+    kind = "flights that left New York in 2013" if flights.are_real else "generated flights"
     if not flights.are_real:
-        console.print("(for the real ones: pip install 'penstock[demo]')", highlight=False, markup=False)
+        console.print("(for real flights: pip install 'penstock[demo]')", highlight=False, markup=False)
     console.print(
         f"Replaying {flights.count:,} {kind} {where}:\n"
         f"parallelism {options.parallelism}, a checkpoint every second"
@@ -151,7 +151,7 @@ def _get_ready(
 def survived(console: Console, options: DemoOptions, outcome: Outcome) -> bool:
     """Whether the expected events happened to the job; says so if not."""
     if options.kills and outcome.killed_pid is None:
-        console.print("[bold red]no worker was killed[/]: the job ended too soon for that")
+        console.print("[bold red]no worker was killed[/]: the job ended too soon")
         return False
     if options.kills and not outcome.restarts:
         console.print("[bold red]the job did not restart[/] after a worker was killed")

@@ -129,7 +129,7 @@ class CancellationWatch:
     def say_what_is_left(self) -> None:
         """Log that the job is not waited for any longer."""
         if not self._result.done():
-            _log.warning("%s: not waited for any longer; %s", self._job_name, self._rest())
+            _log.warning("%s: no longer waiting for it; %s", self._job_name, self._rest())
 
     def _run(self, patience: CancellationPatience) -> None:
         while not self._result.done():
@@ -143,7 +143,7 @@ class CancellationWatch:
             if patience.takes_word(now_ms) and (where := self._where()) is not None:
                 _log.warning(
                     "%s: cancelled %d s ago, but a function does not return: %s; cancel again, or press Ctrl-C, to "
-                    "wait no longer",
+                    "stop waiting",
                     self._job_name,
                     patience.waited_ms(now_ms) // 1000,
                     where,
@@ -153,7 +153,7 @@ class CancellationWatch:
 
     def _rest(self) -> str:
         where = self._where()
-        return "its thread is left to itself" + ("" if where is None else f", which is at {where}")
+        return "its thread is abandoned" + ("" if where is None else f", which is at {where}")
 
 
 def where_is(thread: threading.Thread) -> str | None:

@@ -185,7 +185,7 @@ class RunningJob(JobClient):
             if path is not None:
                 future.complete(path)
             else:
-                future.complete_exceptionally(CheckpointError(f"no savepoint below {command.directory}: {error}"))
+                future.complete_exceptionally(CheckpointError(f"no savepoint under {command.directory}: {error}"))
 
         def refused(asked: Future[None]) -> None:
             if asked.cancelled():
@@ -210,4 +210,4 @@ def settle(
     elif status is JobStatus.CANCELED:
         result.complete_exceptionally(JobExecutionError(job_name, "it was cancelled"))
     else:
-        result.complete_exceptionally(failure or JobExecutionError(job_name, "for no known reason"))
+        result.complete_exceptionally(failure or JobExecutionError(job_name, "for an unknown reason"))

@@ -96,13 +96,13 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
     async def create_connection(self, *arguments: Any, **options: Any) -> Any:
         """Refuse."""
-        raise UnsupportedError("in virtual time there is no network: let the test stand in for the service")
+        raise UnsupportedError("in virtual time there is no network: replace the service in the test")
 
     getaddrinfo = create_connection
 
     def run_in_executor(self, *arguments: Any) -> Any:  # type: ignore[override]
         """Refuse."""
-        raise UnsupportedError("in virtual time there are no threads: let the test stand in for what blocks")
+        raise UnsupportedError("in virtual time there are no threads: replace the blocking call in the test")
 
     # --- what its owner asks ---------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ def _arrow(schema: Any) -> tuple[pa.DataType, bool]:
         return _arrow(branches[0])[0], len(branches) < len(schema)
     if isinstance(schema, str):
         if schema not in _PRIMITIVES:
-            raise FormatError(f"the Avro type {schema!r} cannot be written to Parquet: write it out where it is used")
+            raise FormatError(f"the Avro type {schema!r} cannot be written to Parquet: define it where it is used")
         return _PRIMITIVES[schema], False
     kind, logical = schema["type"], schema.get("logicalType")
     if logical in _LOGICAL:

@@ -48,7 +48,7 @@ def column_types(columns: Columns) -> dict[str, ColumnType]:
             parser_of(column_type, name)
         return dict(columns)
     if isinstance(columns, str) or len(set(columns)) != len(columns):
-        raise ConfigurationError(f"columns must be a sequence of names that differ from each other, not {columns!r}")
+        raise ConfigurationError(f"columns must be a sequence of distinct names, not {columns!r}")
     return dict.fromkeys(columns, str)
 
 
@@ -96,7 +96,7 @@ def parser_of(column_type: ColumnType, name: str, array_separator: str = ";") ->
         return _PARSERS[column_type]
     if callable(column_type):
         return column_type
-    raise ConfigurationError(f"column {name!r} has a type that text cannot be turned into: {column_type!r}")
+    raise ConfigurationError(f"column {name!r} has a type that text cannot be converted to: {column_type!r}")
 
 
 def assembler(names: Sequence[str], output: str) -> Assemble:

@@ -92,7 +92,7 @@ class CsvFormat(StreamFormat[Any]):
         if columns is None and not header:
             raise ConfigurationError("a CSV file without a header needs columns")
         if comments and multiline:
-            raise ConfigurationError("comments and multiline do not go together: a # may stand in quotes")
+            raise ConfigurationError("comments and multiline cannot be combined: a # may be inside quotes")
         if any(len(c) != 1 for c in (delimiter, quote, escape) if c is not None):
             raise ConfigurationError("the delimiter, the quote and the escape of CSV are one character each")
         self.columns = None if columns is None else column_types(columns)

@@ -60,7 +60,7 @@ class CsvSchemaBuilder:
             if without := [name for name in arrays if name not in self._array_separators]:
                 raise ConfigurationError(
                     f"the separator of array elements is disabled, but {', '.join(map(repr, without))} are arrays "
-                    "without one of their own"
+                    "without their own separator"
                 )
         return CsvSchema(self._columns, settings)
 
@@ -92,7 +92,7 @@ class CsvSchemaBuilder:
         """
         if not 0 <= index < len(self._columns):
             raise ConfigurationError(
-                f"the CSV schema has {len(self._columns)} columns, and so none at position {index}"
+                f"the CSV schema has {len(self._columns)} columns, so it has none at position {index}"
             )
         self._array_separators.pop(list(self._columns)[index], None)
         return self
@@ -163,15 +163,15 @@ class CsvSchemaBuilder:
         """
         if separator not in ("\n", "\r\n"):
             raise ConfigurationError(
-                f"a line of CSV ends in a line feed, alone or behind a carriage return, not in {separator!r}"
+                f"a CSV line must end in a line feed, alone or after a carriage return, not in {separator!r}"
             )
         return self._set("line_end", separator)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
         """Would name the fields after the last column; not available: raises NotImplementedError."""
         raise UnsupportedError(
-            f"fields behind the last column have no place in a row, whatever they are called ({name!r}): add a column "
-            "for each, or let such lines go to `malformed_output` (CsvReaderFormat.for_schema)"
+            f"fields after the last column have no place in a row, whatever their name ({name!r}): add a column for "
+            "each, or send such lines to `malformed_output` (CsvReaderFormat.for_schema)"
         )
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
@@ -187,7 +187,7 @@ class CsvSchemaBuilder:
 
     def _add(self, name: str, column_type: TypeInformation) -> CsvSchemaBuilder:
         if name in self._columns:
-            raise ConfigurationError(f"the CSV schema has column {name!r} already")
+            raise ConfigurationError(f"the CSV schema already has column {name!r}")
         self._columns[name] = column_type
         return self
 

@@ -107,7 +107,7 @@ class StreamFormat(ABC, Generic[T_co]):
         if on_error not in ("fail", "skip"):
             raise ConfigurationError(f'on_error must be "fail" or "skip", not {on_error!r}')
         if malformed_output is not None and on_error != "skip":
-            raise ConfigurationError('malformed_output takes what is left out, so it needs on_error="skip"')
+            raise ConfigurationError('malformed_output receives skipped records, so it needs on_error="skip"')
         self.on_error = on_error
         self.malformed_output = malformed_output
 
@@ -169,7 +169,7 @@ def check_charset(charset: str) -> str:
         raise ConfigurationError(f"unknown charset {charset!r}") from None
     if "a\n".encode(name) != b"a\n":
         raise ConfigurationError(
-            f"no lines can be found in charset {charset!r}; use UTF-8 or another that extends ASCII"
+            f"lines cannot be split in charset {charset!r}; use UTF-8 or another charset that extends ASCII"
         )
     return name
 

@@ -94,7 +94,7 @@ class LoopPlan:
             if isinstance(transformation, IterationHead) and transformation not in self._inside:
                 raise UnsupportedError(
                     f"a step reads data of {transformation.display_name!r}, which is another iteration: only the "
-                    "result of close_with() leaves a loop, and there are no loops within loops"
+                    "result of close_with() leaves a loop, and loops cannot be nested"
                 )
 
     def programs(self, directory: str) -> LoopPrograms:
@@ -161,7 +161,8 @@ def check_bounded(upstreams: Iterable[Upstream], what: str) -> None:
         source = transformation.source
         if source is not None and source.boundedness is not Boundedness.BOUNDED:
             raise ConfigurationError(
-                f"{what} is for bounded data only, and the source {transformation.display_name!r} never ends: bound it"
+                f"{what} works on bounded data only, but the source {transformation.display_name!r} never ends: bound "
+                "it"
             )
 
 
@@ -172,8 +173,8 @@ def check_outside_of_loops(program: Iterable[Transformation]) -> None:
             if isinstance(upstream.transformation, IterationHead):
                 raise ConfigurationError(
                     f"{transformation.display_name!r} reads {upstream.transformation.display_name!r}, the data of a "
-                    "superstep, but the loop was not closed, or what it gives is no part of what close_with() was "
-                    "given: a step has no sinks, and only the result of close_with() leaves a loop"
+                    "superstep, but the loop was not closed, or its output is not part of what close_with() received: "
+                    "a step has no sinks, and only the result of close_with() leaves a loop"
                 )
 
 

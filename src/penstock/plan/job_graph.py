@@ -78,13 +78,13 @@ def _mode(graph: StreamGraph, configuration: Configuration) -> str:
         if mode == "BATCH" or (mode == "AUTOMATIC" and not unbounded):
             return BACK_FILL
         raise ConfigurationError(
-            f"{BATCH_SAVEPOINT_PATH.key()} is set, but execution.runtime-mode is {mode}: set that to BATCH, or leave "
-            "the path out"
+            f"{BATCH_SAVEPOINT_PATH.key()} is set, but execution.runtime-mode is {mode}: set it to BATCH, or remove "
+            "the path"
         )
     if mode == "BATCH" and unbounded:
         raise ConfigurationError(
             f"execution.runtime-mode is BATCH, but the source {unbounded[0]!r} is unbounded; set it to STREAMING or "
-            f"AUTOMATIC, or bound the source; with {BATCH_SAVEPOINT_PATH.key()} it is read as far as it goes"
+            f"AUTOMATIC, or bound the source; with {BATCH_SAVEPOINT_PATH.key()} it is read up to its current end"
         )
     if mode == "AUTOMATIC":
         return "STREAMING" if unbounded else "BATCH"

@@ -95,7 +95,7 @@ class ColumnWindowNode(OperatorNode):
     def __post_init__(self) -> None:
         if type(self.assigner) not in _COLUMNAR:
             raise UnsupportedError(
-                "columns are aggregated in tumbling, sliding, cumulative and session windows of event time, not in "
+                "select supports tumbling, sliding, cumulative and session windows of event time, not "
                 f"{self.assigner!r}; use aggregate()"
             )
 

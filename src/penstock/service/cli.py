@@ -27,12 +27,12 @@ def show_version() -> None:
 @main.command()
 @click.option("--parallelism", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers.")
 @click.option("--target", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Driver.")
-@click.option("--kill/--no-kill", default=True, help="Whether a worker is killed in mid-flight (on Spark).")
+@click.option("--kill/--no-kill", default=True, help="Kill a worker while the job runs (on Spark).")
 @click.option(
-    "--rate", type=click.IntRange(0), default=25_000, show_default=True, help="Flights a second; 0 for no limit."
+    "--rate", type=click.IntRange(0), default=25_000, show_default=True, help="Flights per second; 0 for no limit."
 )
-@click.option("--limit", type=click.IntRange(1), help="Only so many flights, from the beginning of the year.")
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder and leave it.")
+@click.option("--limit", type=click.IntRange(1), help="Replay only the first flights of the year, this many.")
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder and keep it.")
 def demo(parallelism: int, target: str, kill: bool, rate: int, limit: int | None, keep: Path | None) -> None:
     """Replay a year of flights, kill a worker in mid-flight, compare the result with Spark SQL's.
 

@@ -223,9 +223,9 @@ class KeyedStateBackend(ABC):
             raise
         except Exception as error:  # noqa: BLE001 - converting handles what user code stored, and may raise anything
             raise StateMigrationError(
-                f"{self.owner}: state {descriptor.name!r} was written as {old} and is now declared as {new}. "
-                f"That does not fit: {error}. Declare it as before, or by a type that it can become (docs/state.md), "
-                "or give the new state another name, which begins empty"
+                f"{self.owner}: state {descriptor.name!r} was written as {old} and is now declared as {new}. These do "
+                f"not fit: {error}. Declare it as before, or with a type that it can become (docs/state.md), or give "
+                "the new state another name, under which it starts empty"
             ) from (None if isinstance(error, Incompatible) else error)
 
     def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:

@@ -25,7 +25,9 @@ class StateDescriptor:
         if not name or not isinstance(name, str):
             raise WrongValueError(f"a state needs a name, not {name!r}")
         if name.startswith("_penstock"):
-            raise WrongValueError(f"state name {name!r}: names that begin with '_penstock' belong to the runtime")
+            raise WrongValueError(
+                f"state name {name!r}: names that begin with '_penstock' are reserved for the runtime"
+            )
         self.name = name
         self.type_info = type_info
 

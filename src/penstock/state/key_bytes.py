@@ -37,9 +37,9 @@ _ALLOWED: Final = (
 )
 
 _REMEDIES: Final[dict[type, str]] = {
-    list: "; tuple(x) makes one of a list",
-    set: "; frozenset(x) makes one of a set",
-    dict: "; tuple(sorted(x.items())) makes one of a dict",
+    list: "; convert a list with tuple(x)",
+    set: "; convert a set with frozenset(x)",
+    dict: "; convert a dict with tuple(sorted(x.items()))",
 }
 
 
@@ -132,9 +132,9 @@ def _other_key_bytes(key: Any) -> bytes:
     for base, encode in _BASES:
         if isinstance(key, base):
             if not _compares_as(kind, base) or kind.__hash__ is not base.__hash__:
-                raise _refused(key, f"compares otherwise than {base.__name__}, and so has no stable value")
+                raise _refused(key, f"compares differently from {base.__name__}, so it has no stable value")
             return encode(key)
-    raise _refused(key, "has no stable value to be hashed by")
+    raise _refused(key, "has no stable value to hash")
 
 
 def _compares_as(kind: type, base: type) -> bool:
@@ -144,7 +144,7 @@ def _compares_as(kind: type, base: type) -> bool:
 
 def _refused(key: Any, why: str) -> StateError:
     remedy = _REMEDIES.get(type(key), "")
-    return StateError(f"a key of type {type(key).__qualname__} {why}; let the key selector return {_ALLOWED}{remedy}")
+    return StateError(f"a key of type {type(key).__qualname__} {why}; the key selector must return {_ALLOWED}{remedy}")
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def is_numpy_scalar(key: Any) -> bool:
 
 def _numpy(key: Any) -> bytes:
     if not is_numpy_scalar(key):
-        raise _refused(key, "has no stable value to be hashed by: call its method item()")
+        raise _refused(key, "has no stable value to hash: call its method item()")
     return key_bytes(key.item())
 
 
@@ -224,7 +224,7 @@ def _dataclass(key: Any) -> bytes:
         raise _refused(key, "is a dataclass with eq=False, which equals nothing but itself")
     # The methods that `dataclass` writes come from no file.
     if getattr(getattr(kind.__eq__, "__code__", None), "co_filename", "") != "<string>":
-        raise _refused(key, "is a dataclass with an __eq__ of its own, and so has no stable value")
+        raise _refused(key, "is a dataclass with its own __eq__, so it has no stable value")
     if kind.__hash__ is None:
         raise _refused(key, "is a dataclass that cannot be hashed: make it @dataclass(frozen=True)")
     fields = (field.name for field in dataclasses.fields(kind) if field.compare or field.hash)

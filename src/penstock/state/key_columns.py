@@ -96,8 +96,8 @@ class ColumnStates:
             found = (table.schema.metadata or {}).get(_ABOUT, b"").decode()
             if found != about:
                 raise StateError(
-                    f"{self.owner}: the snapshot holds {found or 'something else'} in columns, and the operator keeps "
-                    f"{about}; go back to what it had, or give it another uid, with which it begins without state"
+                    f"{self.owner}: the snapshot holds {found or 'something else'} in columns, but the operator keeps "
+                    f"{about}; restore its previous definition, or give it a new uid to start without state"
                 )
         try:
             return pa.concat_tables(tables).drop_columns([KEY_GROUP]).replace_schema_metadata(None).combine_chunks()
@@ -108,8 +108,8 @@ class ColumnStates:
         """Raise when no operator has taken a table, which would be lost."""
         for name in self._restored:
             raise StateError(
-                f"{self.owner}: the snapshot holds state in columns ({name!r}), which this operator does not keep. Go "
-                "back to what the operator had, or give it another uid, with which it begins without state"
+                f"{self.owner}: the snapshot holds state in columns ({name!r}), which this operator does not keep. "
+                "Restore the operator's previous definition, or give it a new uid to start without state"
             )
 
 

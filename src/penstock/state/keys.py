@@ -116,7 +116,7 @@ class KeyGuard:
         if known is not kind:
             raise StateError(
                 f"keys of two classes with the name {kind.__qualname__} ({known.__module__} and {kind.__module__}) "
-                "cannot be told apart in state: give one of them another name"
+                "cannot be distinguished in state: rename one of them"
             )
         if is_dataclass:
             for field in dataclasses.fields(key):

@@ -82,24 +82,25 @@ class StateLoader:
     def older_key(self, key: Any) -> StateError:
         """The error for a key that an older release had elsewhere."""
         return StateError(
-            f"{self._where}: it was written by an older release of Penstock, which took keys such as {key!r} (of type "
-            f"{type(key).__qualname__}) for equal to others, and has them in other key groups. Let the program begin "
-            "without this state, or read it with the state processor of that release and write it with this one's"
+            f"{self._where}: an older release of Penstock wrote it, which treated keys such as {key!r} (of type "
+            f"{type(key).__qualname__}) as equal to others and put them into other key groups. Start the program "
+            "without this state, or read it with the state processor of that release and write it with that of this "
+            "release"
         )
 
     def other_key(self, key: Any) -> StateMigrationError:
         """The error for a key that would not be found again."""
         return StateMigrationError(
-            f"{self._where}: its keys are instances of {type(key).__qualname__}, whose name or fields changed, so "
-            "that they hash otherwise; the class of a key must stay as it is: bring it back under its old name "
-            "with its old fields, or read the state with the state processor and write it anew"
+            f"{self._where}: its keys are instances of {type(key).__qualname__}, whose name or fields changed, so that "
+            "they hash differently; the class of a key must not change: restore its old name and fields, or read the "
+            "state with the state processor and rewrite it"
         )
 
     def gone(self, module: str, name: str, error: Exception) -> StateMigrationError:
         """The error for a class that cannot be found."""
         return StateMigrationError(
-            f"{self._where} holds instances of class {name!r} of module {module!r}, which is not there any more "
-            f"({error}): bring it back, or say what became of it with "
+            f"{self._where} holds instances of class {name!r} of module {module!r}, which no longer exists "
+            f"({error}): restore it, or register its successor with "
             f'penstock.state.migrations.register("{module}:{name}", new_class_or_function)'
         )
 
@@ -107,16 +108,16 @@ class StateLoader:
         """The error for a field of which a snapshot has no value."""
         return StateMigrationError(
             f"{self._where}: field {field!r} of class {cls.__qualname__!r} of module {cls.__module__!r} is new and has "
-            f"no default: give it one, or let "
-            f'penstock.state.migrations.register("{cls.__module__}:{cls.__qualname__}", function) make the new object'
+            f"no default: give it one, or register a function that makes the new object with "
+            f'penstock.state.migrations.register("{cls.__module__}:{cls.__qualname__}", function)'
         )
 
     def unreadable(self, error: Exception) -> StateMigrationError:
         """The error for whatever else a changed class raised."""
         return StateMigrationError(
-            f"{self._where}: a value cannot be read any more: {type(error).__name__}: {error}; if its class has "
-            'changed, let penstock.state.migrations.register("module:Class", function) make the new object of the old '
-            "values"
+            f"{self._where}: a value can no longer be read: {type(error).__name__}: {error}; if its class has changed, "
+            "register a function that makes the new object from the old values with "
+            'penstock.state.migrations.register("module:Class", function)'
         )
 
     def successor_of(self, path: str) -> Callable[..., Any] | None:

@@ -37,7 +37,7 @@ def register(path: str, successor: Callable[..., Any]) -> None:
         TypeError: if the successor cannot be called.
     """
     if not _PATH.match(path):
-        raise WrongValueError(f"a class is named as 'module:qualified name', not {path!r}")
+        raise WrongValueError(f"a class must be named as 'module:qualified name', not {path!r}")
     if not callable(successor):
         raise WrongTypeError(f"{path} can become a class or a function, not {successor!r}")
     _registered[path] = successor

@@ -100,8 +100,8 @@ class OperatorStateBackend:
         known = BROADCAST_MODE if name in self._maps else self._lists[name].mode if name in self._lists else None
         if known is not None:
             raise StateError(
-                f"{self._owner}: operator state {name!r} is a {known} state, restored or declared before, and is asked "
-                f"for as a {wanted} state: give the two different names"
+                f"{self._owner}: operator state {name!r} was restored or declared as a {known} state, but is requested "
+                f"as a {wanted} state: give the two different names"
             )
 
     def restore(self, name: str, mode: str, items: list[Any]) -> None:

@@ -62,7 +62,7 @@ class _IncrementalCleanupStrategy(_CleanupStrategy):
 
     def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
         if cleanup_size < 0:
-            raise WrongValueError(f"the number of entries to look at cannot be {cleanup_size}")
+            raise WrongValueError(f"the number of entries to check must not be negative: {cleanup_size}")
         self._cleanup_size = cleanup_size
         self._run_cleanup_for_every_record = run_cleanup_for_every_record
 

@@ -208,8 +208,8 @@ def to_array(values: Sequence[Any], kind: Any, what: str) -> Any:
         return _array(values, kind)
     except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
         raise StateError(
-            f"a value of {what} does not fit the column's type {kind}: {error}; say the type of the column when you "
-            f"read it, or {PICKLED!r} to have pickled bytes"
+            f"a value of {what} does not fit the column's type {kind}: {error}; name the type of the column when you "
+            f"read it, or {PICKLED!r} for pickled bytes"
         ) from error
 
 
@@ -267,7 +267,7 @@ def spark_type(kind: Any) -> str:
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if kind not in _DDL:
-        raise ConfigurationError(f"Spark has no type for Arrow's {kind}: say another type of the column")
+        raise ConfigurationError(f"Spark has no type for Arrow's {kind}: name another type for the column")
     return _DDL[kind]
 
 

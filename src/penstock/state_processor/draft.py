@@ -86,8 +86,8 @@ class OperatorDraft:
         self._check_new(name)
         if self.native:
             raise StateError(
-                f"the keyed state of {self.title} lies in the own files of its state backend: make the new savepoint "
-                "from a savepoint rather than from a checkpoint"
+                f"the keyed state of {self.title} is in files that only its state backend reads: make the new "
+                "savepoint from a savepoint, not from a checkpoint"
             )
         self.keyed[name] = state
 
@@ -105,10 +105,11 @@ class OperatorDraft:
         """Change each value of a keyed state."""
         state = self.keyed.get(name)
         if isinstance(state, NewKeyed):
-            raise StateError(f"state {name!r} of {self.title} is new here: change its rows before you hand them over")
+            raise StateError(f"state {name!r} of {self.title} is new here: change its rows before you pass them in")
         if state is None and name in self.items:
             raise StateError(
-                f"{name!r} of {self.title} is operator state: read its items, remove_state, with_operator_state"
+                f"{name!r} of {self.title} is operator state: read its items, then call remove_state and "
+                "with_operator_state"
             )
         if state is None:
             raise self._no_such_state(name)
@@ -116,7 +117,7 @@ class OperatorDraft:
 
     def _check_new(self, name: str) -> None:
         if name in self.keyed or name in self.items:
-            raise StateError(f"{self.title} has a state {name!r} already: remove_state or transform_state it instead")
+            raise StateError(f"{self.title} already has a state {name!r}: use remove_state or transform_state instead")
 
     def _no_such_state(self, name: str) -> StateError:
         known = ", ".join(repr(n) for n in [*self.keyed, *self.items])
@@ -157,5 +158,5 @@ class SavepointDraft:
         """Give an operator another uid."""
         draft, operator_id = self.find(old), operator_id_of_uid(new)
         if any(operator_id == other.head.operator_id for other in self.operators):
-            raise StateError(f"there is an operator with uid {new!r} already: a uid is unique within a job")
+            raise StateError(f"an operator with uid {new!r} already exists: a uid must be unique within a job")
         draft.head = msgspec.structs.replace(draft.head, operator_id=operator_id, uid=new, has_placed_id=False)

@@ -92,7 +92,7 @@ def _entries(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRow
 def _plain(storage: FileCheckpointStore, part: KeyedPart) -> Iterator[EntryRows]:
     for rows in _entries(storage, part):
         if set(rows.namespaces) - {NO_NAMESPACE}:
-            raise StateError(f"{part.what} has entries by window or time as well: read it with read_keyed_state")
+            raise StateError(f"{part.what} also has entries by window or time: read it with read_keyed_state")
         yield rows
 
 
@@ -216,13 +216,13 @@ def pair_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iter
     """map_key, value: a row per entry of a broadcast map."""
     items = read_operator(storage.read(part.file))
     if not all(isinstance(item, tuple) and len(item) == 2 for item in items):
-        raise StateError(f"{part.what} is no map: read it with read_operator_state")
+        raise StateError(f"{part.what} is not a map: read it with read_operator_state")
     return _cut(iter(items), 2, raw)
 
 
 def _other_kind(what: str, wanted: str, value: Any) -> str:
     kinds: dict[type, str] = {list: "read_list_state", dict: "read_map_state"}
     return (
-        f"{what} is no {wanted} state, it holds a {type(value).__qualname__}: read it with "
+        f"{what} is not a {wanted} state; it holds a {type(value).__qualname__}: read it with "
         f"{kinds.get(type(value), 'read_value_state')}"
     )

@@ -285,7 +285,7 @@ class SavepointReader:
     def _source(self, uid: str) -> OperatorState:
         operator = self._find(uid)
         if operator.coordinator is None:
-            raise StateError(f"operator {operator_name(operator)} has no split enumerator: it is no source")
+            raise StateError(f"operator {operator_name(operator)} has no split enumerator: it is not a source")
         return operator
 
     def _keyed(
@@ -327,8 +327,8 @@ class SavepointReader:
         listing = list_operator(operator)
         if listing.native_bytes:
             raise StateError(
-                f"the keyed state of {operator_name(operator)} lies in the own files of its state backend, which "
-                "only a job can read: take a savepoint, which any backend writes in the same form"
+                f"the keyed state of {operator_name(operator)} is in files of its state backend, which only a job can "
+                "read: take a savepoint, which every backend writes in the same format"
             )
 
     def _items(

@@ -126,7 +126,9 @@ def _python_values(array: Any) -> list[Any]:
         try:
             array = array.cast(pa.timestamp("us", tz=kind.tz))
         except pa.ArrowInvalid as error:
-            raise StateError(f"a timestamp has nanoseconds, which Python's datetime has not: {error}") from error
+            raise StateError(
+                f"a timestamp has nanoseconds, which Python's datetime does not support: {error}"
+            ) from error
     values = column_values(array)
     return [_unstructured(value, kind) for value in values] if _has_struct(kind) else values
 

@@ -45,7 +45,7 @@ class Shape:
     def combine(self, key: Any, namespace: Any, items: list[Any]) -> Any:
         """The entry's value from the items of all its rows, in order; `NOTHING` for none."""
         if len(items) > 1:
-            raise StateError(f"{self.what}: {len(items)} rows have the key {key!r}, and a key has one value")
+            raise StateError(f"{self.what}: {len(items)} rows have the key {key!r}, but a key has only one value")
         return NOTHING if items[0] is None else items[0]
 
 
@@ -149,7 +149,7 @@ def to_ms(moment: Any) -> int:
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
         return (aware - _EPOCH) // _MILLISECOND
     if isinstance(moment, bool) or not isinstance(moment, int):
-        raise StateError(f"a point in time is an int (ms since the epoch) or a datetime, not {moment!r}")
+        raise StateError(f"a point in time must be an int (ms since the epoch) or a datetime, not {moment!r}")
     return moment
 
 

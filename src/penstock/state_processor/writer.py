@@ -182,7 +182,7 @@ class SavepointWriter:
             mode: `split` (dealt out over the subtasks), `union` (all to each) or `broadcast` (the same everywhere).
         """
         if mode not in MODES:
-            raise StateError(f"the mode of an operator state is one of {', '.join(MODES)}, not {mode!r}")
+            raise StateError(f"the mode of an operator state must be one of {', '.join(MODES)}, not {mode!r}")
         pairs = items.items() if isinstance(items, Mapping) else items
         name = name.name if isinstance(name, StateDescriptor) else name
         self._draft.find_or_add(uid).add_items(name, NewItems(mode, list(pairs)))
@@ -252,7 +252,7 @@ class SavepointWriter:
         where = absolute_url(str(path))
         fs, directory = fsspec.core.url_to_fs(where)
         if fs.exists(directory) and fs.ls(directory):
-            raise CheckpointError(f"{where} is there already and not empty: name a new directory")
+            raise CheckpointError(f"{where} already exists and is not empty: name a new directory")
         store = FileCheckpointStore(None, "", CHECKPOINTING_INLINE_BYTES.default_value())
         target = Target(where, self._base.checkpoint_id if self._base is not None else 1, store)
         try:
@@ -297,8 +297,8 @@ class _OperatorWriter:
         """Write what is new or changed; the rest keeps its files."""
         if self._draft.native:
             raise CheckpointError(
-                f"the keyed state of {self._draft.title} lies in the own files of its state backend: make the new "
-                "savepoint from a savepoint rather than from a checkpoint, or remove the operator"
+                f"the keyed state of {self._draft.title} is in files that only its state backend reads: make the new "
+                "savepoint from a savepoint, not from a checkpoint, or remove the operator"
             )
         keyed: dict[int, dict[str, tuple[KeyedStateHandle, ...]]] = {}
         items: dict[int, dict[str, tuple[OperatorStateHandle, ...]]] = {}
@@ -448,5 +448,5 @@ def _of_sessions(function: Callable[[Any, int, int, Any], Any], key: Any, namesp
 
 def _timers(time_domain: str) -> str:
     if time_domain not in TIMERS:
-        raise StateError(f"a time domain is one of {', '.join(TIMERS)}, not {time_domain!r}")
+        raise StateError(f"a time domain must be one of {', '.join(TIMERS)}, not {time_domain!r}")
     return TIMERS[time_domain]

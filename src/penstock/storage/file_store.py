@@ -114,8 +114,8 @@ class FileCheckpointStore:
         if self._fs is None and savepoint_path is None:
             if len(data) > JOB_MASTER_STATE_BYTES_MAX:
                 raise CheckpointError(
-                    f"state {name} has {len(data)} bytes, and without execution.checkpointing.dir state is kept in the "
-                    f"job master, which takes at most {JOB_MASTER_STATE_BYTES_MAX}: set a directory"
+                    f"state {name} has {len(data)} bytes, but without execution.checkpointing.dir state is kept in the "
+                    f"job master, which accepts at most {JOB_MASTER_STATE_BYTES_MAX}: set a directory"
                 )
         elif len(data) > self._inline_bytes_max:
             if savepoint_path is not None:
@@ -206,7 +206,7 @@ class FileCheckpointStore:
             if [posixpath.basename(path) for path in fs.find(directory)] == [f"{CLAIM_PREFIX}{owner}"]:
                 return
             self.release_savepoint(savepoint_path, owner)
-        raise CheckpointError(f"there is something at {savepoint_path} already; name a directory that does not exist")
+        raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
 
     def release_savepoint(self, savepoint_path: str, owner: str) -> None:
         """Release a claim; everything else there stays."""
@@ -242,8 +242,8 @@ class FileCheckpointStore:
             found = self._load(fs, directory)
             if found.job_id != owner:
                 raise CheckpointError(
-                    f"job {found.job_name!r} ({found.job_id}) has meanwhile put a savepoint at {savepoint_path}, which "
-                    "stays as it is"
+                    f"job {found.job_name!r} ({found.job_id}) has meanwhile written a savepoint to {savepoint_path}, "
+                    "which is left unchanged"
                 )
 
     def discard_savepoint(self, savepoint_path: str) -> None:
@@ -286,7 +286,7 @@ class FileCheckpointStore:
     def claim_epoch(self) -> int:
         """Reserve a number for a job master that takes the job over, kept as a file of that name."""
         if self._fs is None:
-            raise CheckpointError("without execution.checkpointing.dir no other job master can take a job over")
+            raise CheckpointError("without execution.checkpointing.dir, no other job master can take over a job")
         taken = [posixpath.basename(path) for path in self.listing() if posixpath.dirname(path) == self._root]
         epoch = 1 + max((int(n.removeprefix(EPOCH_PREFIX)) for n in taken if n.startswith(EPOCH_PREFIX)), default=0)
         self._fs.makedirs(self._root, exist_ok=True)

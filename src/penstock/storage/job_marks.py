@@ -80,7 +80,7 @@ def decode_mark(data: bytes, where: str) -> JobMark:
     try:
         return msgspec.json.decode(data, type=JobMark)
     except msgspec.MsgspecError as error:
-        raise CheckpointError(f"{where} does not say what has become of a job: {error}") from error
+        raise CheckpointError(f"{where} does not record the outcome of a job: {error}") from error
 
 
 def of_name(job_name: str, found: list[Left]) -> tuple[Left, ...]:

@@ -110,4 +110,4 @@ class LocalCopies:
     def _on_failure(self, error: OSError) -> None:
         if not self._has_failed:
             self._has_failed = True
-            self._warn(f"state is not copied to this worker's disk, and will be read from the store: {error}")
+            self._warn(f"state could not be copied to this worker's disk and will be read from the store: {error}")

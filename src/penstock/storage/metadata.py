@@ -196,9 +196,9 @@ def check_file(file: StateFile, data: bytes) -> bytes:
     """`data`, when length and checksum are as recorded; raises `CheckpointError` otherwise."""
     where = file.path or "inline state"
     if len(data) != file.length:
-        raise CheckpointError(f"{where}: {file.length} bytes were written, {len(data)} are there")
+        raise CheckpointError(f"{where}: {file.length} bytes were written, but the file has {len(data)}")
     if checksum(data) != file.checksum:
-        raise CheckpointError(f"{where}: the checksum of its {file.length} bytes does not hold: the file is damaged")
+        raise CheckpointError(f"{where}: the checksum of its {file.length} bytes does not match: the file is damaged")
     return data
 
 
@@ -215,13 +215,13 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
     """Read the bytes of a `_metadata` file; raises `CheckpointError` that names `where` when they are not whole."""
     if len(data) < _HEADER_BYTES + _CHECKSUM_BYTES or not data.startswith(MAGIC):
-        raise CheckpointError(f"{where} is not a checkpoint's metadata (it is too short, or begins otherwise)")
+        raise CheckpointError(f"{where} is not a checkpoint's metadata (it is too short, or begins differently)")
     version = int.from_bytes(data[len(MAGIC) : _HEADER_BYTES], "big")
     if version != FORMAT_VERSION:
         raise CheckpointError(f"{where} has format version {version}; this release reads version {FORMAT_VERSION}")
     body = data[_HEADER_BYTES:-_CHECKSUM_BYTES]
     if checksum(body) != int.from_bytes(data[-_CHECKSUM_BYTES:], "big"):
-        raise CheckpointError(f"{where}: the checksum does not hold: the metadata is damaged")
+        raise CheckpointError(f"{where}: the checksum does not match: the metadata is damaged")
     try:
         return _decoder.decode(body)
     except msgspec.MsgspecError as error:

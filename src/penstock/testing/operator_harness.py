@@ -143,7 +143,7 @@ class OneInputOperatorHarness:
         while not self.operator.drain():
             due_ms = self._next_due_ms()
             if due_ms is None:
-                raise AssertionError(f"{self.context.operator_name} waits for a call that never comes back")
+                raise AssertionError(f"{self.context.operator_name} waits for a call that never returns")
             self.advance_processing_time(max(0, due_ms - self.clock.now_ms()))
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class OneInputOperatorHarness:
 
 
 def _no_channels(name: str, items: list[object]) -> None:
-    raise WrongValueError(f"{name}: a harness has no channels to put {len(items)} records in flight back into")
+    raise WrongValueError(f"{name}: a harness has no channels to restore {len(items)} records in flight to")
 
 
 def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:

@@ -85,7 +85,7 @@ class MessageCodec(Generic[T]):
         """
         sequence, more, body = self.open(frame)
         if more:
-            raise ProtocolError("a part of a message came where a whole one was due")
+            raise ProtocolError("received a part of a message instead of a whole one")
         return sequence, self.decode_body(body)
 
     def open(self, frame: bytes) -> tuple[int, bool, memoryview]:
@@ -142,7 +142,7 @@ class MessageReceiver(Generic[T]):
         sequence, more, body = self._codec.open(frame)
         if sequence != self.expected:
             self._begun = bytearray()
-            raise OutOfTurnError(f"message {sequence} came where {self.expected} was due")
+            raise OutOfTurnError(f"message {sequence} arrived where {self.expected} was expected")
         if not more and not self._begun:
             message = self._codec.decode_body(body)
         else:

@@ -108,9 +108,9 @@ def _pack_timestamps(values: Any, timestamps: Any) -> bytes:
         for value, timestamp in zip(values, timestamps, strict=True):
             if not _is_timestamp(timestamp):
                 raise RecordSerializationError(
-                    f"the timestamp {timestamp!r} is no 64-bit integer; record of {describe_record(value)}"
+                    f"the timestamp {timestamp!r} is not a 64-bit integer; record of {describe_record(value)}"
                 ) from error
-        raise RecordSerializationError(f"a batch's timestamps are no 64-bit integers: {error}") from error
+        raise RecordSerializationError(f"a batch's timestamps are not 64-bit integers: {error}") from error
     if sys.byteorder == "big":
         packed.byteswap()
     return packed.tobytes()
@@ -136,7 +136,7 @@ def _checked(entry: object, count: int) -> Records:
             if sys.byteorder == "big":
                 timestamps.byteswap()
             return values, timestamps if isinstance(values, ColumnData) else timestamps.tolist()
-    raise ProtocolError(f"a buffer's payload is no batch of {count} records")
+    raise ProtocolError(f"a buffer's payload is not a batch of {count} records")
 
 
 def _explain(batches: Sequence[Records], error: Exception) -> RecordSerializationError:

@@ -205,7 +205,7 @@ class _LargePayload:
 
     def take(self) -> list[Frame]:
         if not self.is_whole:
-            raise ProtocolError("something else came amid the chunks of a record")
+            raise ProtocolError("another message arrived between the chunks of a record")
         return [memoryview(frame) for frame in self._frames]
 
 
@@ -234,13 +234,13 @@ class StreamReceiver(Generic[T]):
         if stream.broken:
             return None
         if header.sequence != stream.expected:
-            return _break(stream, f"message {header.sequence} came where {stream.expected} was due")
+            return _break(stream, f"message {header.sequence} arrived where {stream.expected} was expected")
         stream.expected += 1
         if isinstance(header, CreditHeader):
             if len(frames) != 1:
                 raise ProtocolError("a credit came with a payload")
             if stream.large is not None:
-                return _break(stream, "a credit came amid the chunks of a record")
+                return _break(stream, "a credit arrived between the chunks of a record")
             return CreditArrived(header.credits)
         try:
             if isinstance(header, ChunkHeader):
@@ -255,10 +255,10 @@ class StreamReceiver(Generic[T]):
 
     def _receive_part(self, stream: _Stream, header: BufferHeader, payload: Sequence[Frame]) -> BufferArrived | None:
         if stream.parts and stream.channel != header.channel:
-            raise ProtocolError("a buffer began before the one before it was whole")
+            raise ProtocolError("a buffer began before the previous one was complete")
         if stream.large is not None:
             if payload:
-                raise ProtocolError("a buffer has a payload beside its chunks")
+                raise ProtocolError("a buffer has a payload in addition to its chunks")
             payload, stream.large = stream.large.take(), None
         self._codec.decode(header.outline, payload, stream.unfinished)
         if header.more:
@@ -276,7 +276,7 @@ class StreamReceiver(Generic[T]):
         if len(payload) != 1:
             raise ProtocolError(f"a chunk has {len(payload)} frames instead of one")
         if bool(header.sizes) != (stream.large is None):
-            raise ProtocolError("a chunk came without the one before it, or a record began amid another's chunks")
+            raise ProtocolError("a chunk arrived without the previous one, or a record began between another's chunks")
         if stream.large is None:
             stream.large = _LargePayload(header.sizes, self._codec.record_bytes_max)
         stream.large.add(payload[0])

@@ -305,7 +305,7 @@ def test_accumulators_go_on_with_the_records_until_they_reach_the_client(keyed: 
 def test_a_data_frame_has_no_client_to_tell_accumulators() -> None:
     """I2, A1: so they are refused, not lost."""
     described = replace(vertex([partial(MapOperator, CountsBoth())]), has_client=False)
-    with pytest.raises(NotImplementedError, match="accumulator 'seen': a stream that is made a data frame"):
+    with pytest.raises(NotImplementedError, match="accumulator 'seen': a stream that is turned into a data frame"):
         list(BatchTask(described, 1, VirtualClock(), lambda ms: None).run([rows((IN, -1, None, 1))]))
 
 

@@ -14,7 +14,7 @@ def left(job_id: str, checkpoint_id: int, at_ms: int) -> Left:
 
 
 def damaged(job_id: str, checkpoint_id: int) -> Left:
-    return Left(f"/dir/{job_id}/chk-{checkpoint_id}", job_id, checkpoint_id, None, "the checksum does not hold")
+    return Left(f"/dir/{job_id}/chk-{checkpoint_id}", job_id, checkpoint_id, None, "the checksum does not match")
 
 
 def choice(checkpoints: list[Left], *marks: JobMark) -> object:

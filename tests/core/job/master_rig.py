@@ -112,7 +112,7 @@ class FakeStore:
 
     def verify(self, metadata: Any) -> None:
         if metadata.checkpoint_id in self.damaged:
-            raise CheckpointError(f"chk-{metadata.checkpoint_id}/state: the checksum does not hold")
+            raise CheckpointError(f"chk-{metadata.checkpoint_id}/state: the checksum does not match")
 
 
 def state_path(checkpoint_id: int, execution: ExecutionId, savepoint_path: str | None = None) -> str:

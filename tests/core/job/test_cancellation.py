@@ -30,8 +30,8 @@ def test_tasks_that_do_not_end_are_named_now_and_then() -> None:
     assert words(rig) == []
     rig.advance(1)
     assert words(rig) == [
-        f"tasks that were cancelled 5000 ms ago have not ended: source (2/2), sink (2/2) on worker w2, which does not "
-        f"return from {AT}. Their workers are ended by force after 60000 ms (task.cancellation.timeout), or when the "
+        f"tasks cancelled 5000 ms ago have not ended: source (2/2), sink (2/2) on worker w2, which does not "
+        f"return from {AT}. Their workers are killed after 60000 ms (task.cancellation.timeout), or when the "
         "job is cancelled again"
     ]
     rig.advance(40_000)

@@ -123,7 +123,7 @@ def test_the_same_failure_again_and_again_ends_the_job() -> None:
         assert rig.status == "RUNNING"
     fail_and_restart(rig, of_map())
     assert rig.status == "FAILED"
-    said = f"not tried again: the same failure has come 4 times with no checkpoint between ({OPTION})"
+    said = f"not restarted: the same failure occurred 4 times with no checkpoint in between ({OPTION})"
     assert rig.logs[-1] == said
     assert isinstance(rig.master.failure, UserFunctionError)
     assert rig.master.failure.__notes__ == [said]
@@ -175,7 +175,7 @@ def test_what_is_final_at_first_ends_a_job_that_has_never_worked() -> None:
     rig = running(conf=FOR_EVER)
     fail_and_restart(rig, Failure("PermissionError: out", is_final_at_first=True))
     assert rig.status == "FAILED"
-    assert rig.logs[-1] == "not tried again: every attempt would meet the same error"
+    assert rig.logs[-1] == "not restarted: every attempt would fail with the same error"
 
 
 def test_what_is_final_at_first_is_tried_again_once_the_job_has_worked() -> None:

@@ -526,8 +526,8 @@ def test_what_was_committed_is_not_repeated() -> None:
     rig = committing()
     assert rig.status == "FAILED"
     failure = str(rig.master.failure)
-    assert "checkpoint 2 cannot be restored: chk-2/state: the checksum does not hold" in failure
-    assert "checkpoint 1 is whole" in failure
+    assert "checkpoint 2 cannot be restored: chk-2/state: the checksum does not match" in failure
+    assert "checkpoint 1 is intact" in failure
     assert "penstock.recovery.past-damaged-checkpoint: fall-back" in failure
     rig.master.sweep()
     assert rig.store.files_of(2)
@@ -549,7 +549,7 @@ def test_a_file_that_is_whole_at_the_second_reading() -> None:
     def wrong_once(metadata: object) -> None:
         calls.append(metadata)
         if len(calls) == 1:
-            raise CheckpointError("chk-2/state: the checksum does not hold")
+            raise CheckpointError("chk-2/state: the checksum does not match")
         verify(metadata)
 
     rig.store.verify = wrong_once
@@ -591,13 +591,13 @@ def test_a_takeover_does_not_go_back_either() -> None:
 
     def damaged(checkpoint_id: int) -> object:
         if checkpoint_id == 2:
-            raise CheckpointError("chk-2/_metadata: the checksum does not hold")
+            raise CheckpointError("chk-2/_metadata: the checksum does not match")
         return load(checkpoint_id)
 
     store.load_checkpoint, store.damaged = damaged, set()
     other = MasterRig(graph=rig.graph, store=store, recover=True, conf={"execution.checkpointing.num-retained": "2"})
     assert other.status == "FAILED"
-    assert "chk-2/_metadata: the checksum does not hold. checkpoint 1 is whole" in str(other.master.failure)
+    assert "chk-2/_metadata: the checksum does not match. checkpoint 1 is intact" in str(other.master.failure)
     other.master.sweep()
     assert store.files_of(1)
     conf = {"penstock.recovery.past-damaged-checkpoint": "fall-back", "execution.checkpointing.num-retained": "2"}
@@ -714,4 +714,4 @@ def test_checkpoints_stay_until_the_mark_is_there() -> None:
     rig.master.sweep()
     assert rig.status == "FINISHED"
     assert rig.store.files_of(2)
-    assert any("files of checkpoints may be left: OSError: disk full" in line for line in rig.logs)
+    assert any("checkpoint files may be left: OSError: disk full" in line for line in rig.logs)

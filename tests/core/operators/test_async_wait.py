@@ -575,7 +575,7 @@ def test_a_call_that_never_returns_is_reported_by_the_harness() -> None:
 
     with harness_for(never) as harness:
         harness.process(1)
-        with pytest.raises(AssertionError, match="waits for a call that never comes back"):
+        with pytest.raises(AssertionError, match="waits for a call that never returns"):
             harness.end()
 
 

@@ -197,7 +197,7 @@ def test_an_evictor_cannot_be_added_to_what_was_aggregated(kind: str, first: str
     with opened(factory(tumbling, kind, first)) as harness:
         harness.process(("a", 1), 5)
         snapshot = harness.snapshot(1)
-    with pytest.raises(StateError, match="an evictor was added, and it needs the records"):
+    with pytest.raises(StateError, match="an evictor was added, which needs the records"):
         opened(factory(tumbling, kind, "evictor"), snapshot).open()
 
 
@@ -205,7 +205,7 @@ def test_records_cannot_be_had_from_what_was_aggregated(backend: str) -> None:
     """H4: a function that sees all records does not begin from the result of another one."""
     tumbling = ASSIGNERS["tumbling"]
     for one, other in (("plain", "trigger"), ("trigger", "plain")):
-        with pytest.raises(StateError, match=r"snapshot holds what was aggregated .* another uid"):
+        with pytest.raises(StateError, match=r"snapshot holds only their aggregate .* new uid"):
             go_on(
                 factory(tumbling, "reduce", one),
                 factory(tumbling, "process", other),

@@ -158,7 +158,7 @@ def test_a_source_waits_while_it_is_too_far_ahead() -> None:
     rig.wait(0)
     assert rig.reported == [MIN_TIMESTAMP]
     rig.poll(of(None, 101), of(None, 102))
-    assert len(rig.harness.output) == 1, "nobody has said how far it may go"
+    assert len(rig.harness.output) == 1, "no limit has been set yet"
     rig.wait(50)
     assert rig.reported == [MIN_TIMESTAMP, 100]
     rig.operator.align(99)
@@ -187,7 +187,7 @@ def test_waiting_is_not_idleness() -> None:
         rig.wait(50)
         rig.poll()
     assert rig.harness.idle_changes == [True]
-    assert rig.reported[-1] == MAX_WATERMARK, "nobody waits for an idle source"
+    assert rig.reported[-1] == MAX_WATERMARK, "an idle source holds nothing up"
 
 
 def test_splits_too_far_ahead_are_paused_one_by_one() -> None:

@@ -316,7 +316,7 @@ def test_merging_into_the_past_is_an_error() -> None:
         harness.process(("a", 1), 60)
         with pytest.raises(UserCodeError) as caught:
             harness.process(("a", 1), 70)
-        assert "passed already" in str(caught.value.__cause__)
+        assert "already passed" in str(caught.value.__cause__)
 
 
 # --- state of window functions ----------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ UNALIGNED = {
     "the barrier in band within a buffer": (2, "0:t1 +10 1:r1,t1,r2", "take 1 | whole 1 1=r1 | r1 | r2"),
     "aligned in time": (2, "0:t1 0:r1 1:r2 1:t1 +20", "r2 | take 1 | r1"),
     "just not yet": (2, "0:t1 0:r1 +9 1:t1", "take 1 | r1"),
-    "somebody upstream gave up": (2, "0:t1 0:r1 1.r2 1.o1 p 1:r3", "take 1 | whole 1 1=r2 | r2 | r1 | r3"),
+    "an upstream task gave up": (2, "0:t1 0:r1 1.r2 1.o1 p 1:r3", "take 1 | whole 1 1=r2 | r2 | r1 | r3"),
     "in band after overtaking began": (2, "0:o1 1:r1 1:t1 1:r2 +20", "take 1 | r1 | whole 1 1=r1 | r2"),
     "three channels, three ways": (
         3,
@@ -177,7 +177,7 @@ def test_too_much_held_back(mode: str) -> None:
     assert rig.play("0:b1 0:r1 0:r2") == ""
     assert rig.play("0:r3") == "abort 1 | r1 | r2 | r3"
     assert f"{3 * ONE_BATCH} bytes" in rig.reason
-    assert f"of {2 * ONE_BATCH} allowed" in rig.reason
+    assert f"the limit is {2 * ONE_BATCH}" in rig.reason
     assert rig.play("1:b1 1:r4 0:b2 1:b2") == "abort 1 | r1 | r2 | r3 | r4 | take 2"
 
 

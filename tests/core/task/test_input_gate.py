@@ -173,7 +173,7 @@ def test_a_flush_without_credit_leaves_the_buffer_open() -> None:
     assert subpartition.is_empty
     subpartition.add_batch(Batch([3]))
     subpartition.grant(1)
-    assert wire.sent == [[Batch([0, 1, 2])]], "nobody has asked for a flush of this one"
+    assert wire.sent == [[Batch([0, 1, 2])]], "this one was not flushed"
 
 
 def test_what_came_behind_a_full_buffer_waits_for_its_own_flush() -> None:

@@ -50,7 +50,7 @@ def test_a_job_with_more_slots_than_a_local_master_has_threads_fails_at_once() -
     hopeless, *fitting = run([("STREAMING", 3), ("STREAMING", 2)], PYSPARK_PYTHON=sys.executable)
     assert hopeless == (
         "SlotsUnavailableError job 'job' failed: wanted 3 slots, got 2: Spark runs on local[2], which never has more; "
-        "begin it with spark.master: local[3] or more, or lower the job's parallelism to 2 or less "
+        "start it with spark.master: local[3] or more, or lower the job's parallelism to 2 or less "
         "(parallelism.default)"
     )
     assert fitting[-1] == "finished"

@@ -117,10 +117,10 @@ def test_a_worker_that_ends_by_itself_says_why(world: World) -> None:
     one, two = world.start(2)
     for worker_id in (one, two):
         world.cluster.on_registered(worker_id)
-    world.spark.end(tag(one), lambda: [("orphaned", "no word from the job master for 9 ms")])
-    assert world.collect() == [WorkerLost(one, "no word from the job master for 9 ms")]
+    world.spark.end(tag(one), lambda: [("orphaned", "no message from the job master for 9 ms")])
+    assert world.collect() == [WorkerLost(one, "no message from the job master for 9 ms")]
     world.spark.end(tag(two), list)
-    assert world.collect() == [WorkerLost(two, "it ended by itself (failed)")]
+    assert world.collect() == [WorkerLost(two, "it ended on its own (failed)")]
 
 
 def test_a_process_that_dies_before_it_registers_is_started_again_a_few_times(world: World) -> None:

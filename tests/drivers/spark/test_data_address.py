@@ -39,7 +39,7 @@ def test_address_is_the_tcp_address_where_there_is_no_unix_socket(host: str | No
 @pytest.mark.parametrize("address", ["", "ipc:///tmp/x", f"ipc:{HOST}:{PATH}", f" {TCP}", "inproc://x"])
 def test_address_must_begin_with_tcp(address: str) -> None:
     """The error names the peer and the address."""
-    with pytest.raises(ProtocolError, match=f"worker 'w' is no tcp address: {address!r}"):
+    with pytest.raises(ProtocolError, match=f"worker 'w' is not a tcp address: {address!r}"):
         endpoint_of("w", address, HOST, lambda _: True)
 
 

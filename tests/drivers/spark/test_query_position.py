@@ -67,7 +67,7 @@ def test_what_is_no_log_is_kept_whole(tmp_path: Path) -> None:
 def test_state_of_spark_is_refused(tmp_path: Path) -> None:
     """A position is not all that an aggregation in Spark needs to go on."""
     location = fill(tmp_path, ["metadata", "offsets/0", "state/0/0/1.delta"])
-    with pytest.raises(PenstockError, match=r"do that part behind from_dataframe\(\)"):
+    with pytest.raises(PenstockError, match=r"move that part after from_dataframe\(\)"):
         archive_of(location, 0)
 
 

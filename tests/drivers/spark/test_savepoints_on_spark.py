@@ -183,7 +183,7 @@ def test_a_job_that_is_over_takes_no_savepoint(spark: SparkHandle, tmp_path: Pat
     client, _ = start(settings(), per_second=None)
     client.wait()
     for request in REQUESTS.values():
-        with pytest.raises(CheckpointError, match=f"no savepoint below {tmp_path}: the job is over"):
+        with pytest.raises(CheckpointError, match=f"no savepoint under {tmp_path}: the job is over"):
             request(client, str(tmp_path)).result(PATIENCE_S)
     assert not list(tmp_path.iterdir())
 
@@ -191,7 +191,7 @@ def test_a_job_that_is_over_takes_no_savepoint(spark: SparkHandle, tmp_path: Pat
 def test_a_job_that_is_being_stopped_takes_no_other_savepoint(spark: SparkHandle, tmp_path: Path) -> None:
     client, _ = start(settings(), count=None)
     first, second = (client.stop_with_savepoint(False, str(tmp_path)) for _ in range(2))
-    with pytest.raises(CheckpointError, match=r"being stopped with a savepoint already|the job is (FINISHED|over)"):
+    with pytest.raises(CheckpointError, match=r"already being stopped with a savepoint|the job is (FINISHED|over)"):
         second.result(PATIENCE_S)
     path = first.result(PATIENCE_S)
     client.wait()
@@ -207,7 +207,7 @@ def test_a_savepoint_that_cannot_be_written_leaves_the_job_running(
     file.touch()
     client, listener = start(settings())
     wait_for_checkpoint(client, 1)
-    with pytest.raises(CheckpointError, match=f"no savepoint below {file}: .*(Not a directory|File exists)"):
+    with pytest.raises(CheckpointError, match=f"no savepoint under {file}: .*(Not a directory|File exists)"):
         request_(client, str(file)).result(PATIENCE_S)
     path = cancel(client, tmp_path / "savepoints")
     assert joined(listener.counts, resume(path)) == expected_counts(COUNT)

@@ -66,4 +66,4 @@ def test_a_split_that_cannot_be_pickled_is_named_with_the_remedy(tmp_path: Path)
     done = run(str(program), folder=tmp_path)
     assert done.returncode != 0
     assert "a split of Parts cannot be pickled: cannot pickle '_thread.lock' object" in done.stderr
-    assert "it is of class __main__.Part: let it hold what can be pickled" in done.stderr
+    assert "it is of class __main__.Part: keep only picklable values" in done.stderr

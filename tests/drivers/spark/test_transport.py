@@ -233,7 +233,7 @@ def test_stream_for_another_worker_is_not_delivered(cluster: Cluster) -> None:
 
 def test_address_that_is_no_network_address(cluster: Cluster) -> None:
     """A peer cannot make a worker connect to anything but a tcp address."""
-    with pytest.raises(ProtocolError, match="no tcp address: 'ipc:///tmp/x'"):
+    with pytest.raises(ProtocolError, match="not a tcp address: 'ipc:///tmp/x'"):
         cluster.worker("a").connect({"b": "ipc:///tmp/x"})
 
 
@@ -416,7 +416,7 @@ def test_gap_in_the_masters_messages(cluster: Cluster) -> None:
         cluster.master.send("w", CancelTask(EXECUTION))
     cluster.run_until(lambda: cluster.inboxes["w"].master_lost, "the loss")
     worker.receive(10, cluster.inboxes["w"])
-    assert cluster.inboxes["w"].master_lost == ["message 1 came where 0 was due"]
+    assert cluster.inboxes["w"].master_lost == ["message 1 arrived where 0 was expected"]
     assert not cluster.inboxes["w"].messages
 
 

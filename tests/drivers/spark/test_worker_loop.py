@@ -153,7 +153,7 @@ def test_it_waits_no_longer_than_until_the_next_deadline() -> None:
 def test_it_ends_when_the_master_is_silent() -> None:
     world = World(nothing)
     world.endpoint.master_silence_ms = 5_001
-    assert world.loop.run() == (ORPHANED, "no word from the job master for 5001 ms")
+    assert world.loop.run() == (ORPHANED, "no message from the job master for 5001 ms")
 
 
 def test_it_ends_when_the_master_is_lost() -> None:

@@ -109,7 +109,9 @@ class _DateTime(BucketAssigner):
 def check_bucket_id(bucket_id: str) -> str:
     """Returns the bucket, which must stay below the base path and be visible; raises ConfigurationError otherwise."""
     if any(not part or part[0] in "._" for part in bucket_id.split("/")):
-        raise ConfigurationError(f"a bucket is a relative path without parts that begin with . or _: {bucket_id!r}")
+        raise ConfigurationError(
+            f"a bucket must be a relative path without parts that begin with . or _: {bucket_id!r}"
+        )
     return bucket_id
 
 

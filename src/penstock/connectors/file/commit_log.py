@@ -79,8 +79,8 @@ class FileCommitLog(CommitLog):
         if files is not None:
             gone = _remove(files)
             lines.append(
-                f"a run of job {self._job_name!r} died while it committed {len(files)} files, which were taken back"
-                + (f"; {gone} of them had been taken away before, so their rows may be there twice" if gone else "")
+                f"a run of job {self._job_name!r} died while committing {len(files)} files; they were rolled back"
+                + (f"; {gone} of them had already been removed, so their rows may appear twice" if gone else "")
             )
         name = stem.rpartition("/")[2].removeprefix(self._prefix)
         Staging(join(self._directory, name)).remove_unpinned()
@@ -101,8 +101,8 @@ class FileCommitLog(CommitLog):
         """Removes the list."""
         if size_or_none(self._path + _COMMIT) is None:
             raise CommitError(
-                f"another run of job {self._job_name!r} has taken back what this one committed below "
-                f"{self._base_path}: two of them must not run at a time, or have different names"
+                f"another run of job {self._job_name!r} has rolled back what this one committed under "
+                f"{self._base_path}: do not run two at a time, or give them different names"
             )
         remove([self._path + _COMMIT])
 
@@ -129,7 +129,7 @@ def _read(path: str) -> list[FileCommittable] | None:
     for committable in committables:
         hidden, final = (p.rpartition("/")[2] for p in (committable.hidden_path, committable.final_path))
         if not (is_part(hidden) and hidden.startswith(f".{final}.")):
-            raise CommitError(f"{path} is no list of part files: it names {committable.final_path}")
+            raise CommitError(f"{path} is not a list of part files: it names {committable.final_path}")
     return committables
 
 

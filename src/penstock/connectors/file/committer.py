@@ -88,20 +88,20 @@ class FileCommitter(Committer[FileCommittable]):
         elif hidden_bytes == size_bytes:
             rename(hidden, final)
         elif hidden_bytes is not None:
-            raise CommitError(f"cannot commit {final}: {hidden} has {hidden_bytes} bytes, {size_bytes} are expected")
+            raise CommitError(f"cannot commit {final}: {hidden} has {hidden_bytes} bytes, expected {size_bytes}")
         else:
-            found = "it is missing" if final_bytes is None else f"{final_bytes} bytes are there"
-            self._on_missing(f"{found}, {size_bytes} bytes are expected, {hidden} is gone", final, is_first)
+            found = "it is missing" if final_bytes is None else f"it has {final_bytes} bytes"
+            self._on_missing(f"{found}, expected {size_bytes} bytes, and {hidden} is gone", final, is_first)
 
     def _on_missing(self, found: str, final: str, is_first: bool) -> None:
         if is_first:
             raise CommitError(f"cannot commit {final}: {found}")
         if self._missing == FAIL:
             raise CommitError(
-                f"cannot commit {final} again: {found}. It was committed before and changed or taken away since; "
-                "with_missing_part_files('ignore') of the sink's builder goes on without it"
+                f"cannot commit {final} again: {found}. It was committed before and has since been changed or removed; "
+                "set with_missing_part_files('ignore') on the sink's builder to continue without it"
             )
-        _log.info("%s was committed before, and changed or taken away since: %s", final, found)
+        _log.info("%s was committed before, and has since been changed or removed: %s", final, found)
 
     def end_job(self) -> None:
         """Removes the hidden files that are left of this job, but for those that a savepoint names."""

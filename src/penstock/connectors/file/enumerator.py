@@ -104,7 +104,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
     def _take(self, file: FileInfo) -> None:
         if file.path in self._seen:
             if self._seen[file.path] != file.modified_ms:
-                _LOG.warning("%s changed after it was found; what was added to it is not read", file.path)
+                _LOG.warning("%s changed after it was discovered; data added since then is not read", file.path)
                 self._seen[file.path] = file.modified_ms
             return
         self._seen[file.path] = file.modified_ms

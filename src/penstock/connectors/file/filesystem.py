@@ -266,7 +266,7 @@ def _open_zip(path: str) -> BinaryIO:
         archive = zipfile.ZipFile(file)
         names = [info.filename for info in archive.infolist() if not info.is_dir()]
         if len(names) != 1:
-            raise FormatError(f"{path} must hold one file, not {len(names)}")
+            raise FormatError(f"{path} must contain one file, not {len(names)}")
         return cast(BinaryIO, _Layered(archive.open(names[0]), file))
     except zipfile.BadZipFile as error:
         file.close()

@@ -151,7 +151,7 @@ class LineSplitReader:
         if size > RECORD_BYTES_MAX:
             line = self.line_number(Block([], self._position, 0), 0)
             excerpt = self._buffer[:200].decode("utf-8", "replace")
-            raise MalformedRecordError(self._split.path, line, f"record of more than {RECORD_BYTES_MAX} bytes", excerpt)
+            raise MalformedRecordError(self._split.path, line, f"the record exceeds {RECORD_BYTES_MAX} bytes", excerpt)
 
     def _read_header(self, lines: int) -> bytes:
         """The first lines of the file with their ends."""

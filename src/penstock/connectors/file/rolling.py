@@ -104,7 +104,7 @@ class OutputFileConfig:
                 ConfigurationError: if it is empty, holds a `/`, or begins with `.` or `_`, which would hide the files.
             """
             if not prefix or "/" in prefix or prefix[0] in "._":
-                raise ConfigurationError(f"a part prefix must not be empty, hold / or begin with . or _: {prefix!r}")
+                raise ConfigurationError(f"a part prefix must not be empty, contain / or begin with . or _: {prefix!r}")
             self._prefix = prefix
             return self
 
@@ -115,7 +115,7 @@ class OutputFileConfig:
                 ConfigurationError: if it holds a `/`.
             """
             if "/" in suffix:
-                raise ConfigurationError(f"a part suffix must not hold /: {suffix!r}")
+                raise ConfigurationError(f"a part suffix must not contain /: {suffix!r}")
             self._suffix = suffix
             return self
 

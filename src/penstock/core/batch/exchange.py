@@ -119,7 +119,9 @@ class KeyedExchange(Exchange):
         elif batch.kinds is None:
             rows.payloads.extend(repeat(b"", size))
         else:
-            raise UnsupportedError(f"{self._consumer_name}: records with kinds do not go through Spark's own exchange")
+            raise UnsupportedError(
+                f"{self._consumer_name}: records with row kinds cannot go through Spark's own exchange"
+            )
 
 
 def _dumps(batch: Batch) -> bytes:

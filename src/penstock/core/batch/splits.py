@@ -26,8 +26,8 @@ def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, .
         dealer.close()
     if not all(dealer.no_more):
         raise ContractError(
-            f"the split enumerator of {type(source).__name__} neither assigned a split nor said that there are no "
-            "more, which one of a bounded source has to"
+            f"the split enumerator of {type(source).__name__} neither assigned a split nor called "
+            "signal_no_more_splits(); the enumerator of a bounded source must do one of them"
         )
     return dealt
 
@@ -48,7 +48,7 @@ class SplitDealer:
         self._what = type(source).__name__
         state = None
         if restored is not None and restored.data is not None:
-            state = loads_named(restored.data, f"what the split enumerator of {self._what} kept")
+            state = loads_named(restored.data, f"the state of the split enumerator of {self._what}")
         self._enumerator = source.create_enumerator(self, state)
         self._enumerator.start()
         self._work()
@@ -69,7 +69,7 @@ class SplitDealer:
 
     def snapshot(self, epoch: int) -> StateFile:
         """The enumerator's state; what was dealt is in the readers'."""
-        data = dumps_named(self._enumerator.snapshot_state(epoch), f"what the split enumerator of {self._what} keeps")
+        data = dumps_named(self._enumerator.snapshot_state(epoch), f"the state of the split enumerator of {self._what}")
         return StateFile(len(data), checksum(data), data=data)
 
     def close(self) -> None:

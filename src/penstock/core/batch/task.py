@@ -160,7 +160,7 @@ class BatchTask:
         names = [name for context in self._chain.contexts for name in context.accumulators]
         if names and not self._vertex.has_client:
             raise UnsupportedError(
-                f"accumulator {names[0]!r}: a stream that is made a data frame has no job whose result could tell it"
+                f"accumulator {names[0]!r}: a stream that is turned into a data frame has no job result to report it"
             )
 
     def _end_input(self) -> None:

@@ -106,15 +106,15 @@ class CheckpointCoordinator:
         ids = [metadata.checkpoint_id for metadata in self.completed]
         assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
         assert all(checkpoint_id <= self._last_id for checkpoint_id in (*ids, *self._pending, *self._writing)), (
-            "no checkpoint has an id that was not given out"
+            "no checkpoint has an id that was never allocated"
         )
         open_ones = [pending for pending in self._pending.values() if not pending.is_completing]
-        assert self._running or not open_ones, "nothing is in the making while the job does not run"
-        assert self._next_ms is None or self._running, "nothing is due while the job does not run"
+        assert self._running or not open_ones, "no checkpoint is pending while the job does not run"
+        assert self._next_ms is None or self._running, "no checkpoint is due while the job does not run"
         savepoints = [pending for pending in open_ones if pending.savepoint is not None]
         assert len(savepoints) <= 1, "savepoints are taken one after another"
         limit = self.settings.concurrent_max
-        assert len(open_ones) <= limit + len(savepoints), f"{len(open_ones)} checkpoints are in the making at once"
+        assert len(open_ones) <= limit + len(savepoints), f"{len(open_ones)} checkpoints are pending at once"
         assert self.last is None or not open_ones, "nothing follows the savepoint that ends the job"
         assert self._failures_in_a_row >= 0, "failures are counted from 0"
 
@@ -160,7 +160,7 @@ class CheckpointCoordinator:
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
             self._refuse(
-                request, f"it could not begin within {self.settings.timeout_ms} ms: not all tasks were running"
+                request, f"it could not start within {self.settings.timeout_ms} ms: not all tasks were running"
             )
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
@@ -171,7 +171,7 @@ class CheckpointCoordinator:
         """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
         ending = [r for r in self._waiting() if r.command.stop is not None]
         if self.last is not None or ending:
-            self._refuse(request, "the job is being stopped with a savepoint already")
+            self._refuse(request, "the job is already being stopped with a savepoint")
             return
         self._requests.append(request)
         self.serve_requests()
@@ -185,7 +185,9 @@ class CheckpointCoordinator:
             return
         request = self._requests.popleft()
         if self._trigger(self._clock.now_ms(), request) is None:
-            self._refuse(request, "no task is left to take one, or a source's enumerator could not be captured")
+            self._refuse(
+                request, "no task is left to take the savepoint, or a source's enumerator could not be captured"
+            )
 
     def _refuse(self, request: SavepointRequest, reason: str) -> None:
         self._tell(SavepointSettled(request, None, reason))
@@ -252,7 +254,7 @@ class CheckpointCoordinator:
 
         def done(result: None, error: BaseException | None) -> None:
             if error is not None:
-                self._effects.log(f"that the job begins could not be noted: {type(error).__name__}: {error}")
+                self._effects.log(f"could not record the start of the job: {type(error).__name__}: {error}")
 
         if self.settings.interval_ms is not None:
             self._effects.run(lambda: store.mark_job(mark), done)

@@ -26,18 +26,18 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
     edges = {channel_of(name)[1] for state in metadata.operators for _, name, _ in _channels(state)}
     if not edges:
         return
-    way_out = "restore it into the job as it was, and take a savepoint, which has no records in flight"
+    way_out = "restore it into the unchanged job, and take a savepoint, which has no records in flight"
     if metadata.edges != job_graph.edge_names():
         raise CheckpointError(
-            f"the checkpoint is unaligned and holds records in flight on {len(edges)} edges, and the job's edges are "
-            f"not the same any more: {way_out}"
+            f"the checkpoint is unaligned and holds records in flight on {len(edges)} edges, but the job's edges have "
+            f"changed: {way_out}"
         )
     ids = {o.operator_id for vertex in job_graph.vertices for o in vertex.operators}
     for state in metadata.operators:
         if state.operator_id not in ids and any(_channels(state)):
             raise CheckpointError(
-                f"the checkpoint is unaligned and holds records in flight behind operator {state.name!r} (uid "
-                f"{state.uid!r}), which the job does not have any more: {way_out}"
+                f"the checkpoint is unaligned and holds records in flight after operator {state.name!r} (uid "
+                f"{state.uid!r}), which the job no longer has: {way_out}"
             )
     for edge in job_graph.edges:
         if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled(edge, job_graph, states):

@@ -57,17 +57,17 @@ def refusal_of_latest(choice: Choice) -> str:
     if choice.checkpoints:
         return refusal_to_fall_back(choice.damaged[0], str(choice.checkpoints[0].external_path))
     return (
-        f"{choice.damaged[0]}. No other checkpoint of this name is there, and starting over would commit again what "
-        f"sinks have committed: put the file back from a copy; or set {RECOVERY_PAST_DAMAGED.key()}: fall-back, to "
-        "start over all the same"
+        f"{choice.damaged[0]}. There is no other checkpoint of this name, and starting over would commit again what "
+        f"sinks have committed: restore the file from a copy, or set {RECOVERY_PAST_DAMAGED.key()}: fall-back to start "
+        "over anyway"
     )
 
 
 def finished_before(end: JobMark) -> str:
     """What to tell a user who starts a job again that has nothing more to do."""
     return (
-        f"job {end.job_id} of this name has come to its end, so there is nothing left to do; without "
-        f"{RECOVERY_FROM_LATEST.key()} it begins from the beginning"
+        f"job {end.job_id} of this name has finished, so there is nothing left to do; without "
+        f"{RECOVERY_FROM_LATEST.key()} it starts from the beginning"
     )
 
 

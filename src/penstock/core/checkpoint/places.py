@@ -35,7 +35,7 @@ def check_places(states: Iterable[OperatorState], job_graph: JobGraph) -> None:
         rivals = _rivals(state, operator, before, operators)
         if rivals and not _is_certain(state, operator, rivals):
             names = ", ".join(dict.fromkeys(f"{_said(rival)} was {what}" for rival, what in rivals))
-            raise _refusal(state, operator, f"nothing tells the two from each other, and {names}")
+            raise _refusal(state, operator, f"nothing distinguishes the two, and {names}")
 
 
 def _misfit(state: OperatorState, operator: OperatorInfo) -> str | None:
@@ -59,7 +59,7 @@ def _rivals(
     now = {o.operator_id: o for o in operators}
     others: Rivals = [(o, "added") for o in operators if o.kind == operator.kind and o.operator_id not in before]
     others += [
-        (s, "taken away")
+        (s, "removed")
         for s in before.values()
         if s.kind == state.kind and s.operator_id not in now and s.has_placed_id and s.holds_state
     ]
@@ -92,7 +92,8 @@ def _said(operator: OperatorState | OperatorInfo) -> str:
 
 def _refusal(state: OperatorState, operator: OperatorInfo, because: str) -> CheckpointError:
     return CheckpointError(
-        f"operator {_said(operator)}, which has no uid, stands where {_said(state)} stood, which had none either, and "
-        f"would take its state; but {because}. Call set_uid_hash({state.operator_id!r}) on the operator that the state "
-        f"is for, and give the others a uid; or let it be taken by place, with {RECOVERY_MATCH_BY_PLACE.key()}: true"
+        f"operator {_said(operator)} has no uid and stands at the place of {_said(state)}, which had none either. It "
+        f"would take that operator's state, but {because}. Call set_uid_hash({state.operator_id!r}) on the operator "
+        f"that the state belongs to, and give the others a uid; or set {RECOVERY_MATCH_BY_PLACE.key()}: true to assign "
+        "state by place"
     )

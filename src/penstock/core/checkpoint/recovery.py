@@ -100,15 +100,15 @@ def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> boo
 def nothing_left(damage: Exception) -> str:
     """Why a job fails whose only checkpoint is damaged, and what can be done another time."""
     return (
-        f"no checkpoint is left to recover from: {damage}. Starting over would lose what was committed; keep more than "
-        "one with execution.checkpointing.num-retained"
+        f"no checkpoint is left to recover from: {damage}. Starting over would lose what was committed; to keep more "
+        "than one, set execution.checkpointing.num-retained"
     )
 
 
 def refusal_to_fall_back(damage: str, before: str) -> str:
     """Why a job with sinks that commit fails rather than go back past a damaged checkpoint, and what can be done."""
     return (
-        f"{damage}. {before} is whole, but going back to it would commit again what sinks have committed since. Put "
-        f"the file back from a copy and begin from that checkpoint with {RECOVERY_PATH.key()}; or set "
-        f"{RECOVERY_PAST_DAMAGED.key()}: fall-back, to go back all the same"
+        f"{damage}. {before} is intact, but falling back to it would commit again what sinks have committed since. "
+        f"Restore the file from a copy and start from that checkpoint with {RECOVERY_PATH.key()}, or set "
+        f"{RECOVERY_PAST_DAMAGED.key()}: fall-back to fall back anyway"
     )

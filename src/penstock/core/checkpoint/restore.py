@@ -50,8 +50,8 @@ def check_restorable(
             ended = {state.operator_id for state in finished}
             others = ", ".join(o.name for o in vertex.operators if o.operator_id not in ended)
             raise CheckpointError(
-                f"operator {_named(finished[0])} had finished, and is chained with {others}, which had not: begin a "
-                "new chain between them (start_new_chain), or give the finished one another uid to let it run again"
+                f"operator {_named(finished[0])} had finished, but is chained with {others}, which had not: start a "
+                "new chain between them (start_new_chain), or give the finished operator a new uid to run it again"
             )
         if finished:
             _require_finished_producers(finished[0], vertex, job_graph, states)
@@ -63,9 +63,9 @@ def _check_backend(state: OperatorState, backend: str) -> None:
     """A backend's own files are read by that backend alone."""
     for other in {native.backend for subtask in state.subtasks.values() for native in subtask.native} - {backend}:
         raise CheckpointError(
-            f"operator {_named(state)}: the checkpoint holds its keyed state in files of the backend {other!r}, and "
-            f"the job keeps state in {backend!r}: set {STATE_BACKEND.key()}: {other}, or take a savepoint and begin "
-            "from that, which any backend can read"
+            f"operator {_named(state)}: the checkpoint holds its keyed state in files of the backend {other!r}, but "
+            f"the job uses {backend!r}: set {STATE_BACKEND.key()}: {other}, or start from a savepoint, which any "
+            "backend can read"
         )
 
 
@@ -78,8 +78,8 @@ def _require_finished_producers(
             state = states.get(producer.operator_id)
             if state is None or not state.fully_finished:
                 raise CheckpointError(
-                    f"operator {_named(finished)} had finished, and reads from {producer.name!r}, which had not: leave "
-                    "out what is new ahead of it, or give it another uid to let it run again"
+                    f"operator {_named(finished)} had finished, but reads from {producer.name!r}, which had not: "
+                    "remove what is new before it, or give it a new uid to run it again"
                 )
 
 
@@ -90,9 +90,9 @@ def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: b
         return []
     names = ", ".join(_named(state) for state in left)
     if ignores:
-        return [f"state that no operator claims is left out: {names}"]
+        return [f"dropped state that no operator claims: {names}"]
     raise CheckpointError(
-        f"no operator of the job claims the state of {names}: give the operator its uid again, or drop the state with "
+        f"no operator of the job claims the state of {names}: give the operator its uid back, or drop the state with "
         f"{RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
     )
 

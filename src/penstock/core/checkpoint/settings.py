@@ -47,13 +47,11 @@ class CheckpointSettings:
                 )
             if configuration.read(CHECKPOINTING_MAX_CONCURRENT) != 1:
                 raise ConfigurationError(
-                    "unaligned checkpoints come one at a time: set "
-                    "execution.checkpointing.max-concurrent-checkpoints to 1"
+                    "unaligned checkpoints run one at a time: set execution.checkpointing.max-concurrent-checkpoints "
+                    "to 1"
                 )
         if configuration.read(RECOVERY_FROM_LATEST) and configuration.read(CHECKPOINTING_DIR) is None:
-            raise ConfigurationError(
-                f"{RECOVERY_FROM_LATEST.key()} looks below {CHECKPOINTING_DIR.key()}: set that too"
-            )
+            raise ConfigurationError(f"{RECOVERY_FROM_LATEST.key()} searches {CHECKPOINTING_DIR.key()}: set that too")
         return cls(
             configuration.read(CHECKPOINTING_INTERVAL_MS),
             configuration.read(CHECKPOINTING_TIMEOUT_MS),

@@ -119,9 +119,11 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
             arrays = [pa.array(column, kind) for column, kind in zip(lists, types, strict=True)]
             return pa.RecordBatch.from_arrays(arrays, names)
     except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise WrongTypeError(f"{owner} works on columns, and these records do not make any: {error}") from error
+        raise WrongTypeError(
+            f"{owner} works on columns, but these records cannot be converted to columns: {error}"
+        ) from error
     raise WrongTypeError(
-        f"{owner} works on columns, and a {type(first).__name__} has none: let records be rows, dicts or tuples, or "
+        f"{owner} works on columns, but a {type(first).__name__} has none: use rows, dicts or tuples as records, or "
         "read them as columns"
     )
 
@@ -138,11 +140,11 @@ def rowtimes_in(columns: pa.RecordBatch, name: str) -> Any:
         raise WrongValueError(f"there is no column {name!r} to take timestamps from; there are {columns.schema.names}")
     column = columns.column(position)
     if column.null_count:
-        raise WrongValueError(
-            f"column {name!r} has no value in {column.null_count} records, which so have no timestamp"
-        )
+        raise WrongValueError(f"column {name!r} is null in {column.null_count} records, so they have no timestamp")
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     elif not pa.types.is_integer(column.type):
-        raise WrongTypeError(f"column {name!r} is of type {column.type}: timestamps are integers (ms) or moments")
+        raise WrongTypeError(
+            f"column {name!r} is of type {column.type}: timestamps must be integers (ms), dates or Arrow timestamps"
+        )
     return column.cast(pa.int64()).to_numpy()

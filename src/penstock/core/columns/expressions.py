@@ -95,7 +95,9 @@ class Expression:
         return Call("invert", (self,), "NOT")
 
     def __bool__(self) -> bool:
-        raise WrongTypeError(f"{self} is an expression, and neither true nor false: use &, | and ~ for and, or and not")
+        raise WrongTypeError(
+            f"{self} is an expression and has no truth value: use &, | and ~ instead of and, or and not"
+        )
 
     # --- more of them ----------------------------------------------------------------------------------------------
 
@@ -302,7 +304,7 @@ def _aggregate_of(kind: str, argument: Expression) -> Aggregate:
 def col(name: str) -> Expression:
     """A column by its name."""
     if not isinstance(name, str):
-        raise WrongTypeError(f"a column is named by a str, not {name!r}")
+        raise WrongTypeError(f"the name of a column must be a str, not {name!r}")
     return Column(name)
 
 

@@ -241,8 +241,8 @@ class EpochTask:
         if self._vertex.sorts and head.source.boundedness is Boundedness.BOUNDED:
             if not self._work.no_more_splits:
                 raise UnsupportedError(
-                    f"{head.context.operator_name}: {type(head.source).__name__} hands out splits only when others "
-                    "have been read, and a back-fill has all dealt out ahead of its one pass; run the job in "
+                    f"{head.context.operator_name}: {type(head.source).__name__} assigns some splits only after others "
+                    "have been read, but a back-fill assigns all splits before its single pass; run the job in "
                     "MICRO_BATCH instead"
                 )
         elif head.reader.retry_after_ms() > 0:
@@ -348,8 +348,8 @@ class EpochTask:
 
 def _nothing_in_flight(name: str, items: list[object]) -> None:
     raise UnsupportedError(
-        "records in flight of an unaligned checkpoint cannot be taken into micro-batch execution; begin from a "
-        "savepoint, or from an aligned checkpoint"
+        "micro-batch execution cannot take over the records in flight of an unaligned checkpoint; start from a "
+        "savepoint or from an aligned checkpoint"
     )
 
 

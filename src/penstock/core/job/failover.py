@@ -102,10 +102,10 @@ class Failover:
         alike = likeness(failure, task_name)
         is_repeated = not failure.is_outside and self._identical.on_failure(alike, completed, now_ms)
         if failure.suppresses_restart or (failure.is_final_at_first and not has_worked):
-            self.verdict = "not tried again: every attempt would meet the same error"
+            self.verdict = "not restarted: every attempt would fail with the same error"
         elif is_repeated:
             self.verdict = (
-                f"not tried again: the same failure has come {self._identical.failures_max} times with no checkpoint "
+                f"not restarted: the same failure occurred {self._identical.failures_max} times with no checkpoint in "
                 f"between ({IDENTICAL_FAILURES_MAX.key()})"
             )
         return None if self.verdict else self._strategy.on_failure(now_ms)

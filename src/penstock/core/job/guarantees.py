@@ -22,16 +22,14 @@ def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
         nameless = [o.name for v in job_graph.vertices for o in v.operators if o.is_stateful and o.uid is None]
         if nameless:
             lines.append(
-                f"operators with state and without a uid: {', '.join(nameless)}: a changed program finds their state "
-                "again in a savepoint only by a uid, set with .uid(...)"
+                f"operators with state but without a uid: {', '.join(nameless)}: a changed program finds their state "
+                "in a savepoint only by a uid; set one with .uid(...)"
             )
     for vertex in job_graph.vertices:
         for operator_id, source in vertex.sources.items():
             if not source.replayable:
                 name = next(o.name for o in vertex.operators if o.operator_id == operator_id)
-                lines.append(
-                    f"source {name!r} cannot be replayed: records that were under way when a failure happens are lost"
-                )
+                lines.append(f"source {name!r} cannot be replayed: a failure loses the records in flight")
     return lines
 
 
@@ -40,8 +38,8 @@ def _never_committing(job_graph: JobGraph) -> list[str]:
     endless = job_graph.vertices_without_end()
     operators = [o for vertex in job_graph.vertices if vertex.index in endless for o in vertex.operators]
     return [
-        f"sink {operator.name!r} never commits while the job runs, so nobody sees what it writes: its input has no "
-        "end, and it commits with checkpoints. Turn them on with env.enable_checkpointing(interval)"
+        f"sink {operator.name!r} never commits while the job runs, so its output never becomes visible: its input is "
+        "unbounded, and it commits on checkpoints. Turn them on with env.enable_checkpointing(interval)"
         for operator in operators
         if operator.commits
     ]

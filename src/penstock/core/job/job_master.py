@@ -265,7 +265,7 @@ class JobMaster:
         try:
             self.checkpoints.sweep()
         except Exception as error:  # noqa: BLE001 - the job has ended well or ill, whatever becomes of its files
-            self._effects.log(f"files of checkpoints may be left: {type(error).__name__}: {error}")
+            self._effects.log(f"checkpoint files may be left: {type(error).__name__}: {error}")
 
     def view(self) -> JobView:
         """The job as of now, for those outside."""
@@ -363,8 +363,8 @@ class JobMaster:
     def _on_slots_timeout(self) -> None:
         pool = self._slot_pool
         reason = (
-            f"no more within {pool.request_timeout_ms} ms (slot.request.timeout); give Spark more cores, or the job a "
-            "lower parallelism (parallelism.default)"
+            f"no more within {pool.request_timeout_ms} ms (slot.request.timeout); give Spark more cores, or lower the "
+            "job's parallelism (parallelism.default)"
         )
         self._give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool), reason))
 
@@ -426,7 +426,7 @@ class JobMaster:
             return
         if message.state not in ExecutionState.__members__:
             self._fail(
-                Failure(f"task {self._graph.name_of(execution)} said that it is {message.state[:40]!r}"), execution
+                Failure(f"task {self._graph.name_of(execution)} reported the state {message.state[:40]!r}"), execution
             )
             return
         state = ExecutionState(message.state)
@@ -445,7 +445,7 @@ class JobMaster:
         execution.move(state)
         if state is ExecutionState.FAILED:
             execution.failure = message.failure
-            self._fail(message.failure or Failure("a task failed without saying why"), execution)
+            self._fail(message.failure or Failure("a task failed without giving a reason"), execution)
         elif state.is_terminal:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
@@ -504,7 +504,7 @@ class JobMaster:
         for worker_id in stuck_workers(self._graph):
             at = self._slot_pool.whereabouts(worker_id)
             self._effects.release(worker_id)
-            reason = f"its tasks did not end within {waited_ms} ms of being cancelled"
+            reason = f"its tasks did not end within {waited_ms} ms of cancellation"
             self._on_worker_lost(worker_id, reason + (f", at {at}" if at else ""))
 
     # --- failures --------------------------------------------------------------------------------------------------

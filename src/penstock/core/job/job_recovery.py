@@ -130,7 +130,7 @@ class JobRecovery:
             return
         name, option = self._master.job_graph.name, RECOVERY_FROM_LATEST.key()
         if left is None:
-            self._give_up(f"{option}: what jobs of this name have left cannot be read: {error}")
+            self._give_up(f"{option}: cannot read what jobs of this name have left: {error}")
             return
         choice = choose_latest(left)
         for line in choice.damaged:
@@ -148,7 +148,9 @@ class JobRecovery:
             if self._begins_from(choice.checkpoints[0], option):
                 self._tell(BeginKnown())
         else:
-            self._effects.log(f"{option}: no job named {name!r} has left a checkpoint; it begins from {self.point}")
+            self._effects.log(
+                f"{option}: no job named {name!r} has left a checkpoint; the job begins from {self.point}"
+            )
             self._begin_from_path()
 
     def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
@@ -165,7 +167,7 @@ class JobRecovery:
         for line in recovery.damaged:
             self._effects.log(line)
         if recovery.damaged and not recovery.completed:
-            reason = "no checkpoint is left to recover from, and starting over would repeat what was committed"
+            reason = "no checkpoint is left to recover from, and starting over would commit the same output again"
             self._give_up(f"{reason}: {recovery.damaged[0]}")
             return
         if recovery.passed_over and self._must_not_fall_back:

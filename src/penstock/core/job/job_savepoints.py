@@ -68,5 +68,5 @@ class JobSavepoints:
         if status is JobStatus.FINISHED:
             self._effects.answer(waiter, path, None)
         else:
-            reason = f"{path} is complete, but the job ended {status.name} before all that it holds was committed"
+            reason = f"{path} is complete, but the job ended {status.name} before everything in it was committed"
             self._effects.answer(waiter, None, reason)

@@ -19,8 +19,8 @@ def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[TaskMetrics]) 
     for task in metrics:
         counters.setdefault(task.execution.vertex, set()).update(task.counters)
     return [
-        f"no record came to side output {tag_id!r} of operator {name!r}, which the program reads; is that the tag that "
-        "its function writes to?"
+        f"the program reads side output {tag_id!r} of operator {name!r}, but it received no records; does the function "
+        "write to another tag?"
         for vertex in job_graph.vertices
         for name, tag_id in vertex.side_outputs
         if vertex.index in counters and side_output_counter(tag_id) not in counters[vertex.index]

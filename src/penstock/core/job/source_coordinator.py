@@ -50,7 +50,7 @@ class SourceCoordinator:
         self._told.clear()
         state = None
         if restored is not None:
-            state = loads_named(restored, f"what the split enumerator of {self._what} kept")
+            state = loads_named(restored, f"the state of the split enumerator of {self._what}")
         self._enumerator = self._source.create_enumerator(self, state)
         self._enumerator.start()
 
@@ -63,7 +63,7 @@ class SourceCoordinator:
         """The enumerator's state as of now."""
         assert self._enumerator is not None
         return dumps_named(
-            self._enumerator.snapshot_state(checkpoint_id), f"what the split enumerator of {self._what} keeps"
+            self._enumerator.snapshot_state(checkpoint_id), f"the state of the split enumerator of {self._what}"
         )
 
     def close(self) -> None:

@@ -26,6 +26,6 @@ def stuck_tasks(graph: ExecutionGraph, slot_pool: SlotPool, cancellation: TaskCa
     limit_ms = cancellation.timeout_ms
     force = f"after {limit_ms} ms (task.cancellation.timeout), or " if limit_ms else ""
     return (
-        f"tasks that were cancelled {cancellation.waited_ms(now_ms)} ms ago have not ended: "
-        f"{'; '.join(workers)}. Their workers are ended by force {force}when the job is cancelled again"
+        f"tasks cancelled {cancellation.waited_ms(now_ms)} ms ago have not ended: "
+        f"{'; '.join(workers)}. Their workers are killed {force}when the job is cancelled again"
     )

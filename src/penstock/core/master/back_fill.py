@@ -58,7 +58,7 @@ class BackFillMaster(EpochMaster):
     def _fill(self) -> Steps[None]:
         epoch = yield from self.until_it_holds(self._pass, self.go_back)
         yield from self._empty(epoch.metadata)
-        yield Log(f"the state is in {self._path}; {RECOVERY_PATH.key()}: {self._path} goes on from there")
+        yield Log(f"the state is in {self._path}; to resume from it, set {RECOVERY_PATH.key()}: {self._path}")
         yield from self.deliver(epoch.last)
 
     def _pass(self) -> Steps[Epoch]:
@@ -78,4 +78,4 @@ class BackFillMaster(EpochMaster):
         except Cancelled:
             raise
         except Exception as error:  # noqa: BLE001 - the pass's own success or failure is what counts
-            yield Log(f"what is left over at {self._path} could not be deleted: {error}")
+            yield Log(f"leftover files at {self._path} could not be deleted: {error}")

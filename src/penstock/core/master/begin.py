@@ -41,7 +41,7 @@ def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Step
             return None
         metadata = yield from _newest_whole(choice, job_graph, configuration)
     except (CheckpointError, OSError) as error:
-        raise JobExecutionError(name, f"{option}: what jobs of this name have left cannot be read: {error}") from error
+        raise JobExecutionError(name, f"{option}: cannot read what jobs of this name have left: {error}") from error
     return (yield from _fitting(metadata, option, job_graph, configuration))
 
 

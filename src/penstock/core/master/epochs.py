@@ -119,7 +119,7 @@ class EpochMaster(StepwiseMaster):
         super().validate()
         ids = [metadata.checkpoint_id for metadata in self.completed]
         assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
-        assert len(ids) <= self._retained + 1, f"{len(ids)} checkpoints are kept, {self._retained} are to be"
+        assert len(ids) <= self._retained + 1, f"{len(ids)} checkpoints are kept, expected {self._retained}"
         assert all(metadata.job_id == self.job_id for metadata in self.completed), "kept checkpoints are the job's own"
         assert not (self.owes and self.status is JobStatus.FINISHED), "a finished job owes nothing"
         if self._coordinator is not None:
@@ -176,7 +176,7 @@ class EpochMaster(StepwiseMaster):
         try:
             yield MarkJob(self._mark("FINISHED", discards=True))
         except Exception as error:  # noqa: BLE001 - everything is delivered
-            yield Log(f"the job's end could not be noted, so its last checkpoint stays: {_words(error)}")
+            yield Log(f"could not record the end of the job, so its last checkpoint stays: {_words(error)}")
             return
         self.completed = []
         yield from self._delete_garbage(NO_LIVE_ID)
@@ -204,7 +204,7 @@ class EpochMaster(StepwiseMaster):
         """The job stops because it has nothing to read."""
         if self._directory is not None and self.completed:
             path = f"{self._directory}/{self.job_id}/chk-{self.completed[-1].checkpoint_id}"
-            yield Log(f"nothing is left to read; {RECOVERY_PATH.key()}: {path} goes on from here")
+            yield Log(f"nothing is left to read; to resume from here, set {RECOVERY_PATH.key()}: {path}")
 
     def _mark(
         self, status: str, savepoint: str | None = None, drained: bool = False, discards: bool = False
@@ -390,7 +390,7 @@ class EpochMaster(StepwiseMaster):
                     request,
                     None,
                     f"the job has ended with the savepoint {path}, but not all output could be committed: "
-                    f"{_words(error)}. A job that begins from the savepoint commits it",
+                    f"{_words(error)}. A job that starts from the savepoint commits it",
                 )
                 raise
             yield from self._mark_stopped(path, ends)
@@ -403,13 +403,13 @@ class EpochMaster(StepwiseMaster):
         try:
             yield MarkJob(self._mark("FINISHED", path, drained))
         except Exception as error:  # noqa: BLE001 - the savepoint is there, and the job's last checkpoint says as much
-            yield Log(f"the job's end could not be noted: {_words(error)}")
+            yield Log(f"could not record the end of the job: {_words(error)}")
 
     def _delete_savepoint(self, path: str) -> Steps[None]:
         try:
             yield DeleteSavepoint(path)
         except Exception as error:  # noqa: BLE001 - what is left over does no harm
-            yield Log(f"what is left over at {path} could not be deleted: {_words(error)}")
+            yield Log(f"leftover files at {path} could not be deleted: {_words(error)}")
 
 
 def _check_answers(works: Mapping[Task, EpochWork], answers: Mapping[Task, EpochAnswer]) -> None:
@@ -419,7 +419,7 @@ def _check_answers(works: Mapping[Task, EpochWork], answers: Mapping[Task, Epoch
         raise OperationError(f"{len(missing)} tasks of the epoch have not answered")
     tokens = {answer.token for answer in answers.values()}
     if any(not answer.used <= tokens for answer in answers.values()):
-        raise OperationError("a task of the epoch was run again after others had used what it sent")
+        raise OperationError("a task of the epoch ran again after other tasks had used its output")
 
 
 def _words(error: BaseException) -> str:

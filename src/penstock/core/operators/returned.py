@@ -35,7 +35,7 @@ def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
         _discard(returned)
         raise MisuseError(f"{text}: only AsyncDataStream waits for async functions")
     raise MisuseError(
-        f"{text}: results are yielded, or returned as a list. `yield` each of them, or `return [x]`; a tuple that is "
+        f"{text}: it must yield its results or return a list. `yield` each result, or `return [x]`; a tuple that is "
         "one result is one item of that list"
     )
 
@@ -65,7 +65,7 @@ def refuse_generator_function(function: Any, name: str) -> None:
 
 def _refusal(text: str, is_generator: bool) -> MisuseError:
     if is_generator:
-        return MisuseError(f"{text}: it gives one value, so return it; for any number of records call flat_map()")
+        return MisuseError(f"{text}: it must return one value; for any number of records call flat_map()")
     return MisuseError(f"{text}: only AsyncDataStream waits for async functions")
 
 

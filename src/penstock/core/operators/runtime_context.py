@@ -115,7 +115,7 @@ class RuntimeContext(KeyedStateStore):
                 "accumulators; register an aggregator with the iteration"
             )
         if name in self._context.accumulators:
-            raise WrongValueError(f"operator {self._context.operator_name!r} has an accumulator {name!r} already")
+            raise WrongValueError(f"operator {self._context.operator_name!r} already has an accumulator {name!r}")
         self._context.accumulators[name] = accumulator
 
     def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
@@ -154,7 +154,7 @@ class RuntimeContext(KeyedStateStore):
         superstep = self._context.superstep
         if superstep is None or superstep.number == 0:
             raise WrongTimeError(
-                f"{call}: operator {self._context.operator_name!r} is part of no iteration; supersteps and their "
-                "aggregators are for functions between iterate() and close_with()"
+                f"{call}: operator {self._context.operator_name!r} is not part of an iteration; only functions between "
+                "iterate() and close_with() have supersteps and their aggregators"
             )
         return superstep

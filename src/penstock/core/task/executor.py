@@ -78,7 +78,9 @@ class TaskExecutor:
             elif isinstance(message, CancelTask):
                 self._master.send(TaskStateChanged(message.execution, "CANCELED"))
             elif isinstance(message, TriggerCheckpoint):
-                self._master.send(DeclineCheckpoint(message.execution, message.checkpoint_id, "the task is not here"))
+                self._master.send(
+                    DeclineCheckpoint(message.execution, message.checkpoint_id, "this worker does not have the task")
+                )
 
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
         """A buffer for one of the tasks; dropped when the task is gone."""

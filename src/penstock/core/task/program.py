@@ -75,6 +75,7 @@ def load_program(program: bytes, task_name: str) -> VertexProgram:
     except Exception as error:  # unpickling imports the user's modules, which may raise anything
         raise ProgramError(
             f"the functions of task {task_name} cannot be loaded in the worker: {type(error).__name__}: {error}; "
-            "install the modules that they import where workers run, or send them along (add_python_file, python.files)"
+            "install the modules that they import where workers run, or ship them with the job (add_python_file, "
+            "python.files)"
         ) from error
     return loaded

@@ -210,7 +210,7 @@ class WindowTokens:
     def _require_serializer(self, window: Any) -> Any:
         if not hasattr(self._serializer, "serialize"):
             raise WrongTypeError(
-                f"get_window_serializer() of the window assigner gave {self._serializer!r}, and the window {window!r} "
-                "must be kept in state: return a TypeSerializer"
+                f"get_window_serializer() of the window assigner returned {self._serializer!r}, but the window "
+                f"{window!r} must be kept in state: return a TypeSerializer"
             )
         return self._serializer

@@ -68,9 +68,9 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         if not isinstance(row_type, RowTypeInfo):
             raise WrongTypeError(f"the row type must be made by Types.ROW_NAMED, not {row_type!r}")
         if hadoop_config is not None:
-            raise WrongValueError("Parquet is read by Arrow, which takes no Hadoop configuration")
+            raise WrongValueError("Arrow reads Parquet and takes no Hadoop configuration")
         if not is_case_sensitive:
-            raise UnsupportedError("columns of Parquet are looked up by their exact names: is_case_sensitive=True")
+            raise UnsupportedError("Parquet columns are matched by their exact names: set is_case_sensitive=True")
         super().__init__(row_type)
 
 
@@ -91,5 +91,5 @@ class ParquetBulkWriters:
             ValueError: if there is a Hadoop configuration.
         """
         if hadoop_config is not None:
-            raise WrongValueError("Parquet is written by Arrow, which takes no Hadoop configuration")
+            raise WrongValueError("Arrow writes Parquet and takes no Hadoop configuration")
         return ParquetWriterFactory(row_type)

@@ -145,7 +145,7 @@ class IterationSource(Source[Any, CachedSplit]):
     def iteration(self) -> Iteration:
         """The loop; in the program only, because it does not travel."""
         if self._iteration is None:
-            raise WrongTimeError("an iteration is known in the program that made it, not in tasks")
+            raise WrongTimeError("an iteration exists only in the program that created it, not in tasks")
         return self._iteration
 
     @property

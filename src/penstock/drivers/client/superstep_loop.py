@@ -177,9 +177,9 @@ class SuperstepLoop:
         directory = directory_of_job(directory_of_role(self._jobs.directory, role), job_id)
         if not is_whole(directory):
             raise OperationError(
-                f"iteration {self._jobs.name!r}: what its tasks have written is not in {directory}, as this program "
-                f"sees it: on a cluster set {CACHE_DIR.key()} or {CHECKPOINTING_DIR.key()} to a directory that all "
-                "machines reach"
+                f"iteration {self._jobs.name!r}: this program does not find the output of its tasks in {directory}: on "
+                f"a cluster set {CACHE_DIR.key()} or {CHECKPOINTING_DIR.key()} to a directory that all machines can "
+                "reach"
             )
         self._directories[role], self._records[role] = directory, records
 

@@ -23,7 +23,7 @@ def prepare(configuration: Configuration) -> None:
             f"{PYTHON_EXECUTABLE.key()}: {local} runs functions in this process, with {sys.executable}"
         )
     if configuration.read(PYTHON_ARCHIVES):
-        raise ConfigurationError(f"{PYTHON_ARCHIVES.key()}: {local} unpacks no archives; unpack them yourself")
+        raise ConfigurationError(f"{PYTHON_ARCHIVES.key()}: {local} does not unpack archives; unpack them yourself")
     for path in filter(None, (configuration.read(PYTHON_FILES) or "").split(",")):
         folder = os.path.dirname(path) if path.endswith(".py") else path
         if folder not in sys.path:

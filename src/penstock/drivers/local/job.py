@@ -124,7 +124,7 @@ class LocalJob(RunningJob):
         try:
             self._clean_up()
         except BaseException as error:  # noqa: BLE001 - the same
-            _log.warning("the job left something behind: %r", error, exc_info=True)
+            _log.warning("the job could not release everything: %r", error, exc_info=True)
         self._over = True
         self._refuse_questions()
         status = JobStatus.FAILED if failure is not None else self._master.status

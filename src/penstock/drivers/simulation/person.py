@@ -97,7 +97,7 @@ class Person:
 
     def _ask(self, request: Request) -> None:
         simulation = self._simulation
-        simulation.log.write(f"somebody asks: {request.kind}")
+        simulation.log.write(f"a client asks: {request.kind}")
         simulation.events[f"asked: {request.kind}"] += 1
         self.requests.append(request)
         simulation.process.turn(partial(self._call, request))

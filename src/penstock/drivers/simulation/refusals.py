@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 WORDS = {
     "unclaimed state": "no operator of the job claims the state of",
     "max parallelism": "its keyed state was written with max parallelism",
-    "chained with what had finished": "had finished, and is chained with",
-    "fed by what had not finished": "had finished, and reads from",
+    "chained with what had finished": "had finished, but is chained with",
+    "fed by what had not finished": "had finished, but reads from",
     "files of another backend": "the checkpoint holds its keyed state in files of the backend",
-    "records in flight, other edges": "the job's edges are not the same any more",
-    "records in flight, operator gone": "which the job does not have any more",
+    "records in flight, other edges": "the job's edges have changed",
+    "records in flight, operator gone": "which the job no longer has",
     "records in flight, broadcast": "records in flight on the broadcast edge to",
 }
 

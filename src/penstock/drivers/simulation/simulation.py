@@ -182,7 +182,7 @@ class Simulation:
         """The job that goes on from what the one before left."""
         path, disk = continuation.path, self.jobs.disk
         self.log.write(f"a new job begins from {path}")
-        self.events["begun anew" if path is None else "resumed"] += 1
+        self.events["started over" if path is None else "resumed"] += 1
         if path is not None and path in disk.savepoints and self.scenario.wishes.moves:
             disk.move_savepoint(path, path := f"{path}-moved")
         self.outside.stopping.clear()

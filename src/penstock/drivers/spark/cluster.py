@@ -140,7 +140,7 @@ class SparkCluster:
             _log.debug("worker %s ended: %s %s", worker_id, outcome, detail)
             if worker.released:
                 continue
-            reason = detail or f"it ended by itself ({outcome})"
+            reason = detail or f"it ended on its own ({outcome})"
             if worker.registered:
                 messages.append(WorkerLost(worker_id, reason))
             elif reason == PROCESS_DIED and worker.attempt < START_ATTEMPTS_MAX:

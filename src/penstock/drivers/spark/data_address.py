@@ -51,7 +51,7 @@ def endpoint_of(peer: str, address: str, host: str | None, is_reachable: Callabl
     """
     tcp, has_local, local = address.partition(" ")
     if not tcp.startswith(_TCP):
-        raise ProtocolError(f"the data address of worker {peer!r} is no tcp address: {address!r}")
+        raise ProtocolError(f"the data address of worker {peer!r} is not a tcp address: {address!r}")
     if not has_local:
         return tcp
     kind, _, rest = local.partition(":")

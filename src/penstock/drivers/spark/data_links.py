@@ -103,7 +103,7 @@ class DataLinks:
         """The link to a peer; None, and a line in the log, when the peer was never named or is no longer named."""
         link = self._links.get(worker_id)
         if link is None:
-            logger.info("what is meant for worker %r is dropped: it is not among the peers", worker_id)
+            logger.info("data for worker %r is dropped: it is not among the peers", worker_id)
         return link
 
     def check(self) -> list[tuple[str, str]]:

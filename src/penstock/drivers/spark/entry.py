@@ -26,7 +26,7 @@ def make_entry(settings: WorkerSettings) -> Entry:
     """
     payload = cloudpickle.dumps(settings)
     own = f"{sys.executable} ({sys.version.split()[0]})"
-    remedy = f"{PYTHON_REMEDY}, to one with the packages of this program's, {own}"
+    remedy = f"{PYTHON_REMEDY}, to a Python with the packages of this program's Python, {own}"
     paths = tuple(path or os.getcwd() for path in sys.path) if settings.is_local else ()
 
     def worker(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

@@ -57,9 +57,9 @@ def _schema(schema: Any, known: Any, session: SparkSession, owner: str) -> Struc
     fields = field_types(known) if isinstance(known, TypeInformation) else None
     if fields is None:
         raise ConfigurationError(
-            f"the columns of the records of {owner!r} are not known: give to_dataframe() a schema, such as "
-            "'name STRING, count BIGINT', or the operator before it an output_type, such as "
-            "Types.ROW_NAMED(['name', 'count'], [Types.STRING(), Types.LONG()])"
+            f"the columns of the records of {owner!r} are unknown: give to_dataframe() a schema, such as 'name STRING, "
+            "count BIGINT', or the operator before it an output_type, such as Types.ROW_NAMED(['name', 'count'], "
+            "[Types.STRING(), Types.LONG()])"
         )
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema

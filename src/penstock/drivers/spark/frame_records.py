@@ -101,7 +101,7 @@ def _fields_of_all(records: list[Any], names: list[str], owner: str) -> list[Seq
             elif size == 1:
                 found.append((record,))
             else:
-                raise ValueError(f"a {type(record).__name__} is no row of {size} columns")
+                raise ValueError(f"a {type(record).__name__} is not a row of {size} columns")
         except ValueError as error:
             raise FormatError(
                 f"{owner}: the record {shorten(repr(record))} does not fit the columns {', '.join(names)}: {error}"

@@ -68,7 +68,7 @@ class DataFrameSource(Source[Any, FileSplit]):
     def frame(self) -> DataFrame:
         """The data frame; in the program only, because it does not travel."""
         if self._frame is None:
-            raise WrongTimeError("a data frame is known in the program that made it, not in tasks")
+            raise WrongTimeError("a data frame exists only in the program that created it, not in tasks")
         return self._frame
 
     @property
@@ -94,7 +94,7 @@ class DataFrameSource(Source[Any, FileSplit]):
         if not _is_on_this_machine(self.frame):
             raise ConfigurationError(
                 "to stream a data frame on a cluster, set execution.checkpointing.dir to a directory that all machines "
-                "reach: a copy of the frame is written there"
+                "can reach: Penstock writes a copy of the frame there"
             )
         base = tempfile.mkdtemp(prefix="penstock-frame-")
         atexit.register(shutil.rmtree, base, ignore_errors=True)

@@ -141,7 +141,7 @@ class SparkHandle:
             else:
                 getattr(self.session.sparkContext, method)(path)
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
-            raise OperationError(f"Spark does not take {path}: {short_reason(error)}") from None
+            raise OperationError(f"Spark rejected {path}: {short_reason(error)}") from None
 
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
@@ -178,7 +178,7 @@ _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Inter
 
 
 #: What to do about a wrong Python.
-PYTHON_REMEDY = "set PYSPARK_PYTHON, or spark.pyspark.python, before the Spark session begins"
+PYTHON_REMEDY = "set PYSPARK_PYTHON, or spark.pyspark.python, before the Spark session starts"
 
 
 def python_problem(text: str) -> str | None:
@@ -215,7 +215,7 @@ def short_reason(error: BaseException) -> str:
         if found:
             return shorten(found[-1].strip())
     if "JAVA_GATEWAY_EXITED" in text:
-        return "its JVM ended at once; what it said stands above"
+        return "its JVM exited immediately; its output is above"
     if lost := re.search(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\) Reason: ([^\n]*)", text):
         return shorten(f"its Spark executor {lost[1]} was lost: {lost[2]}")
     return shorten(_first_words(text) or kind)

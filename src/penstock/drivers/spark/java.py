@@ -78,8 +78,8 @@ def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator
 def _what_to_install(too_old: Sequence[str]) -> str:
     found = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
     return (
-        f"Spark needs Java {JAVA_VERSION_MIN} or newer, and {found} by JAVA_HOME, on PATH or in /usr/lib/jvm. "
-        "Install it: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), "
-        "`dnf install java-17-openjdk-headless` (Fedora, Red Hat) or `brew install openjdk@17` (macOS). "
-        "Without Java, a job runs in this process with the setting execution.target: local"
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer, but {found} in JAVA_HOME, on PATH or in /usr/lib/jvm. Install "
+        "it: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), `dnf install java-17-openjdk-headless` "
+        "(Fedora, Red Hat) or `brew install openjdk@17` (macOS). Without Java, a job runs in this process with the "
+        "setting execution.target: local"
     )

@@ -107,7 +107,7 @@ class _SparkJob:
         got = spark.fixed_slots()
         if got is not None and wanted > got:
             reason = (
-                f"Spark runs on {spark.master}, which never has more; begin it with spark.master: local[{wanted}] or "
+                f"Spark runs on {spark.master}, which never has more; start it with spark.master: local[{wanted}] or "
                 f"more, or lower the job's parallelism to {got} or less (parallelism.default)"
             )
             raise SlotsUnavailableError(self._job_graph.name, wanted, got, reason)

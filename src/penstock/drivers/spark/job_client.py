@@ -73,6 +73,6 @@ class SparkJobClient(RunningJob):
         """Cancels the job and waits until it is gone: first in order, then without its tasks' consent."""
         self._cancel_once()
         if not self._thread.join(patience_seconds):
-            _log.warning("%s: its tasks did not end; their workers are ended by force", self._thread.job_name)
+            _log.warning("%s: its tasks did not end; their workers are killed", self._thread.job_name)
             self._thread.abandon()
             self._thread.join(FORCE_MS_MAX / 1000)

@@ -166,14 +166,14 @@ class JobThread(Generic[MasterT]):
                 self._turn(master, background)
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its workers with it
             _log.debug("the job master broke", exc_info=True)
-            failure = error if isinstance(error, PenstockError) else OperationError(f"the job master broke: {error!r}")
+            failure = error if isinstance(error, PenstockError) else OperationError(f"the job master failed: {error!r}")
         try:
             self._clean_up(background)
             if master is not None and master.is_done:
                 master.sweep()
                 self._carry_out(master, background)
         except BaseException as error:  # noqa: BLE001 - the waiting caller must hear of the job's end all the same
-            _log.warning("the job left something behind: %r", error, exc_info=True)
+            _log.warning("the job could not release everything: %r", error, exc_info=True)
         self._over = True
         self._refuse_questions()
         self._on_end(failure)

@@ -30,7 +30,7 @@ class LocalPort:
     path: str | None
 
     def __init__(self, server: Socket) -> None:
-        assert server.curve_server, "a local port would admit everybody"
+        assert server.curve_server, "a local port would admit anyone"
         self.path = None
         self._directory: str | None = None
         reasons = []
@@ -42,7 +42,9 @@ class LocalPort:
             except (OSError, zmq.ZMQError, UnicodeError) as error:
                 reasons.append(str(error))
                 self.close()
-        logger.info("workers on this host reach this one over tcp, for it has no Unix socket: %s", "; ".join(reasons))
+        logger.info(
+            "workers on this host reach this one over tcp, because it has no Unix socket: %s", "; ".join(reasons)
+        )
 
     def close(self) -> None:
         """Remove the directory. Close the server, and wait for it, first; a second call does nothing."""

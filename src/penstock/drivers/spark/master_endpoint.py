@@ -158,7 +158,7 @@ class MasterEndpoint:
             message = receiver.receive(frame)
         except OutOfTurnError as error:
             self._unheard.add(worker_id)
-            raise ProtocolError(f"{error}; it is not heard any more") from error
+            raise ProtocolError(f"{error}; its messages are ignored from now on") from error
         self._received[worker_id] = receiver
         return message
 
@@ -166,13 +166,13 @@ class MasterEndpoint:
         try:
             self._router.send_multipart([peer, frame], zmq.NOBLOCK)
         except zmq.Again:
-            logger.warning("a message to worker %r was dropped: it takes none", peer[1:].decode(errors="replace"))
+            logger.warning("a message to worker %r was dropped: it accepts none", peer[1:].decode(errors="replace"))
 
     def _reject(self, peer: bytes, error: ProtocolError) -> None:
         self.rejected_messages += 1
         if peer not in self._logged and len(self._logged) < PEERS_LOGGED_MAX:
             self._logged.add(peer)
-            logger.warning("rejected a message of peer %s (logged once a peer): %s", shorten(repr(peer)), error)
+            logger.warning("rejected a message of peer %s (logged once per peer): %s", shorten(repr(peer)), error)
 
 
 def _parse_identity(peer: bytes) -> tuple[bytes, str]:
@@ -182,5 +182,5 @@ def _parse_identity(peer: bytes) -> tuple[bytes, str]:
     except UnicodeDecodeError:
         worker_id = ""
     if role not in (CONTROL_ROLE, HEARTBEAT_ROLE) or not worker_id:
-        raise ProtocolError("its identity is no worker's")
+        raise ProtocolError("its identity is not that of a worker")
     return role, worker_id

@@ -44,7 +44,7 @@ def archive_of(location: Path, batch_id: int) -> bytes:
     if any(path.is_file() for path in location.glob("state/**/*")):
         raise OperationError(
             "a streaming data frame keeps state in Spark (an aggregation, a join, dropDuplicates), which Penstock's "
-            "checkpoints do not hold: do that part behind from_dataframe()"
+            "checkpoints do not hold: move that part after from_dataframe()"
         )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

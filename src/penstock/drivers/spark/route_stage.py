@@ -51,7 +51,7 @@ _PASSING: Final = (SourceOperator, TimestampsAndWatermarksOperator, PassOnOperat
 _TIMES: Final = {"tinyint", "smallint", "int", "bigint", "timestamp"}
 #: Types of columns whose values are equal in Python when they are equal for Spark's hash.
 _HASHED: Final = {"tinyint", "smallint", "int", "bigint", "boolean", "string", "binary", "date"}
-_NO_TIME: Final = "raise_error('the column of timestamps has no value in a record, which so has no timestamp')"
+_NO_TIME: Final = "raise_error('the timestamp column is null in a record, so the record has no timestamp')"
 
 
 @dataclass(frozen=True)

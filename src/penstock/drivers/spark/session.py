@@ -64,7 +64,7 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
         try:
             active = _active_session()
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
-            raise OperationError(f"the Spark session of this program is of no use: {short_reason(error)}") from None
+            raise OperationError(f"the Spark session of this program is unusable: {short_reason(error)}") from None
         if active is not None and not (_own is not None and _own.handle.session is active):
             return _adopt(active, wanted)
         own = _fitting_own_session(wanted, slots, usable=active is not None) or _start(wanted, slots)
@@ -117,7 +117,9 @@ def _adopt(session: SparkSession, wanted: Mapping[str, str]) -> SparkHandle:
         _adopted.clear()
         handle = _adopted[id(session)] = SparkHandle(session)
     if "spark.pyspark.python" in wanted:
-        _log.warning("the active Spark session has its Python, so %s is not used", wanted["spark.pyspark.python"])
+        _log.warning(
+            "the active Spark session already has its Python, so %s is not used", wanted["spark.pyspark.python"]
+        )
     master = wanted.get("spark.master")
     if master is not None and master != handle.master:
         _log.warning("the active Spark session runs on %s, so spark.master = %s is not used", handle.master, master)

@@ -57,13 +57,13 @@ class StreamingFrameSource(Source[Any, Any]):
         if "connect" in type(frame).__module__:
             raise ConfigurationError(
                 "a streaming data frame of a Spark Connect session cannot be a source: Spark would run the job's "
-                "epochs on its server; use a classic Spark session, or a source of Penstock"
+                "epochs on its server; use a classic Spark session, or a Penstock source"
             )
         stateful = _stateful_part(frame)
         if stateful is not None:
             raise ConfigurationError(
                 f"the streaming data frame keeps state in Spark ({stateful}), which Penstock's checkpoints do not "
-                "hold: do that part behind from_dataframe()"
+                "hold: move that part after from_dataframe()"
             )
         self.shape = shape_of(type_info, list(frame.columns))
         self._type_info = type_info
@@ -75,7 +75,7 @@ class StreamingFrameSource(Source[Any, Any]):
     def frame(self) -> DataFrame:
         """The data frame; in the program only, because it does not travel."""
         if self._frame is None:
-            raise WrongTimeError("a data frame is known in the program that made it, not in tasks")
+            raise WrongTimeError("a data frame exists only in the program that created it, not in tasks")
         return self._frame
 
     @property
@@ -94,7 +94,7 @@ class StreamingFrameSource(Source[Any, Any]):
         """Raise if the job does not run in micro-batch execution on Spark."""
         if mode != "MICRO_BATCH":
             raise ConfigurationError(
-                f"a streaming data frame is read in micro-batch execution, but execution.runtime-mode is {mode}: call "
+                f"a streaming data frame needs micro-batch execution, but execution.runtime-mode is {mode}: call "
                 "set_runtime_mode(RuntimeExecutionMode.MICRO_BATCH)"
             )
         if is_local:
@@ -106,8 +106,8 @@ class StreamingFrameSource(Source[Any, Any]):
         """Keeps the position, or continues from one."""
         if restored is not None and not isinstance(restored, QueryPosition):
             raise CheckpointError(
-                "the state of this source is that of another kind of source, not the position of a streaming data "
-                "frame: give the source another uid, and set execution.state-recovery.ignore-unclaimed-state"
+                "the state of this source belongs to another kind of source and is not the position of a streaming "
+                "data frame: give the source a new uid, and set execution.state-recovery.ignore-unclaimed-state"
             )
         self.position = restored
         return _PositionKeeper(self)

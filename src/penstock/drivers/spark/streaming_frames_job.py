@@ -232,7 +232,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
             raise QueryFailed(spark_failure(error, self.job_graph)) from None
         if has_ended and self.master.interval_ms is not None:
-            raise QueryFailed(OperationError("its streaming query was stopped by somebody else"))
+            raise QueryFailed(OperationError("its streaming query was stopped from outside the job"))
         return has_ended
 
     # --- Spark's position ------------------------------------------------------------------------------------------
@@ -245,10 +245,10 @@ class SparkStreamingFramesJob(SparkEpochJob):
         if set(found.sources) != set(known) or None in known.values():
             raise JobExecutionError(
                 self.job_graph.name,
-                f"its state has one position for {len(found.sources)} streaming data frames, those of the program "
-                f"that it is from, and this program has other ones ({len(known)}): read the same frames under the same "
-                "uids, or give all of them new uids and set execution.state-recovery.ignore-unclaimed-state, to begin "
-                "anew",
+                f"its state has one position for the {len(found.sources)} streaming data frames of the program that "
+                f"wrote it, but this program has different ones ({len(known)}): read the same frames under the same "
+                "uids, or give all of them new uids and set execution.state-recovery.ignore-unclaimed-state, to start "
+                "over",
             )
         return known[found.sources[0]]
 

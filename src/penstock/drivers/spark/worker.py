@@ -206,5 +206,5 @@ class WorkerLoop:
             return "the process that started the worker is gone"
         silent_ms = self._endpoint.master_silence_ms
         if silent_ms > self._heartbeat_timeout_ms:
-            return f"no word from the job master for {silent_ms} ms"
+            return f"no message from the job master for {silent_ms} ms"
         return None

@@ -46,4 +46,4 @@ class BatchJob(StepwiseJob):
 
     def why_no_savepoint(self) -> str | None:
         """There is no state between one moment and another."""
-        return f"job {self.job_graph.name!r} runs in batch execution, which keeps no checkpoints, nor savepoints"
+        return f"job {self.job_graph.name!r} runs in batch execution, which has neither checkpoints nor savepoints"

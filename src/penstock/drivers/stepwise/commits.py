@@ -88,7 +88,7 @@ class SinkCommits:
                     if not tries_left or (isinstance(error, PenstockError) and error.suppresses_restart):
                         raise
                     wait_ms = FIRST_WAIT_MS << (COMMIT_TRIES_MAX - 1 - tries_left)
-                    self._log(f"{name}: the commit is tried again in {wait_ms} ms: {type(error).__name__}: {error}")
+                    self._log(f"{name}: the commit is retried in {wait_ms} ms: {type(error).__name__}: {error}")
                     self._wait(wait_ms)
         finally:
             committer.close()
@@ -105,7 +105,7 @@ class SinkCommits:
                 try:
                     committer.end_job()
                 except Exception as error:  # noqa: BLE001 - the job itself has come to its end
-                    self._log(f"{name}: left-over output could not be removed: {type(error).__name__}: {error}")
+                    self._log(f"{name}: leftover output could not be removed: {type(error).__name__}: {error}")
                 finally:
                     committer.close()
 
@@ -159,10 +159,10 @@ class BatchCommits(SinkCommits):
                 log.take_back()
         except Exception as error:  # noqa: BLE001 - what could not be committed is what the job fails with
             return (
-                f"What had been committed could not be taken back ({type(error).__name__}: {error}); the next run of "
-                "the job does that"
+                f"Committed output could not be rolled back ({type(error).__name__}: {error}); the next run of the job "
+                "does that"
             )
-        return "What had been committed was taken back"
+        return "Committed output was rolled back"
 
     def end(self) -> None:
         """Note that the run is over."""
@@ -171,5 +171,5 @@ class BatchCommits(SinkCommits):
                 log.end()
             except Exception as error:  # noqa: BLE001 - the job itself has come to its end
                 name = self._sinks[place][0]
-                self._log(f"{name}: left-over output could not be removed: {type(error).__name__}: {error}")
+                self._log(f"{name}: leftover output could not be removed: {type(error).__name__}: {error}")
         self.end_job()

@@ -104,5 +104,5 @@ class EpochJob(StepwiseJob):
     def why_no_savepoint(self) -> str | None:
         """A back-fill has one of its own."""
         if self.job_graph.mode == BACK_FILL:
-            return f"job {self.job_graph.name!r} is a batch that leaves one savepoint, at its end; cancel it to stop it"
+            return f"job {self.job_graph.name!r} is a batch that writes one savepoint, at its end; cancel it to stop it"
         return None

@@ -160,7 +160,7 @@ class StepwiseJob(RunningJob):
             try:
                 self.release()
             except Exception as error:  # noqa: BLE001 - the job itself has come to its end
-                self.listener.on_log(f"not all of the job could be let go: {type(error).__name__}: {error}")
+                self.listener.on_log(f"not all resources of the job could be released: {type(error).__name__}: {error}")
         self._status = step.status
         self.listener.on_job_status(step.status.name, step.reason)
 

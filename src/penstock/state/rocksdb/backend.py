@@ -177,7 +177,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         for layout in self._stored.get(name, {}):
             if layout not in layouts:
                 raise StateError(
-                    f"{self.owner}: state {name!r} was restored with {_LAYOUTS[layout]}, and is now declared to hold "
+                    f"{self.owner}: state {name!r} was restored with {_LAYOUTS[layout]}, but is now declared to hold "
                     f"{_LAYOUTS[layouts[0]]}; declare it as before, or give the new state another name"
                 )
 

@@ -157,8 +157,9 @@ class WriteCache:
             return pickle.loads(raw)
         except Exception as error:
             raise StateMigrationError(
-                f"{self.owner}: a value in state {name!r} cannot be read any more: {type(error).__name__}: {error}; "
-                'penstock.state.migrations.register("module:Class", class_or_function) says what became of a class'
+                f"{self.owner}: a value in state {name!r} can no longer be read: {type(error).__name__}: {error}; "
+                'if its class has changed, penstock.state.migrations.register("module:Class", class_or_function) '
+                "registers its successor"
             ) from error
 
     def _pickler(self, name: str) -> NotingPickler:

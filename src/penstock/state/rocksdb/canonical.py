@@ -194,7 +194,7 @@ def spread(cache: WriteCache, name: str, layout: bytes, key_groups: tuple[int, i
             value = pickle.loads(raw)
             if not isinstance(value, wanted):
                 raise StateError(
-                    f"{cache.owner}: state {name!r} was restored with a {type(value).__qualname__}, and is now "
+                    f"{cache.owner}: state {name!r} was restored with a {type(value).__qualname__}, but is now "
                     f"declared to hold a {wanted.__name__}; declare it as before, or give the new state another name"
                 )
             key = _key_of(row, raw, at)

@@ -45,9 +45,7 @@ def assemble(
     if useful:
         base = useful.pop()
         if not (base.directory / "CURRENT").is_file():
-            raise StateError(
-                f"{owner}: {base.directory} holds no RocksDB state: the checkpoint's files are not all there"
-            )
+            raise StateError(f"{owner}: {base.directory} holds no RocksDB state: files of the checkpoint are missing")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(base.directory, target)
         if useful or (base.first_key_group, base.last_key_group) != key_groups:

@@ -134,8 +134,8 @@ class RowStore:
 
     def _failed(self, what: str, error: Exception) -> StateError:
         return StateError(
-            f"{self._owner}: cannot {what} the RocksDB state in {self.directory}: {error}; see that the disk has "
-            "space, is writable, and that nothing else uses the directory"
+            f"{self._owner}: cannot {what} the RocksDB state in {self.directory}: {error}; check that the disk has "
+            "space and is writable, and that nothing else uses the directory"
         )
 
     def get(self, row: bytes) -> bytes | None:

@@ -177,7 +177,7 @@ def _class(old: Sequence[Any], new: ClassTypeInfo, moved: Moved) -> Converter:
             f"penstock.state.migrations.register({path!r}, {new.cls.__qualname__})"
         )
     if family != node_of(new)["CLASS"][1]:
-        raise Incompatible(f"class {path} was a {family}: register a function that makes the one from the other")
+        raise Incompatible(f"class {path} was a {family}: register a function that converts one to the other")
     before = dict(old_fields)
     for name in missing_defaults(new.cls, before):
         raise Incompatible(f"field {name} of class {present} is new and has no default")

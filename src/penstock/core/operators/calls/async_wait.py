@@ -99,7 +99,7 @@ class AsyncWaitOperator(FunctionOperator):
     def open(self) -> None:
         """Open the function."""
         if self.context.coroutines is None:
-            raise UnsupportedError(f"{self.context.operator_name}: this driver runs no asynchronous functions")
+            raise UnsupportedError(f"{self.context.operator_name}: this driver does not run asynchronous functions")
         self._coroutines: Coroutines = self.context.coroutines
         self._invoke: Callable[[Any], Awaitable[Any]] = getattr(self.function, "async_invoke", self.function)
         predicate = self._strategy.get_retry_predicate() if self._strategy else None

@@ -39,8 +39,8 @@ class MapBatchesOperator(FunctionOperator):
         taken = as_columns(batch, self.context.operator_name)
         if taken.kinds is not None:
             raise UnsupportedError(
-                f"{self.context.operator_name}: map_batches takes inserts only, and these records change others; use "
-                "map(), whose rows say so by get_row_kind()"
+                f"{self.context.operator_name}: map_batches accepts inserts only, but these records update or delete "
+                "others; use map(), whose rows have get_row_kind()"
             )
         try:
             result = as_record_batch(self._map(self._hand_over(taken.columns)))
@@ -55,9 +55,9 @@ class MapBatchesOperator(FunctionOperator):
         if taken.rowtimes is None or result.num_rows == len(taken):
             return taken.rowtimes
         raise WrongTypeError(
-            f"{self.context.operator_name}: {len(taken)} records became {result.num_rows}, so it is not known which "
-            "timestamp each of them has: name a column of the result with timestamp_column, or assign timestamps "
-            "behind map_batches and not ahead of it"
+            f"{self.context.operator_name}: map_batches turned {len(taken)} records into {result.num_rows}, so their "
+            "timestamps are unknown: name a column of the result with timestamp_column, or assign timestamps after "
+            "map_batches, not before it"
         )
 
 
@@ -120,7 +120,8 @@ def as_record_batch(result: Any) -> pa.RecordBatch:
             return pa.RecordBatch.from_pylist([], schema=result.schema)
         return result.combine_chunks().to_batches()[0]
     raise WrongTypeError(
-        f"the function gave a {type(result).__name__}: it must return a pyarrow RecordBatch or Table, or a data frame"
+        f"the function returned a {type(result).__name__}: it must return a pyarrow RecordBatch or Table, or a data "
+        "frame"
     )
 
 

@@ -68,8 +68,8 @@ class ColumnarWindowBase(StreamOperator):
             if has_windows(self.context.keyed, name):
                 raise StateError(
                     f"{self.context.operator_name}: the snapshot holds windows that were kept record by record (state "
-                    f"{name!r}). Go back to what the operator had, or give it another uid, with which it begins "
-                    "without windows"
+                    f"{name!r}). Restore the operator's previous definition, or give it a new uid to start without "
+                    "windows"
                 )
         if restored is not None and restored.num_rows:
             self._schema = restored.schema
@@ -93,7 +93,7 @@ class ColumnarWindowBase(StreamOperator):
             return partials.cast(self._schema)
         except (pa.ArrowException, ValueError) as error:
             raise WrongTypeError(
-                f"{self.context.operator_name}: columns have changed their types, from {_types(self._schema)} to "
+                f"{self.context.operator_name}: the types of columns changed from {_types(self._schema)} to "
                 f"{_types(partials.schema)}, and their values do not fit: {error}"
             ) from error
 
@@ -162,11 +162,12 @@ class ColumnarWindowBase(StreamOperator):
         taken = as_columns(batch, self.context.operator_name)
         if taken.kinds is not None:
             raise UnsupportedError(
-                f"{self.context.operator_name}: windows of columns take inserts only, and these records change others"
+                f"{self.context.operator_name}: windows of columns accept inserts only, but these records update or "
+                "delete others"
             )
         if taken.rowtimes is None:
             raise WrongTypeError(
-                f"{self.context.operator_name}: event-time windows need timestamps, and these records carry none; give "
+                f"{self.context.operator_name}: event-time windows need timestamps, but these records have none; give "
                 "the source a WatermarkStrategy with_timestamp_column, or call assign_timestamps_and_watermarks"
             )
         return taken

@@ -162,7 +162,7 @@ class IntervalJoinOperator(FunctionOperator):
         """Pair every record with those of the other side, and keep it for later ones."""
         if batch.timestamps is None:
             raise WrongTypeError(
-                f"{self.context.operator_name}: an interval join needs timestamps, and these records carry none; give "
+                f"{self.context.operator_name}: an interval join needs timestamps, but these records have none; give "
                 "the source a WatermarkStrategy with a timestamp assigner, or call assign_timestamps_and_watermarks "
                 "before key_by"
             )

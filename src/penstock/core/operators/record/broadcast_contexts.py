@@ -41,7 +41,7 @@ _OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
 def undeclared(states: Mapping[str, Any], descriptor: Any) -> Exception:
     """The error for a descriptor that was not passed to `broadcast()`."""
     if not isinstance(descriptor, MapStateDescriptor):
-        return WrongTypeError(f"a broadcast state is named by a MapStateDescriptor, not by {descriptor!r}")
+        return WrongTypeError(f"a broadcast state is identified by a MapStateDescriptor, not by {descriptor!r}")
     declared = ", ".join(map(repr, states))
     return StateError(
         f"there is no broadcast state {descriptor.name!r} here, only {declared}: pass its descriptor to broadcast()"
@@ -116,7 +116,7 @@ class KeyedBroadcastContext(BroadcastContext):
         keyed, visit = self._keyed, method(function, "process")
         opener = next((opens for kind, opens in _OPENERS.items() if isinstance(state_descriptor, kind)), None)
         if opener is None:
-            raise WrongTypeError(f"a keyed state is named by its state descriptor, not by {state_descriptor!r}")
+            raise WrongTypeError(f"a keyed state is identified by its state descriptor, not by {state_descriptor!r}")
         state = opener(keyed, state_descriptor)
         try:
             for key in keyed.keys_of(state_descriptor):

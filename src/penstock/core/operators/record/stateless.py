@@ -168,9 +168,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         if strategy.alignment is not None:
-            raise UnsupportedError(
-                "watermark alignment holds sources back, so it works in sources only: give the strategy to from_source"
-            )
+            raise UnsupportedError("watermark alignment works only in sources: pass the strategy to from_source")
         self._generator = WatermarkGenerator(strategy)
         self._periodic_at_ms: int | None = None
         self._has_ended = False

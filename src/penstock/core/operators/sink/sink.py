@@ -93,7 +93,7 @@ class SinkOperator(StreamOperator):
 
     def pickled(self, committables: list[Any]) -> bytes:
         """Committables as bytes for the client."""
-        return dumps_named(committables, f"operator {self.context.operator_name!r}: what its sink has prepared")
+        return dumps_named(committables, f"operator {self.context.operator_name!r}: the committables of its sink")
 
     @property
     def writer(self) -> SinkWriter[Any, Any]:

@@ -164,8 +164,8 @@ class SourceOperator(StreamOperator):
             return self.watermarks.of_split(split_id)
         except KeyError:
             raise ContractError(
-                f"{self.context.operator_name}: the reader gave records of split {split_id!r}, which is not open; call "
-                "context.open_split in add_splits"
+                f"{self.context.operator_name}: the reader returned records of split {split_id!r}, which is not open; "
+                "call context.open_split in add_splits"
             ) from None
 
     def _settle(self) -> None:

@@ -175,9 +175,9 @@ class KeptWindows:
         """What a window holds, when it may be what the function expects."""
         if isinstance(self._contents, ListContents) and not isinstance(contents, list):
             raise StateError(
-                f"{self._context.operator_name}: the function sees the records of a window, and the snapshot holds "
-                f"what was aggregated (state {name!r}). Go back to what the operator had, or give it another uid, with "
-                "which it begins without windows"
+                f"{self._context.operator_name}: the function needs the records of a window, but the snapshot holds "
+                f"only their aggregate (state {name!r}). Restore the operator's previous definition, or give it a new "
+                "uid to start without windows"
             )
         return contents
 
@@ -193,9 +193,9 @@ class KeptWindows:
         """What an evictor needs."""
         if not isinstance(self._contents, ListContents):
             raise StateError(
-                f"{self._context.operator_name}: an evictor was added, and it needs the records of a window, of which "
-                f"the snapshot holds only what was aggregated (state {name!r}). Go back to what the operator had, or "
-                "give it another uid, with which it begins without windows"
+                f"{self._context.operator_name}: an evictor was added, which needs the records of a window, but the "
+                f"snapshot holds only their aggregate (state {name!r}). Restore the operator's previous definition, or "
+                "give it a new uid to start without windows"
             )
         start = token[0] if isinstance(token, tuple) and len(token) == 2 else None
         return [(value, start) for value in contents]
@@ -207,6 +207,6 @@ class KeptWindows:
 
     def _refusal(self, name: str) -> StateError:
         return StateError(
-            f"{self._context.operator_name}: the snapshot holds windows of another assigner (state {name!r}). Go back "
-            "to what the operator had, or give it another uid, with which it begins without windows"
+            f"{self._context.operator_name}: the snapshot holds windows of another assigner (state {name!r}). Restore "
+            "the operator's previous definition, or give it a new uid to start without windows"
         )

@@ -95,9 +95,9 @@ class WindowOperatorBase(FunctionOperator):
         """The batch's timestamps; raises when its records carry none."""
         if batch.timestamps is None:
             raise WrongTypeError(
-                f"{self.context.operator_name}: event-time windows need timestamps, and these records carry none; "
-                "give the source a WatermarkStrategy with a timestamp assigner, or call "
-                "assign_timestamps_and_watermarks before key_by"
+                f"{self.context.operator_name}: event-time windows need timestamps, but these records have none; give "
+                "the source a WatermarkStrategy with a timestamp assigner, or call assign_timestamps_and_watermarks "
+                "before key_by"
             )
         return batch.timestamps
 

@@ -132,8 +132,8 @@ class WindowEnvironment:
         """The states of the current key and a window."""
         if self._states is None:
             raise StateError(
-                "window_state() cannot be used with windows that merge, for a window may become part of another: use "
-                "global_state()"
+                "window_state() cannot be used with windows that merge, because a window may become part of another: "
+                "use global_state()"
             )
         return WindowStateStore(self._states, self._tokens.token_of(window))
 

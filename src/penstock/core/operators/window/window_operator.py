@@ -190,7 +190,7 @@ class WindowOperator(WindowOperatorBase):
     def _merge(self, key: Any, window: Any, token: WindowToken, gone: list[WindowToken]) -> None:
         if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
             raise ContractError(
-                f"windows were merged into {window!r}, whose end and lateness have passed already: an assigner must "
+                f"windows were merged into {window!r}, whose end and lateness have already passed: an assigner must "
                 "not merge windows into one that ends before they do"
             )
         slots, trigger, ctx = self._slots, self._trigger, self._ctx
@@ -213,7 +213,9 @@ class WindowOperator(WindowOperatorBase):
         if result is CONTINUE:
             return
         if not isinstance(result, TriggerResult):
-            raise WrongTypeError(f"trigger {type(self._trigger).__name__} gave {result!r} instead of a TriggerResult")
+            raise WrongTypeError(
+                f"trigger {type(self._trigger).__name__} returned {result!r} instead of a TriggerResult"
+            )
         if result.is_fire() and (slot := self._slots.get(token)):
             if self._evictor is not None:
                 self._fire_evicting(key, window, token, slot, self._evictor)

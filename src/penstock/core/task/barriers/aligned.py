@@ -44,7 +44,7 @@ class AlignedBarrierHandler(BarrierHandler):
             self._end_alignment()
             self.target.abort_checkpoint(
                 current.checkpoint_id,
-                f"subsumed: the barrier of checkpoint {newer.checkpoint_id} came before it was aligned",
+                f"subsumed: the barrier of checkpoint {newer.checkpoint_id} arrived before it was aligned",
             )
 
     def _begin(self, barrier: CheckpointBarrier) -> None:
@@ -87,7 +87,7 @@ class AlignedBarrierHandler(BarrierHandler):
             self._end_alignment()
             self.target.abort_checkpoint(
                 checkpoint_id,
-                f"its alignment held back {held_back} bytes, of {self._held_back_bytes_max} allowed",
+                f"its alignment held back {held_back} bytes; the limit is {self._held_back_bytes_max}",
             )
 
     def _complete_if_aligned(self) -> None:

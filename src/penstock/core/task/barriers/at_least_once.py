@@ -30,7 +30,7 @@ class AtLeastOnceBarrierHandler(BarrierHandler):
             if len(self._counting) > COUNTED_MAX:
                 oldest = min(self._counting)
                 del self._counting[oldest]
-                self.target.abort_checkpoint(oldest, f"subsumed: {COUNTED_MAX} newer checkpoints are under way")
+                self.target.abort_checkpoint(oldest, f"subsumed: {COUNTED_MAX} newer checkpoints are in progress")
         counted[1].add(channel.index)
         self._complete()
 

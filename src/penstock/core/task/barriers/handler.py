@@ -56,7 +56,9 @@ class BarrierHandler(ABC):
 
     def on_overtaking_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:
         """A barrier has overtaken the records of its channel."""
-        raise AssertionError(f"barrier {barrier.checkpoint_id} overtook records; {type(self).__name__} takes none such")
+        raise AssertionError(
+            f"barrier {barrier.checkpoint_id} overtook records; {type(self).__name__} does not support that"
+        )
 
     def on_arrival(self, channel: InputChannel, buffer: Buffer) -> None:  # noqa: B027 - only unaligned modes look
         """A buffer has arrived on a channel, after whatever waits there."""

@@ -52,7 +52,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         """As ever; but a checkpoint whose in-flight records are still being captured gives way to a newer one."""
         if barrier.checkpoint_id > self._latest_id:
             self._stop_capturing(
-                f"subsumed: the barrier of checkpoint {barrier.checkpoint_id} came before it was whole"
+                f"subsumed: the barrier of checkpoint {barrier.checkpoint_id} arrived before it was complete"
             )
         super().on_barrier(channel, barrier)
 
@@ -102,7 +102,9 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
     # --- capturing ---------------------------------------------------------------------------------------------------
 
     def _subsume(self, newer: CheckpointBarrier) -> None:
-        self._stop_capturing(f"subsumed: the barrier of checkpoint {newer.checkpoint_id} came before it was whole")
+        self._stop_capturing(
+            f"subsumed: the barrier of checkpoint {newer.checkpoint_id} arrived before it was complete"
+        )
         super()._subsume(newer)
 
     def _give_up_aligning(self, barrier: CheckpointBarrier) -> None:

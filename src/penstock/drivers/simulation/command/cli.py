@@ -45,11 +45,11 @@ class SeedRange(click.ParamType[range]):
 @click.option("--seeds", type=SeedRange(), default="100", show_default=True, help="A..B, or a number of fresh seeds.")
 @click.option("--trace", is_flag=True, help="Print the event log of each history.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option("--keep-going/--stop-at-first", default=True, help="Whether to go on after a violation.")
-@click.option("--mode", type=click.Choice(MODES), help="Checkpoints of this mode only.")
+@click.option("--keep-going/--stop-at-first", default=True, help="Whether to continue after a violation.")
+@click.option("--mode", type=click.Choice(MODES), help="Only checkpoints of this mode.")
 @click.option("--tempo", type=click.Choice(list(TEMPOS)), default="streaming", show_default=True, help="Which jobs.")
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
-@click.option("--pairs", type=click.IntRange(0), default=0, help="So many random pairs of crashes as well.")
+@click.option("--pairs", type=click.IntRange(0), default=0, help="Also run this many random pairs of crashes.")
 def main(
     seeds: range,
     trace: bool,

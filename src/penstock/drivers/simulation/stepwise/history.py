@@ -87,7 +87,7 @@ class StepwiseSimulation(StepwiseWorld):
                     self.violations.append(f"answer: {ask.request} was told of {path}, where no savepoint is")
                 told = isinstance(answer.error, str) and "has ended with the savepoint" in answer.error
                 if answer.error is not None and not told and driver.path_of(ask.request) in self.disk.savepoints:
-                    self.seen["savepoint left that nobody was told of"] += 1
+                    self.seen["savepoint left without a report"] += 1
 
     def _check_output(self) -> None:
         topology = self.scenario.scenario.topology
