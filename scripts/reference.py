@@ -9,14 +9,17 @@ import argparse
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
+from inspect import Signature
 from pathlib import Path
 from pkgutil import ModuleInfo, walk_packages
-from types import ModuleType
 from typing import Any
 
 import pdoc
+from markupsafe import Markup
 from pdoc.doc import Class, Doc, Function, Module
+from pdoc.render_helpers import format_signature
 
 #: Packages whose modules are all public, but for those in INTERNAL.
 PACKAGES = ["penstock.common", "penstock.connectors", "penstock.datastream"]
@@ -47,13 +50,25 @@ INTERNAL = {
     "penstock.connectors.file.writer",
     "penstock.connectors.split_queue",
     "penstock.connectors.split_reader",
+    "penstock.datastream.all_windowed",
     "penstock.datastream.async_functions",
+    "penstock.datastream.broadcast",
+    "penstock.datastream.cache",
+    "penstock.datastream.connected",
     "penstock.datastream.data_frames",
     "penstock.datastream.dependencies",
+    "penstock.datastream.environment",
     "penstock.datastream.function",
     "penstock.datastream.global_sink",
+    "penstock.datastream.interval_join",
+    "penstock.datastream.iterations",
+    "penstock.datastream.keyed",
     "penstock.datastream.operator_settings",
+    "penstock.datastream.partitioning",
     "penstock.datastream.projected_type",
+    "penstock.datastream.stream",
+    "penstock.datastream.stream_output",
+    "penstock.datastream.windowed",
 }
 
 
@@ -74,8 +89,8 @@ def build(directory: Path) -> list[str]:
     names = modules()
     there = {module.name for package in PACKAGES for module in _below(package)}
     amiss = [f"{name} is called internal, and is not there" for name in INTERNAL - there]
-    for name in names:
-        _resolve(import_module(name))
+    _tell_of_internal_classes()
+    pdoc.render.env.filters["format_signature"] = _signature
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pdoc.render.configure(docformat="google", show_source=False)
@@ -85,10 +100,36 @@ def build(directory: Path) -> list[str]:
     return sorted({*amiss, *(f"{name} has no docstring" for name in undocumented)})
 
 
-def _resolve(module: ModuleType) -> None:
-    """Put in place what a module finds only when it is asked for; pdoc looks at what is there."""
-    for name in getattr(module, "__all__", ()):
-        setattr(module, name, getattr(module, name))
+def _tell_of_internal_classes() -> None:
+    """Let pdoc take what an internal class declares for a part of the class under which users meet it.
+
+    That is the public class closest ahead of it among those that inherit from it. pdoc itself leaves such members out.
+    """
+    declarations = Class._declarations.func
+
+    def told(doc: Class) -> dict[str, tuple[str, str]]:
+        owner, owners = doc.obj, {}
+        for cls in doc.obj.__mro__:
+            owner = owner if cls.__module__ in INTERNAL else cls
+            owners[cls.__module__, cls.__qualname__] = owner
+        found = {}
+        for name, (module, qualname) in declarations(doc).items():
+            owner = owners[module, qualname.removesuffix(f".{name}")]
+            found[name] = (owner.__module__, f"{owner.__qualname__}.{name}")
+        return found
+
+    # pdoc has bases ahead of the class itself where another base is generic
+    Class._bases = property(lambda doc: doc.obj.__mro__)
+    Class._declarations = cached_property(told)
+    Class._declarations.__set_name__(Class, "_declarations")
+
+
+def _signature(signature: Signature, colon: bool) -> Markup:
+    """The signature as HTML. What internal classes leave open, which streams they give, users know."""
+    open_type = Markup('<span class="o">~</span><span class="n">StreamT</span>')
+    known = Markup('<span class="n">penstock</span><span class="o">.</span><span class="n">datastream</span>')
+    known += Markup('<span class="o">.</span><span class="n">DataStream</span>')
+    return format_signature(signature, colon).replace(open_type, known)
 
 
 def _specifications(names: list[str]) -> list[str]:

@@ -432,9 +432,9 @@ def test_what_does_not_fit_is_refused_at_once() -> None:
         stream.window(TumblingEventTimeWindows(10)).trigger(10)
     with pytest.raises(TypeError, match="Evictor"):
         stream.window(TumblingEventTimeWindows(10)).evictor(10)
-    with pytest.raises(ValueError, match="below 0"):
+    with pytest.raises(ValueError, match="at least 0 ms"):
         stream.window(TumblingEventTimeWindows(10)).allowed_lateness(-1)
-    with pytest.raises(ValueError, match="NeverTrigger does not say that it can"):
+    with pytest.raises(ValueError, match="NeverTrigger does not support that"):
         stream.window(EventTimeSessionWindows(10)).trigger(NeverTrigger())
 
 

@@ -42,8 +42,6 @@ def resolve(module: str, name: str) -> Any:
     found: Any = importlib.import_module(f"penstock.{module}")
     for part in name.split("."):
         owner, found = found, inspect.getattr_static(found, part, None)
-        if found is None and not inspect.isclass(owner):
-            found = getattr(owner, part, None)  # a module may look names up
         if found is None and not assigns(owner, part):
             raise LookupError(f"penstock.{module} has no {name}")
     return found

@@ -15,9 +15,8 @@ from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_
 from penstock.base.job_status import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Types
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.data_stream import DataStream, KeyedStream
 from penstock.datastream.functions import KeyedProcessFunction
-from penstock.datastream.keyed_stream import KeyedStream
 from penstock.datastream.state import ValueStateDescriptor
 
 RECORDS = 50

@@ -1,15 +1,27 @@
 """The DataStream API under PyFlink's names: replace `pyflink` by `penstock` in the imports."""
 
 from penstock.base.output_tag import OutputTag
-from penstock.datastream.all_windowed_stream import AllWindowedStream
 from penstock.datastream.async_data_stream import AsyncDataStream
-from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-from penstock.datastream.cached_data_stream import CachedDataStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.closeable_iterator import CloseableIterator
-from penstock.datastream.connected_streams import ConnectedStreams
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.data_stream import (
+    AllWindowedStream,
+    BroadcastConnectedStream,
+    BroadcastStream,
+    CachedDataStream,
+    CoGroupedStreams,
+    ConnectedStreams,
+    DataStream,
+    DeltaIteration,
+    IntervalJoin,
+    IntervalJoined,
+    IterativeStream,
+    JoinedStreams,
+    KeyedStream,
+    StreamExecutionEnvironment,
+    WindowedStream,
+)
 from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -42,13 +54,8 @@ from penstock.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from penstock.datastream.interval_join import IntervalJoin, IntervalJoined
-from penstock.datastream.iterations import DeltaIteration, IterativeStream
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
-from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
-from penstock.datastream.keyed_stream import KeyedStream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.datastream.window import (
@@ -61,7 +68,6 @@ from penstock.datastream.window import (
     Window,
     WindowAssigner,
 )
-from penstock.datastream.windowed_stream import WindowedStream
 
 __all__ = [
     "AggregateFunction",

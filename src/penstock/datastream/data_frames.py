@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.options import CHECKPOINTING_DIR, EXECUTION_TARGET
 from penstock.base.typeinfo import TypeInformation, Types
 from penstock.core.connector import Source
 from penstock.core.operators.record.hand_over import HandOverOperator
 from penstock.plan.job_graph import build_job_graph
-from penstock.plan.transformation import Transformation
-
-if TYPE_CHECKING:
-    from penstock.datastream.data_stream import DataStream
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.plan.transformation import Transformation, Upstream
 
 #: Transformations whose records are of the type that they read.
 _SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
 
 
-def source_of_dataframe(
-    environment: StreamExecutionEnvironment, df: Any, type_info: TypeInformation | None
-) -> Source[Any, Any]:
+def source_of_dataframe(configuration: Configuration, df: Any, type_info: TypeInformation | None) -> Source[Any, Any]:
     """A source that reads a data frame, or the rows that arrive in a streaming one."""
     if df.isStreaming:
         from penstock.drivers.spark.streaming_frame import StreamingFrameSource
@@ -30,15 +25,14 @@ def source_of_dataframe(
         return StreamingFrameSource(df, type_info)
     from penstock.drivers.spark.frame_source import DataFrameSource
 
-    return DataFrameSource(df, type_info, environment.get_configuration().read(CHECKPOINTING_DIR))
+    return DataFrameSource(df, type_info, configuration.read(CHECKPOINTING_DIR))
 
 
-def dataframe_of(stream: DataStream, schema: Any) -> Any:
-    """The stream as a data frame; see `DataStream.to_dataframe`."""
-    environment = stream.get_execution_environment()
-    configuration = environment.get_configuration()
-    end = Transformation("Data Frame", HandOverOperator, stream.upstreams)
-    above = environment.part_of(stream.upstreams)
+def dataframe_of(
+    upstreams: tuple[Upstream, ...], above: list[Transformation], configuration: Configuration, schema: Any
+) -> Any:
+    """What these streams read, which is `above`, as a data frame; see `DataStream.to_dataframe`."""
+    end = Transformation("Data Frame", HandOverOperator, upstreams)
     graph = build_job_graph([*above, end], configuration, "data frame")
     if graph.mode != "BATCH":
         raise ConfigurationError(
@@ -50,9 +44,7 @@ def dataframe_of(stream: DataStream, schema: Any) -> Any:
     from penstock.drivers.spark.frame_output import frame_of_job
 
     owner = ", ".join(upstream.transformation.display_name for upstream in end.inputs)
-    frame = frame_of_job(graph, configuration, schema, _known(end), owner)
-    environment.leave_out(above)
-    return frame
+    return frame_of_job(graph, configuration, schema, _known(end), owner)
 
 
 def _known(transformation: Transformation) -> Any:

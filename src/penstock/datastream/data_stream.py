@@ -3,33 +3,37 @@
 Nothing runs while a program is being built: each call adds a transformation to the environment. Records are plain
 Python values and need no types. Where a program declares a type (`output_type`), `get_type` returns it and `print`
 formats records by it. With `Types.ROW`, the tuples, lists and dicts that a function emits become rows.
+
+A stream can become a stream of any other kind, a windowed one for example, and these give streams again. So the classes
+of all kinds are here, and so is the environment. What they do is mostly in modules of its own, in classes that are
+generic in the streams that they give; here each learns that these are `DataStream`s.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
+from penstock.base.configuration import Configuration
 from penstock.base.errors import MisuseError, WrongTypeError, WrongValueError
-from penstock.base.execution_config import ExecutionConfig
 from penstock.base.output_tag import OutputTag
+from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation, Types
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.collect import CollectSink
-from penstock.connectors.print import PrintSink
 from penstock.core.columns.expressions import Expression, col
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.connector import Sink
+from penstock.core.operators.checkpointed import CheckpointedFunction
 from penstock.core.operators.columnar.column_operators import (
     BATCH_FORMATS,
     MapBatchesOperator,
     SelectOperator,
     WhereOperator,
 )
-from penstock.core.operators.record.process import ProcessOperator
+from penstock.core.operators.keyed.keyed_functions import KeyedFunctionOperator
+from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
 from penstock.core.operators.record.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -39,42 +43,29 @@ from penstock.core.operators.record.stateless import (
     method,
 )
 from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.task.channels.custom_partitioner import CustomPartitioner
-from penstock.core.task.channels.partitioners import (
-    BroadcastPartitioner,
-    ForwardPartitioner,
-    GlobalPartitioner,
-    HashPartitioner,
-    Partitioner,
-    RebalancePartitioner,
-    RescalePartitioner,
-    ShufflePartitioner,
-)
+from penstock.core.task.channels.partitioners import BroadcastPartitioner, HashPartitioner, Partitioner
 from penstock.core.windowing import WindowAssigner
 from penstock.core.windowing.count_windows import count_windows
+from penstock.datastream.all_windowed import AllWindows, the_one_key
+from penstock.datastream.broadcast import BroadcastConnected, check_descriptors
+from penstock.datastream.cache import Cache
 from penstock.datastream.closeable_iterator import CloseableIterator
+from penstock.datastream.connected import Connected
 from penstock.datastream.data_stream_sink import DataStreamSink
+from penstock.datastream.environment import Environment
+from penstock.datastream.functions import Function as RichFunction
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
-from penstock.datastream.functions import Partitioner as PartitionerFunction
+from penstock.datastream.interval_join import KeyedPair, PairInInterval
+from penstock.datastream.iterations import BulkLoop, DeltaLoop
+from penstock.datastream.joined import CoGrouped, Joined
+from penstock.datastream.keyed import Keyed
 from penstock.datastream.keyed_functions import check_needs_no_key
-from penstock.datastream.operator_settings import OperatorSettings
+from penstock.datastream.partitioning import Partitioning
 from penstock.datastream.projected_type import projected_type
-from penstock.plan.description import Plan
-from penstock.plan.nodes import Node, declared
+from penstock.datastream.stream_output import StreamOutput
+from penstock.datastream.windowed import KeyedWindows
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
-
-if TYPE_CHECKING:
-    from penstock.datastream.all_windowed_stream import AllWindowedStream
-    from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-    from penstock.datastream.cached_data_stream import CachedDataStream
-    from penstock.datastream.connected_streams import ConnectedStreams
-    from penstock.datastream.iterations import DeltaIteration, IterativeStream
-    from penstock.datastream.joined_streams import CoGroupedStreams, JoinedStreams
-    from penstock.datastream.keyed_stream import KeyedStream
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.datastream.windowed_stream import WindowedStream
 
 Function = Any
 
@@ -102,19 +93,28 @@ __all__ = [
     "BroadcastStream",
     "CachedDataStream",
     "CloseableIterator",
+    "CoGroupedStreams",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "DeltaIteration",
+    "IntervalJoin",
+    "IntervalJoined",
+    "IterativeStream",
+    "JoinedStreams",
     "KeyedStream",
+    "StreamExecutionEnvironment",
     "WindowedStream",
 ]
 
 
-class DataStream(OperatorSettings):
+class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     """A stream of records: the output of one transformation, or several as a union.
 
     Settings of a stream (name, parallelism, …) apply to the operator that made it.
     """
+
+    _environment: StreamExecutionEnvironment
 
     def __init__(
         self,
@@ -122,68 +122,13 @@ class DataStream(OperatorSettings):
         upstreams: tuple[Upstream, ...],
         type_info: TypeInformation | None = None,
     ) -> None:
-        self._environment = environment
-        self._upstreams = upstreams
-        self._type_info = type_info
-
-    # --- about the transformation that made this stream --------------------------------------------------------------
-
-    @property
-    def _transformation(self) -> Transformation:
-        if len(self._upstreams) != 1:
-            raise WrongTypeError("a union is not an operator: set a name or parallelism before the union or after it")
-        return self._upstreams[0].transformation
-
-    def get_name(self) -> str:
-        """The operator's name."""
-        return self._transformation.display_name
-
-    def get_type(self) -> TypeInformation:
-        """The type of the records if the program declares one, else `Types.PICKLED_BYTE_ARRAY()`, which is any."""
-        declared = self._type_info or self._upstreams[0].transformation.output_type
-        return Types.PICKLED_BYTE_ARRAY() if declared is None else declared
-
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """What the stream reads; for code that adds transformations."""
-        return self._upstreams
+        super().__init__(environment, upstreams, type_info)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
         return self._environment
 
-    def get_execution_config(self) -> ExecutionConfig:
-        """The execution settings of the environment."""
-        return self._environment.get_config()
-
-    def plan(self) -> Plan:
-        """The plan of this stream, to look at: as text, Mermaid or SVG; in a notebook, a picture."""
-        return self._environment.plan_of(self._upstreams)
-
-    def explain(self) -> str:
-        """The plan of this stream, as text: tasks, the operators chained in each, and how records travel."""
-        return self.plan().to_text()
-
-    def _repr_html_(self) -> str:
-        return self.plan().to_svg()
-
     # --- transformations ---------------------------------------------------------------------------------------------
-
-    def _add(
-        self,
-        kind: str,
-        node: Node,
-        is_stateful: bool = False,
-        output_type: TypeInformation | None = None,
-        keeps_type: bool = False,
-    ) -> DataStream:
-        if keeps_type:
-            output_type = self.declared_type
-        else:
-            node = declared(node, output_type)
-        transformation = Transformation(kind, node, self._upstreams, is_stateful=is_stateful, output_type=output_type)
-        self._environment.add(transformation)
-        return DataStream(self._environment, (Upstream(transformation),))
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """One record out for each record in: a function, or a `MapFunction`."""
@@ -276,8 +221,6 @@ class DataStream(OperatorSettings):
                 values are the key. With columns, records are not looked at one by one.
             key_type: the type of the key.
         """
-        from penstock.datastream.keyed_stream import KeyedStream
-
         refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or method(key_selector, "get_key")
         upstreams = tuple(replace(u, key_type=key_type) for u in self._upstreams_by(HashPartitioner(selector)))
@@ -296,23 +239,16 @@ class DataStream(OperatorSettings):
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """This stream and another one, of any type, as the two inputs of one function; the other may be broadcast."""
-        from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-        from penstock.datastream.connected_streams import ConnectedStreams
-
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
         """Pair the records of this stream with another's, by key and window."""
-        from penstock.datastream.joined_streams import JoinedStreams
-
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
         """Group the records of this stream with another's, by key and window."""
-        from penstock.datastream.joined_streams import CoGroupedStreams
-
         return CoGroupedStreams(self, other_stream)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
@@ -328,8 +264,6 @@ class DataStream(OperatorSettings):
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group all records into windows, in one subtask."""
-        from penstock.datastream.all_windowed_stream import AllWindowedStream
-
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
@@ -360,7 +294,11 @@ class DataStream(OperatorSettings):
         Raises:
             NotImplementedError: if the stream comes from a source that never ends.
         """
-        return self._environment.cached(self)
+        if isinstance(self, KeyedStream):
+            raise WrongTypeError(
+                "a keyed stream is a partitioning and cannot be cached: cache the stream before key_by"
+            )
+        return CachedDataStream(self._environment, self._environment.cache_of(self._upstreams))
 
     def iterate(self, max_iterations: int) -> IterativeStream:
         """Begin a bulk iteration: a loop over this bounded stream, of at most `max_iterations` supersteps (I3).
@@ -372,8 +310,6 @@ class DataStream(OperatorSettings):
             ConfigurationError: if the stream comes from a source that never ends.
             NotImplementedError: within the step of another loop.
         """
-        from penstock.datastream.iterations import IterativeStream
-
         return IterativeStream(self, max_iterations)
 
     def iterate_delta(self, initial_workset: DataStream, max_iterations: int, key_selector: Function) -> DeltaIteration:
@@ -388,50 +324,9 @@ class DataStream(OperatorSettings):
             ConfigurationError: if a stream comes from a source that never ends.
             NotImplementedError: within the step of another loop.
         """
-        from penstock.datastream.iterations import DeltaIteration
-
         return DeltaIteration(self, initial_workset, max_iterations, key_selector)
 
     # --- partitioning ------------------------------------------------------------------------------------------------
-
-    @property
-    def declared_type(self) -> TypeInformation | None:
-        """The type of the records where the program says one."""
-        return self._type_info or self._upstreams[0].transformation.output_type
-
-    def _upstreams_by(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
-        return tuple(Upstream(u.transformation, partitioner, u.side_tag) for u in self._upstreams)
-
-    def _partitioned(self, partitioner: Partitioner) -> DataStream:
-        return DataStream(self._environment, self._upstreams_by(partitioner), self._type_info)
-
-    def rebalance(self) -> DataStream:
-        """Deal records out evenly, round robin."""
-        return self._partitioned(RebalancePartitioner())
-
-    def rescale(self) -> DataStream:
-        """Deal records out round robin among neighbours only: each subtask of the narrower side has its own group.
-
-        From parallelism 2 to 4, the first subtask feeds the first two and the second one the others; back from 4 to 2,
-        each of the two reads from its own two. This is cheaper than `rebalance`, but evens out load within a group
-        only.
-        """
-        return self._partitioned(RescalePartitioner())
-
-    def shuffle(self) -> DataStream:
-        """Send each record to a random subtask, uniformly; each sender draws the same random numbers in every run."""
-        return self._partitioned(ShufflePartitioner())
-
-    def partition_custom(
-        self, partitioner: PartitionerFunction | Callable[[Any, int], int], key_selector: Function
-    ) -> DataStream:
-        """Send each record to the subtask that a `Partitioner`, or a function of (key, number of subtasks), returns."""
-        selector: Callable[[Any], Any] = method(key_selector, "get_key")
-        return self._partitioned(CustomPartitioner(partitioner, selector))
-
-    def forward(self) -> DataStream:
-        """Send records from subtask i to subtask i; both sides must have the same parallelism."""
-        return self._partitioned(ForwardPartitioner())
 
     @overload
     def broadcast(self) -> DataStream: ...
@@ -450,128 +345,247 @@ class DataStream(OperatorSettings):
     ) -> DataStream | BroadcastStream:
         """Send every record to every subtask; with state descriptors, for connection with another stream."""
         if broadcast_state_descriptor is not None:
-            from penstock.datastream.broadcast_stream import BroadcastStream
-
             return BroadcastStream(self, (broadcast_state_descriptor, *other_broadcast_state_descriptors))
         return self._partitioned(BroadcastPartitioner())
 
-    def global_(self) -> DataStream:
-        """Send every record to the first subtask."""
-        return self._partitioned(GlobalPartitioner())
 
-    # --- sinks -------------------------------------------------------------------------------------------------------
+class KeyedStream(Keyed[DataStream], DataStream):
+    """A stream partitioned by key."""
 
-    def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
-        """Write the records to a sink."""
-        sink = sink.for_type(self.declared_type)
-        if sink.commits_globally:
-            from penstock.datastream.global_sink import add_global_sink
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstreams: tuple[Upstream, ...],
+        key_selector: Callable[[Any], Any],
+        original: DataStream,
+    ) -> None:
+        super().__init__(environment, upstreams, original._type_info)
+        self._key_selector = key_selector
+        self._original = original
 
-            return add_global_sink(self, sink)
-        return DataStreamSink(self._sink_transformation("Sink", sink))
+    @property
+    def _transformation(self) -> Transformation:
+        raise WrongTypeError(
+            "a keyed stream is a partitioning, not an operator: set this before key_by, or after the next operator"
+        )
 
-    def add_sink(self, sink_func: Sink[Any]) -> DataStreamSink:
-        """The older name of `sink_to`; there is one kind of sink.
+    def get_name(self) -> str:
+        """The name of the operator ahead of the partitioning."""
+        return self._original.get_name()
 
-        Raises:
-            TypeError: if it is not a `Sink`.
-        """
-        if not isinstance(sink_func, Sink):
-            raise WrongTypeError(
-                f"{sink_func!r} is not a Sink: implement penstock.core.connector.Sink, or call process() with a "
-                "function"
-            )
-        return self.sink_to(sink_func)
+    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+        raise WrongTypeError(f"a keyed stream is partitioned by its keys, which {partitioner.name} cannot replace")
 
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print the records on the program's standard output, with the subtask's number when there are several.
+    def _function(self, kind: str, func: Function, output_type: TypeInformation | None) -> DataStream | None:
+        """A rich function may use keyed state, so it runs under its record's key; a plain callable need not."""
+        if not hasattr(func, "open"):
+            return None
+        if type(func).open is RichFunction.open and not isinstance(func, CheckpointedFunction):
+            return None
+        factory = partial(KeyedFunctionOperator, func, self._key_selector, kind)
+        return self._add(kind.replace("_", " ").title(), factory, is_stateful=True, output_type=output_type)
 
-        Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` writes
-        them.
-        """
-        return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self.declared_type)))
+    def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
+        """One record out for each record in; a `MapFunction` may use keyed state."""
+        refuse_generator_function(func, "map")
+        return self._function("map", func, output_type) or super().map(func, output_type)
 
-    def _sink_transformation(self, kind: str, sink: Sink[Any]) -> Transformation:
-        transformation = Transformation(kind, partial(SinkOperator, sink), self._upstreams, is_stateful=True, sink=sink)
-        self._environment.add(transformation)
-        return transformation
+    def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
+        """Any number of records out for each one in; a `FlatMapFunction` may use keyed state."""
+        return self._function("flat_map", func, output_type) or super().flat_map(func, output_type)
 
-    def collect(self, limit: int | None = None) -> list[Any]:
-        """Run the program and collect the records of this stream, all of them or at most `limit`.
+    def filter(self, func: Function) -> DataStream:
+        """The records for which a function is true; a `FilterFunction` may use keyed state."""
+        return self._function("filter", func, self.declared_type) or super().filter(func)
 
-        Without a limit this waits for the end of the job, so it never returns if the stream never ends.
-        `execute_and_collect` says what becomes of the rest of the job at the limit.
-        """
-        if limit is not None:
-            return list(self.execute_and_collect(limit=limit))
-        with self._results(None, False)[0] as results:
-            return list(results)
+    def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
+        """Apply a `KeyedProcessFunction`: keyed state and timers."""
+        factory = partial(KeyedProcessOperator, func, self._key_selector)
+        return self._add("Keyed Process", factory, is_stateful=True, output_type=output_type)
 
-    def to_dataframe(self, schema: Any = None) -> Any:
-        """The records as a Spark data frame, for further work in Spark; for batch execution (I2).
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Group each key's records into windows."""
+        return WindowedStream(self, window_assigner)
 
-        As with any data frame, nothing runs until Spark is asked for a result, and then it runs each time. A frame that
-        is used several times may be cached. `execute` leaves out what leads only to data frames.
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of `size` records of a key, a new one every `slide` records; one after the other when that is 0."""
+        return self.window(count_windows(size, slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Pair the records of this stream with those of another keyed stream whose timestamps are close."""
+        return IntervalJoin(self, other_stream)
+
+    def key_by(
+        self, key_selector: Function | str | Sequence[str], key_type: TypeInformation | None = None
+    ) -> KeyedStream:
+        """Partition by another key."""
+        return self._original.key_by(key_selector, key_type)
+
+
+class CachedDataStream(DataStream):
+    """A stream that the first job to use it also writes to files, and that later jobs read instead of computing it.
+
+    Records and their timestamps are kept, watermarks are not: assign them after this stream where windows need them.
+    Until a job has reached its end with all records, every job computes the stream.
+    """
+
+    def __init__(self, environment: StreamExecutionEnvironment, cache: Cache) -> None:
+        super().__init__(environment, (Upstream(cache.transformation),))
+        self._cache = cache
+
+    def cache(self) -> CachedDataStream:
+        """The stream itself: it is cached already."""
+        return self
+
+    def invalidate(self) -> None:
+        """Forget what was kept: the next job that uses the stream computes it again, and keeps it again."""
+        self._cache.invalidate()
+
+
+class WindowedStream(KeyedWindows[DataStream]):
+    """Windows of a keyed stream: each key has its own."""
+
+    _stream: KeyedStream
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(keyed_stream, keyed_stream.key_selector, window_assigner)
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._stream.get_execution_environment()
+
+
+class AllWindowedStream(AllWindows[DataStream]):
+    """Windows of all records of a stream."""
+
+    _stream: KeyedStream
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(data_stream.key_by(the_one_key), the_one_key, window_assigner)
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._stream.get_execution_environment()
+
+
+class ConnectedStreams(Connected[DataStream]):
+    """Two connected streams; if both are keyed, state and timers belong to the key, whichever stream it is from."""
+
+    stream1: DataStream
+    stream2: DataStream
+
+    def key_by(
+        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
+    ) -> ConnectedStreams:
+        """Partition both streams, each by its own key selector; equal keys meet in one subtask."""
+        return ConnectedStreams(
+            self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
+        )
+
+
+class BroadcastStream:
+    """A stream of which every subtask gets all records, and the broadcast states made of them.
+
+    Made by `DataStream.broadcast(descriptor, ...)`; connect another stream to it.
+    """
+
+    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
+        check_descriptors(broadcast_state_descriptors)
+        self.input_stream = input_stream.broadcast()
+        self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)
+
+
+class BroadcastConnectedStream(BroadcastConnected[DataStream]):
+    """A stream, keyed or not, beside a broadcast one; made by `stream.connect(broadcast_stream)`."""
+
+    def __init__(
+        self,
+        non_broadcast_stream: DataStream,
+        broadcast_stream: BroadcastStream,
+        broadcast_state_descriptors: Sequence[MapStateDescriptor],
+    ) -> None:
+        super().__init__(non_broadcast_stream, broadcast_stream.input_stream, broadcast_state_descriptors)
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+
+
+class JoinedStreams(Joined[DataStream]):
+    """Two streams whose records are to be paired by key and window."""
+
+
+class CoGroupedStreams(CoGrouped[DataStream]):
+    """Two streams whose records are to be grouped by key and window."""
+
+
+class IntervalJoin(KeyedPair[DataStream]):
+    """Two keyed streams to be joined; `between` says how close together."""
+
+    def between(
+        self,
+        lower_bound: int | Duration | Time | datetime.timedelta,
+        upper_bound: int | Duration | Time | datetime.timedelta,
+    ) -> IntervalJoined:
+        """Pair left records at `t` with right records from `t + lower_bound` to `t + upper_bound`, bounds included.
 
         Args:
-            schema: the columns, as DDL such as `"name STRING, count BIGINT"` or a `StructType`. Records are rows,
-                tuples or dicts with one field for each column, or single values for one column. None if the
-                `output_type` of the operator before gives the columns, or if the records are those of a data frame.
+            lower_bound: ms or a duration; may be negative.
+            upper_bound: ms or a duration; may be negative, but not below the lower bound.
 
         Raises:
-            ConfigurationError: if nothing says what the columns are, or the program is not for batch execution on
-                Spark.
+            ValueError: if the upper bound is below the lower.
         """
-        from penstock.datastream.data_frames import dataframe_of
-
-        return dataframe_of(self, schema)
-
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
-        """Run the program and collect the records: an iterator, or with `limit` a list of at most this many.
-
-        With checkpoints on, each record arrives exactly once, when the checkpoint that covers it has completed. With a
-        limit, records arrive at once, and after a failure perhaps again.
-
-        At the limit the job is cancelled, unless it is bounded and the program has other sinks: then it goes on to its
-        end, so that they get all records. A warning names the sinks that are cancelled with a job that never ends.
-
-        Raises:
-            ValueError: if the limit is less than 1.
-            JobExecutionError: if the job fails.
-        """
-        if limit is not None and limit < 1:
-            raise WrongValueError(f"the limit must be at least 1, not {limit}")
-        results, is_bounded = self._results(job_execution_name, limit is not None)
-        return results if limit is None else results.take(limit, is_bounded)
-
-    def _results(self, job_name: str | None, has_limit: bool) -> tuple[CloseableIterator, bool]:
-        """Run the program; return its results, and whether it ends."""
-        other_sinks, is_bounded = self._environment.ends_so_far()
-        results = CloseableIterator(other_sinks)
-        immediate = has_limit or not self._environment.is_checkpointed
-        self._sink_transformation("Collect", CollectSink(immediate)).client_handler = results.on_frame
-        results.begin(self._environment.execute_async(job_name))
-        return results, is_bounded
+        return IntervalJoined(self._left, self._right, to_millis(lower_bound), to_millis(upper_bound))
 
 
-#: Names that PyFlink has in this module too; their modules need this one.
-_ELSEWHERE = {
-    "AllWindowedStream": "all_windowed_stream",
-    "BroadcastConnectedStream": "broadcast_stream",
-    "BroadcastStream": "broadcast_stream",
-    "CachedDataStream": "cached_data_stream",
-    "ConnectedStreams": "connected_streams",
-    "KeyedStream": "keyed_stream",
-    "WindowedStream": "windowed_stream",
-}
+class IntervalJoined(PairInInterval[DataStream]):
+    """Two keyed streams and the interval that joins them; `process` handles the pairs."""
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(import_module(f"penstock.datastream.{_ELSEWHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+class IterativeStream(BulkLoop[DataStream], DataStream):
+    """The data at the start of a superstep of a bulk iteration, made by `DataStream.iterate`."""
+
+
+class DeltaIteration(DeltaLoop[DataStream]):
+    """A solution set, of which each superstep replaces a part, and a workset; made by `DataStream.iterate_delta`.
+
+    A superstep sees the solution set as the previous supersteps left it. Its delta replaces records of equal key and
+    adds those of new keys. The iteration ends when the workset is empty; its result is the solution set.
+    """
+
+    def __init__(
+        self, initial_solution_set: DataStream, initial_workset: DataStream, max_iterations: int, key_selector: Any
+    ) -> None:
+        super().__init__(initial_solution_set, initial_workset, max_iterations, key_selector)
+        self._initial_solution_set = initial_solution_set
+        self._initial_workset = initial_workset
+
+    def get_initial_solution_set(self) -> DataStream:
+        """What the solution set begins with."""
+        return self._initial_solution_set
+
+    def get_initial_workset(self) -> DataStream:
+        """What the workset begins with."""
+        return self._initial_workset
+
+
+class StreamExecutionEnvironment(Environment[DataStream]):
+    """Collects a program's transformations and runs them.
+
+    By default, `execute` runs on Spark: on the active SparkSession, else on one that it starts on this machine.
+    `execution.target: local` runs everything in this process, without Java.
+    """
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """A new environment with these settings (a copy of them)."""
+        copied = Configuration()
+        if configuration is not None:
+            copied.add_all(configuration)
+        return StreamExecutionEnvironment(copied)
+
+    def stream_of(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> DataStream:
+        """The stream that reads these; called by streams."""
+        return DataStream(self, upstreams, type_info)
 
 
 def _column_key(key_selector: Any) -> ColumnKey | None:

@@ -9,7 +9,7 @@ from penstock.core.connector import Sink
 from penstock.core.operators.sink.global_commit import CommittableWriterOperator, GlobalCommit
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.task.channels.partitioners import GlobalPartitioner
-from penstock.datastream.data_stream import DataStream, DataStreamSink
+from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.plan.transformation import Transformation, Upstream
 
 _COMMITTER = "{}: Committer"
@@ -21,6 +21,7 @@ class GlobalSink(DataStreamSink):
     def __init__(self, writer: Transformation, committer: Transformation) -> None:
         super().__init__(writer)
         self._committer = committer
+        self.steps = (writer, committer)
 
     def name(self, name: str) -> Self:
         """What plans, errors and metrics call the writers, and the committer with an addition."""
@@ -33,13 +34,9 @@ class GlobalSink(DataStreamSink):
         return super().uid(uid)
 
 
-def add_global_sink(stream: DataStream, sink: Sink[Any]) -> DataStreamSink:
-    """Add both steps to the program."""
-    environment = stream.get_execution_environment()
-    writer = Transformation(
-        "Sink", partial(CommittableWriterOperator, sink), stream.upstreams, is_stateful=True, sink=sink
-    )
-    environment.add(writer)
+def global_sink(upstreams: tuple[Upstream, ...], sink: Sink[Any]) -> GlobalSink:
+    """Both steps, to be added to the program."""
+    writer = Transformation("Sink", partial(CommittableWriterOperator, sink), upstreams, is_stateful=True, sink=sink)
     committer = Transformation(
         _COMMITTER.format("Sink"),
         partial(SinkOperator, GlobalCommit(sink)),
@@ -48,5 +45,4 @@ def add_global_sink(stream: DataStream, sink: Sink[Any]) -> DataStreamSink:
         is_stateful=True,
         sink=sink,
     )
-    environment.add(committer)
     return GlobalSink(writer, committer)

@@ -6,63 +6,43 @@ paid = pairs.between(Time.seconds(0), Time.minutes(10)).process(Pay())
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Self
 
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
-from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.keyed.interval_join import IntervalJoinOperator
-from penstock.datastream.data_stream import DataStream
-from penstock.datastream.keyed_stream import KeyedStream
+from penstock.datastream.environment import StreamT
+from penstock.datastream.keyed import Keyed
 from penstock.plan.nodes import declared
 from penstock.plan.transformation import Transformation, Upstream
 
-__all__ = ["IntervalJoin", "IntervalJoined"]
 
+class KeyedPair(Generic[StreamT]):
+    """Two keyed streams to be joined."""
 
-class IntervalJoin:
-    """Two keyed streams to be joined; `between` says how close together."""
-
-    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+    def __init__(self, left: Keyed[StreamT], right: Keyed[StreamT]) -> None:
         for stream in (left, right):
-            if not isinstance(stream, KeyedStream):
+            if not isinstance(stream, Keyed):
                 raise WrongTypeError(f"an interval join needs two keyed streams, not {stream!r}: call key_by on both")
         self._left = left
         self._right = right
 
-    def in_event_time(self) -> IntervalJoin:
+    def in_event_time(self) -> Self:
         """Go by event time, as interval joins do anyway."""
         return self
 
-    def in_processing_time(self) -> IntervalJoin:
+    def in_processing_time(self) -> Self:
         """Interval joins go by event time alone; raises NotImplementedError."""
         raise UnsupportedError("an interval join works in event time only: give both streams timestamps")
 
-    def between(
-        self,
-        lower_bound: int | Duration | Time | datetime.timedelta,
-        upper_bound: int | Duration | Time | datetime.timedelta,
-    ) -> IntervalJoined:
-        """Pair left records at `t` with right records from `t + lower_bound` to `t + upper_bound`, bounds included.
 
-        Args:
-            lower_bound: ms or a duration; may be negative.
-            upper_bound: ms or a duration; may be negative, but not below the lower bound.
+class PairInInterval(Generic[StreamT]):
+    """Two keyed streams and the interval that joins them."""
 
-        Raises:
-            ValueError: if the upper bound is below the lower.
-        """
-        return IntervalJoined(self._left, self._right, to_millis(lower_bound), to_millis(upper_bound))
-
-
-class IntervalJoined:
-    """Two keyed streams and the interval that joins them; `process` handles the pairs."""
-
-    def __init__(self, left: KeyedStream, right: KeyedStream, lower_bound_ms: int, upper_bound_ms: int) -> None:
+    def __init__(self, left: Keyed[StreamT], right: Keyed[StreamT], lower_bound_ms: int, upper_bound_ms: int) -> None:
         if lower_bound_ms > upper_bound_ms:
             raise WrongValueError(
                 f"interval join: the lower bound ({lower_bound_ms} ms) is above the upper ({upper_bound_ms} ms)"
@@ -73,27 +53,27 @@ class IntervalJoined:
         self._exclusive = [False, False]
         self._late_tags: list[str | None] = [None, None]
 
-    def lower_bound_exclusive(self) -> IntervalJoined:
+    def lower_bound_exclusive(self) -> Self:
         """Leave out pairs exactly at the lower bound."""
         self._exclusive[0] = True
         return self
 
-    def upper_bound_exclusive(self) -> IntervalJoined:
+    def upper_bound_exclusive(self) -> Self:
         """Leave out pairs exactly at the upper bound."""
         self._exclusive[1] = True
         return self
 
-    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+    def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
         """Send left records that the watermark has passed to a side output instead of dropping them."""
         self._late_tags[0] = output_tag.tag_id
         return self
 
-    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+    def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
         """Send right records that the watermark has passed to a side output instead of dropping them."""
         self._late_tags[1] = output_tag.tag_id
         return self
 
-    def process(self, process_join_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def process(self, process_join_function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Apply a `ProcessJoinFunction` to every pair, under the pair's key.
 
         Raises:
@@ -125,4 +105,4 @@ class IntervalJoined:
         )
         environment = self._left.get_execution_environment()
         environment.add(transformation)
-        return DataStream(environment, (Upstream(transformation),))
+        return environment.stream_of((Upstream(transformation),))

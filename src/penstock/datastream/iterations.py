@@ -16,13 +16,14 @@ step has no sinks and no loops of its own; loops may follow each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Generic, Self
 
 from penstock.base.aggregators import Aggregator, ConvergenceCriterion
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.record.stateless import method
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.environment import Environment, StreamT
+from penstock.datastream.stream import Stream
 from penstock.drivers.client.iterations import Iteration, IterationSource, LoopRules
 from penstock.plan.iterations import (
     PARTIAL_SOLUTION,
@@ -35,17 +36,16 @@ from penstock.plan.iterations import (
 )
 from penstock.plan.transformation import Upstream, upstream_first
 
-if TYPE_CHECKING:
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["DeltaIteration", "IterativeStream"]
-
-
-class _Loop:
+class _Loop(Generic[StreamT]):
     """What bulk and delta iterations have in common."""
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, kind: str, initial: Mapping[str, DataStream], max_iterations: int
+        self,
+        environment: Environment[StreamT],
+        kind: str,
+        initial: Mapping[str, Stream[StreamT]],
+        max_iterations: int,
     ) -> None:
         if max_iterations < 0:
             raise WrongValueError(f"the maximum number of iterations must be 0 or more, not {max_iterations}")
@@ -84,11 +84,11 @@ class _Loop:
 
     def close(
         self,
-        results: Mapping[str, DataStream],
+        results: Mapping[str, Stream[StreamT]],
         result: str,
         goes_on: str | None,
         key_selector: Callable[[Any], Any] | None = None,
-    ) -> DataStream:
+    ) -> StreamT:
         """The stream of the loop's result."""
         if self.is_closed:
             raise WrongValueError(f"iteration {self.rules.name!r} is already closed")
@@ -104,10 +104,10 @@ class _Loop:
         return self.environment.from_source(source, WatermarkStrategy.no_watermarks(), self.rules.name, kind)
 
 
-class IterativeStream(DataStream):
-    """The data at the start of a superstep of a bulk iteration, made by `DataStream.iterate`."""
+class BulkLoop(Stream[StreamT]):
+    """The data at the start of a superstep of a bulk iteration."""
 
-    def __init__(self, stream: DataStream, max_iterations: int) -> None:
+    def __init__(self, stream: Stream[StreamT], max_iterations: int) -> None:
         environment = stream.get_execution_environment()
         self._loop = _Loop(environment, "Bulk Iteration", {PARTIAL_SOLUTION: stream}, max_iterations)
         super().__init__(environment, self._loop.stream_of(PARTIAL_SOLUTION), stream.declared_type)
@@ -149,7 +149,9 @@ class IterativeStream(DataStream):
         self._loop.register_criterion(name, aggregator, convergence_check)
         return self
 
-    def close_with(self, iteration_result: DataStream, termination_criterion: DataStream | None = None) -> DataStream:
+    def close_with(
+        self, iteration_result: Stream[StreamT], termination_criterion: Stream[StreamT] | None = None
+    ) -> StreamT:
         """End the step with the input of the next superstep, which after the last one is the result.
 
         The last superstep is the one that reaches the maximum number, or one in which the termination criterion has no
@@ -170,15 +172,15 @@ class IterativeStream(DataStream):
         return self._loop.close(results, PARTIAL_SOLUTION, goes_on)
 
 
-class DeltaIteration:
-    """A solution set, of which each superstep replaces a part, and a workset; made by `DataStream.iterate_delta`.
-
-    A superstep sees the solution set as the previous supersteps left it. Its delta replaces records of equal key and
-    adds those of new keys. The iteration ends when the workset is empty; its result is the solution set.
-    """
+class DeltaLoop(Generic[StreamT]):
+    """A solution set, of which each superstep replaces a part, and a workset."""
 
     def __init__(
-        self, initial_solution_set: DataStream, initial_workset: DataStream, max_iterations: int, key_selector: Any
+        self,
+        initial_solution_set: Stream[StreamT],
+        initial_workset: Stream[StreamT],
+        max_iterations: int,
+        key_selector: Any,
     ) -> None:
         self._key_selector: Callable[[Any], Any] = method(key_selector, "get_key")
         self._loop = _Loop(
@@ -188,35 +190,27 @@ class DeltaIteration:
             max_iterations,
         )
 
-    def _stream(self, role: str) -> DataStream:
+    def _stream(self, role: str) -> StreamT:
         loop = self._loop
-        return DataStream(loop.environment, loop.stream_of(role), loop.initial[role].declared_type)
+        return loop.environment.stream_of(loop.stream_of(role), loop.initial[role].declared_type)
 
     @property
-    def solution_set(self) -> DataStream:
+    def solution_set(self) -> StreamT:
         """The solution set at the start of a superstep: one record of each key."""
         return self._stream(SOLUTION_SET)
 
     @property
-    def workset(self) -> DataStream:
+    def workset(self) -> StreamT:
         """The workset at the start of a superstep."""
         return self._stream(WORKSET)
 
-    def get_solution_set(self) -> DataStream:
+    def get_solution_set(self) -> StreamT:
         """The solution set at the start of a superstep: one record of each key."""
         return self.solution_set
 
-    def get_workset(self) -> DataStream:
+    def get_workset(self) -> StreamT:
         """The workset at the start of a superstep."""
         return self.workset
-
-    def get_initial_solution_set(self) -> DataStream:
-        """What the solution set begins with."""
-        return self._loop.initial[SOLUTION_SET]
-
-    def get_initial_workset(self) -> DataStream:
-        """What the workset begins with."""
-        return self._loop.initial[WORKSET]
 
     def get_max_iterations(self) -> int:
         """How many supersteps there are at most."""
@@ -239,7 +233,7 @@ class DeltaIteration:
         self._loop.register_criterion(name, aggregator, convergence_check)
         return self
 
-    def close_with(self, solution_set_delta: DataStream, new_workset: DataStream) -> DataStream:
+    def close_with(self, solution_set_delta: Stream[StreamT], new_workset: Stream[StreamT]) -> StreamT:
         """End the step.
 
         Args:
@@ -255,7 +249,7 @@ class DeltaIteration:
         return self._loop.close(results, SOLUTION_SET, WORKSET, self._key_selector)
 
 
-def _check_outside(stream: DataStream) -> None:
+def _check_outside(stream: Stream[StreamT]) -> None:
     for transformation in upstream_first(upstream.transformation for upstream in stream.upstreams):
         if isinstance(transformation, IterationHead):
             raise UnsupportedError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.typeinfo import TypeInformation
@@ -14,59 +14,58 @@ from penstock.core.operators.record.broadcast_process import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.environment import StreamT
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from penstock.datastream.keyed_stream import KeyedStream
+from penstock.datastream.keyed import Keyed
+from penstock.datastream.stream import Stream
 from penstock.plan.nodes import declared
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.state.descriptors import MapStateDescriptor
 
 
-class BroadcastStream:
-    """A stream of which every subtask gets all records, and the broadcast states made of them.
+def check_descriptors(broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
+    """Raise where these do not declare the states of a broadcast stream.
 
-    Made by `DataStream.broadcast(descriptor, ...)`; connect another stream to it.
+    Raises:
+        TypeError: if one is not a `MapStateDescriptor`.
+        ValueError: if there is none, or two have one name.
     """
-
-    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
-        names = set[str]()
-        for descriptor in broadcast_state_descriptors:
-            if not isinstance(descriptor, MapStateDescriptor):
-                raise WrongTypeError(f"a broadcast state is declared by a MapStateDescriptor, not by {descriptor!r}")
-            if descriptor.name in names:
-                raise WrongValueError(f"two broadcast states have the name {descriptor.name!r}")
-            names.add(descriptor.name)
-        if not names:
-            raise WrongValueError("a broadcast stream needs a MapStateDescriptor for each of its broadcast states")
-        self.input_stream = input_stream.broadcast()
-        self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)
+    names = set[str]()
+    for descriptor in broadcast_state_descriptors:
+        if not isinstance(descriptor, MapStateDescriptor):
+            raise WrongTypeError(f"a broadcast state is declared by a MapStateDescriptor, not by {descriptor!r}")
+        if descriptor.name in names:
+            raise WrongValueError(f"two broadcast states have the name {descriptor.name!r}")
+        names.add(descriptor.name)
+    if not names:
+        raise WrongValueError("a broadcast stream needs a MapStateDescriptor for each of its broadcast states")
 
 
-class BroadcastConnectedStream:
-    """A stream, keyed or not, beside a broadcast one; made by `stream.connect(broadcast_stream)`."""
+class BroadcastConnected(Generic[StreamT]):
+    """What is done with a stream, keyed or not, beside a broadcast one."""
 
     def __init__(
         self,
-        non_broadcast_stream: DataStream,
-        broadcast_stream: BroadcastStream,
+        stream: Stream[StreamT],
+        broadcast: Stream[StreamT],
         broadcast_state_descriptors: Sequence[MapStateDescriptor],
     ) -> None:
-        self.non_broadcast_stream = non_broadcast_stream
-        self.broadcast_stream = broadcast_stream
+        self._stream = stream
+        self._broadcast = broadcast
         self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)
 
     def process(
         self,
         func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> StreamT:
         """Apply a `KeyedBroadcastProcessFunction` when the stream is keyed, or else a `BroadcastProcessFunction`.
 
         Raises:
             TypeError: if the function is the wrong one of the two, or anything else.
         """
-        stream, descriptors = self.non_broadcast_stream, self.broadcast_state_descriptors
-        if isinstance(stream, KeyedStream):
+        stream, descriptors = self._stream, self.broadcast_state_descriptors
+        if isinstance(stream, Keyed):
             _check(func, KeyedBroadcastProcessFunction, "the stream is keyed")
             factory: Any = partial(KeyedBroadcastProcessOperator, func, stream.key_selector, descriptors)
             kind = "Keyed Broadcast Process"
@@ -76,17 +75,14 @@ class BroadcastConnectedStream:
             kind = "Broadcast Process"
         inputs = tuple(
             replace(u, input_index=input_index)
-            for input_index, one in (
-                (1 - BROADCAST_INPUT, stream),
-                (BROADCAST_INPUT, self.broadcast_stream.input_stream),
-            )
+            for input_index, one in ((1 - BROADCAST_INPUT, stream), (BROADCAST_INPUT, self._broadcast))
             for u in one.upstreams
         )
         environment = stream.get_execution_environment()
         factory = declared(factory, output_type)
         transformation = Transformation(kind, factory, inputs, is_stateful=True, output_type=output_type)
         environment.add(transformation)
-        return DataStream(environment, (Upstream(transformation),))
+        return environment.stream_of((Upstream(transformation),))
 
 
 def _check(func: Any, wanted: type, because: str) -> None:

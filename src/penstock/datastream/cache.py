@@ -1,4 +1,4 @@
-"""A stream whose records are kept once they are computed, for later jobs of the same environment."""
+"""The records of a stream, kept once they are computed, for later jobs of the same environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, CachingSink, is_whole, remove_cached
 from penstock.connectors.file.filesystem import absolute_path, join
@@ -17,50 +17,20 @@ from penstock.core.connector import Boundedness
 from penstock.core.operators.record.stateless import PassOnOperator
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
-from penstock.datastream.data_stream import DataStream
-from penstock.datastream.keyed_stream import KeyedStream
 from penstock.plan.transformation import Transformation, Upstream
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-
-__all__ = ["CachedDataStream"]
-
 _log = logging.getLogger("penstock.cache")
-
-
-class CachedDataStream(DataStream):
-    """A stream that the first job to use it also writes to files, and that later jobs read instead of computing it.
-
-    Records and their timestamps are kept, watermarks are not: assign them after this stream where windows need them.
-    Until a job has reached its end with all records, every job computes the stream.
-    """
-
-    def __init__(self, environment: StreamExecutionEnvironment, cache: Cache) -> None:
-        super().__init__(environment, (Upstream(cache.transformation),))
-        self._cache = cache
-
-    def cache(self) -> CachedDataStream:
-        """The stream itself: it is cached already."""
-        return self
-
-    def invalidate(self) -> None:
-        """Forget what was kept: the next job that uses the stream computes it again, and keeps it again."""
-        self._cache.invalidate()
 
 
 class Cache:
     """What is known of one cached stream. Its transformation passes records on, or is a source once they are kept."""
 
-    def __init__(self, stream: DataStream, parent_directory: str | None) -> None:
-        if isinstance(stream, KeyedStream):
-            raise WrongTypeError(
-                "a keyed stream is a partitioning and cannot be cached: cache the stream before key_by"
-            )
-        _check_bounded(stream)
-        self._inputs = stream.upstreams
+    def __init__(self, inputs: tuple[Upstream, ...], parent_directory: str | None) -> None:
+        _check_bounded(inputs)
+        self._inputs = inputs
         self._directory = _new_directory(parent_directory)
         first = self._inputs[0].transformation
         self.transformation = Transformation(
@@ -130,8 +100,8 @@ def _new_directory(parent: str | None) -> str:
     return join(absolute_path(parent), name)
 
 
-def _check_bounded(stream: DataStream) -> None:
-    waiting = [upstream.transformation for upstream in stream.upstreams]
+def _check_bounded(inputs: tuple[Upstream, ...]) -> None:
+    waiting = [upstream.transformation for upstream in inputs]
     while waiting:
         transformation = waiting.pop()
         waiting += [upstream.transformation for upstream in transformation.inputs]

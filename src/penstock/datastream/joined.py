@@ -15,91 +15,93 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeAlias
 
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.record.stateless import MapOperator, method
 from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.windowing import EventTimeTrigger, GlobalWindows
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.environment import StreamT
 from penstock.datastream.functions import Function, RuntimeContext, WindowFunction
 from penstock.datastream.join_functions import FlatJoinFunction
-from penstock.datastream.windowed_stream import WindowedStream
+from penstock.datastream.stream import Stream
+from penstock.datastream.windowed import KeyedWindows
 from penstock.plan.iterations import check_bounded
 from penstock.plan.transformation import Transformation, Upstream
 
-__all__ = ["CoGroupedStreams", "JoinedStreams"]
-
 #: What a record of the union is: the number of its stream (0 or 1), and the record.
 Tagged = tuple[int, Any]
+#: What is made of the windows with a function, whose results may have a type.
+_Make: TypeAlias = Callable[[KeyedWindows[StreamT], Any, TypeInformation | None], StreamT]
 
 
-class _TwoStreams:
+class _TwoStreams(Generic[StreamT]):
     """Two streams on the way to a common window."""
 
-    def __init__(self, input1: DataStream, input2: DataStream) -> None:
+    def __init__(self, input1: Stream[StreamT], input2: Stream[StreamT]) -> None:
         self._inputs = (input1, input2)
 
-    def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:
+    def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where[StreamT]:
         """The key of the first stream's records: a function, or a `KeySelector`."""
         return Where(self._inputs, method(key_selector, "get_key"), self._make)
 
-    def _make(self, windowed: WindowedStream, function: Any, output_type: TypeInformation | None) -> DataStream:
+    def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
         raise NotImplementedError
 
 
-class JoinedStreams(_TwoStreams):
+class Joined(_TwoStreams[StreamT]):
     """Two streams whose records are to be paired by key and window."""
 
-    def _make(self, windowed: WindowedStream, function: Any, output_type: TypeInformation | None) -> DataStream:
+    def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
         return windowed.apply(_Pairs(function), output_type).name("Window Join")
 
 
-class CoGroupedStreams(_TwoStreams):
+class CoGrouped(_TwoStreams[StreamT]):
     """Two streams whose records are to be grouped by key and window."""
 
-    def _make(self, windowed: WindowedStream, function: Any, output_type: TypeInformation | None) -> DataStream:
+    def _make(self, windowed: KeyedWindows[StreamT], function: Any, output_type: TypeInformation | None) -> StreamT:
         return windowed.apply(_Groups(function), output_type).name("Co-Group")
 
 
-class Where:
+class Where(Generic[StreamT]):
     """The first stream has its key; set that of the second with `equal_to`."""
 
     def __init__(
         self,
-        inputs: tuple[DataStream, DataStream],
+        inputs: tuple[Stream[StreamT], Stream[StreamT]],
         key_selector: Callable[[Any], Any],
-        make: Callable[[WindowedStream, Any, TypeInformation | None], DataStream],
+        make: _Make[StreamT],
     ) -> None:
         self._inputs = inputs
         self._key_selector = key_selector
         self._make = make
 
-    def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo:
+    def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo[StreamT]:
         """The key of the second stream's records: a function, or a `KeySelector`."""
         return EqualTo(self._inputs, (self._key_selector, method(key_selector, "get_key")), self._make)
 
 
-class EqualTo:
+class EqualTo(Generic[StreamT]):
     """Both streams have their keys; set the windows with `window`, or `apply` a function to bounded streams."""
 
     def __init__(
         self,
-        inputs: tuple[DataStream, DataStream],
+        inputs: tuple[Stream[StreamT], Stream[StreamT]],
         key_selectors: tuple[Callable[[Any], Any], Callable[[Any], Any]],
-        make: Callable[[WindowedStream, Any, TypeInformation | None], DataStream],
+        make: _Make[StreamT],
     ) -> None:
         self._inputs = inputs
         self._key_selectors = key_selectors
         self._make = make
 
-    def window(self, assigner: Any) -> WithWindow:
+    def window(self, assigner: Any) -> WithWindow[StreamT]:
         """The windows in which records of both streams meet."""
         return WithWindow(self._windows, assigner, self._make)
 
-    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def apply(self, function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Without windows: all records of a key of both streams, which are bounded; see `WithWindow.apply`.
 
         Raises:
@@ -109,46 +111,49 @@ class EqualTo:
         check_bounded(upstreams, "a join or co-group without windows")
         return self.window(GlobalWindows.create()).trigger(EventTimeTrigger.create()).apply(function, output_type)
 
-    def _windows(self, assigner: Any) -> WindowedStream:
-        first, second = (_tagged(stream, number) for number, stream in enumerate(self._inputs))
-        return first.union(second).key_by(_TaggedKey(*self._key_selectors)).window(assigner)
+    def _windows(self, assigner: Any) -> KeyedWindows[StreamT]:
+        key_selector = _TaggedKey(*self._key_selectors)
+        tagged = [_tagged(stream, number) for number, stream in enumerate(self._inputs)]
+        by_key = tuple(Upstream(one, HashPartitioner(key_selector)) for one in tagged)
+        union = Stream(self._inputs[0].get_execution_environment(), by_key)
+        return KeyedWindows(union, key_selector, assigner)
 
 
-class WithWindow:
+class WithWindow(Generic[StreamT]):
     """Two streams in common windows; settings made here are those of the windows, and `apply` handles their records."""
 
     def __init__(
         self,
-        windows: Callable[[Any], WindowedStream],
+        windows: Callable[[Any], KeyedWindows[StreamT]],
         assigner: Any,
-        make: Callable[[WindowedStream, Any, TypeInformation | None], DataStream],
+        make: _Make[StreamT],
     ) -> None:
         self._windows = windows
         self._assigner = assigner
         self._make = make
         self._settings: list[tuple[str, Any]] = []
 
-    def _set(self, name: str, value: Any) -> WithWindow:
+    def _set(self, name: str, value: Any) -> WithWindow[StreamT]:
         self._settings.append((name, value))
         return self
 
-    def trigger(self, trigger: Any) -> WithWindow:
+    def trigger(self, trigger: Any) -> WithWindow[StreamT]:
         """When windows fire, instead of the assigner's own rule."""
         return self._set("trigger", trigger)
 
-    def evictor(self, evictor: Any) -> WithWindow:
+    def evictor(self, evictor: Any) -> WithWindow[StreamT]:
         """Which records a window gives up before or after it fires; it sees pairs (number of the stream, record)."""
         return self._set("evictor", evictor)
 
-    def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> WithWindow:
+    def allowed_lateness(self, time_ms: int | Duration | Time | datetime.timedelta) -> WithWindow[StreamT]:
         """For how long after its end (ms or a duration) a window takes late records, and fires again for each."""
         return self._set("allowed_lateness", time_ms)
 
-    def side_output_late_data(self, output_tag: OutputTag) -> WithWindow:
+    def side_output_late_data(self, output_tag: OutputTag) -> WithWindow[StreamT]:
         """Send records that are too late, as (number of the stream: 0 or 1, record), to a side output."""
         return self._set("side_output_late_data", output_tag)
 
-    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def apply(self, function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Handle the windows: a join by a `JoinFunction` or `FlatJoinFunction`, a co-group by a `CoGroupFunction`.
 
         A plain callable of two arguments is taken for a `JoinFunction`, or for a `CoGroupFunction`.
@@ -159,16 +164,15 @@ class WithWindow:
         return self._make(windowed, function, output_type)
 
 
-def _tagged(stream: DataStream, number: int) -> DataStream:
+def _tagged(stream: Stream[StreamT], number: int) -> Transformation:
     """The stream with the number on every record, in its own parallelism and order."""
     transformation = Transformation("Tag", partial(MapOperator, _Tag(number)), stream.upstreams)
     if len(stream.upstreams) == 1:
         upstream = stream.upstreams[0].transformation
         transformation.parallelism = upstream.parallelism
         transformation.parallelism_limit = upstream.parallelism_limit
-    environment = stream.get_execution_environment()
-    environment.add(transformation)
-    return DataStream(environment, (Upstream(transformation),))
+    stream.get_execution_environment().add(transformation)
+    return transformation
 
 
 class _Tag:

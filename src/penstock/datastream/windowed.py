@@ -1,10 +1,10 @@
-"""A keyed stream cut into windows, and the ways to aggregate them (C1)."""
+"""Streams cut into windows, and the ways to aggregate them (C1)."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self
 
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
@@ -29,23 +29,20 @@ from penstock.core.windowing import (
     Trigger,
     WindowAssigner,
 )
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.environment import Environment, StreamT
 from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
-from penstock.datastream.keyed_stream import KeyedStream
+from penstock.datastream.stream import Stream
 from penstock.plan.windows import ColumnWindowNode, WindowNode
 
-if TYPE_CHECKING:
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-
-class Windows:
+class Windows(Generic[StreamT]):
     """What windows of streams with and without keys share."""
 
     _process_result: ClassVar[type[WindowResult]]
     _apply_result: ClassVar[type[WindowResult]]
 
     def __init__(
-        self, stream: DataStream, key_selector: Callable[[Any], Any], assigner: WindowAssigner[Any, Any]
+        self, stream: Stream[StreamT], key_selector: Callable[[Any], Any], assigner: WindowAssigner[Any, Any]
     ) -> None:
         if not isinstance(assigner, WindowAssigner):
             raise WrongTypeError(
@@ -59,7 +56,7 @@ class Windows:
         self._lateness_ms = 0
         self._late_tag: str | None = None
 
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
+    def get_execution_environment(self) -> Environment[StreamT]:
         """The environment that the stream belongs to."""
         return self._stream.get_execution_environment()
 
@@ -108,7 +105,7 @@ class Windows:
 
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
-    ) -> DataStream:
+    ) -> StreamT:
         """Fold each window's records into one; `window_function` may then see it with its window.
 
         Without a window function the type of the results is that of the records, unless `output_type` says another.
@@ -126,21 +123,19 @@ class Windows:
         window_function: Any = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> StreamT:
         """Aggregate each window's records; `window_function` may then see the result with its window."""
         return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function, output_type)
 
-    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Keep each window's records and hand them all to a process window function."""
         return self._add("Window Process", ListContents(), process_window_function, output_type)
 
-    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Keep each window's records and hand them all to a window function."""
         return self._add("Window Apply", ListContents(), window_function, output_type)
 
-    def _add(
-        self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None
-    ) -> DataStream:
+    def _add(self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None) -> StreamT:
         result: WindowResult | None = None
         if function is not None:
             kind_of_result = self._process_result if hasattr(function, "process") else self._apply_result
@@ -168,16 +163,13 @@ def _clears(function: Any) -> bool:
     return clear is not None and clear not in (ProcessWindowFunction.clear, ProcessAllWindowFunction.clear)
 
 
-class WindowedStream(Windows):
+class KeyedWindows(Windows[StreamT]):
     """Windows of a keyed stream: each key has its own."""
 
     _process_result = ProcessResult
     _apply_result = ApplyResult
 
-    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        super().__init__(keyed_stream, keyed_stream.key_selector, window_assigner)
-
-    def select(self, *aggregates: Aggregate, output_type: TypeInformation | None = None) -> DataStream:
+    def select(self, *aggregates: Aggregate, output_type: TypeInformation | None = None) -> StreamT:
         """Aggregate the columns of each window by kernel: `lit(1).count`, `col("price").max.alias("highest")`, ….
 
         The result is one record for each key and window: the columns of the key, `window_start` and `window_end` (ms),

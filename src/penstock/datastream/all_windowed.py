@@ -11,28 +11,23 @@ from typing import Any
 
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.window.window_contents import ApplyAllResult, ProcessAllResult, WindowContents
-from penstock.core.windowing import WindowAssigner
-from penstock.datastream.data_stream import DataStream
-from penstock.datastream.windowed_stream import Windows
+from penstock.datastream.environment import StreamT
+from penstock.datastream.windowed import Windows
 
 
-class AllWindowedStream(Windows):
-    """Windows of all records of a stream."""
+class AllWindows(Windows[StreamT]):
+    """Windows of all records of a stream, which is partitioned by `the_one_key`."""
 
     _process_result = ProcessAllResult
     _apply_result = ApplyAllResult
 
-    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
-        super().__init__(data_stream.key_by(_the_one_key), _the_one_key, window_assigner)
-
-    def _add(
-        self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None
-    ) -> DataStream:
+    def _add(self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None) -> StreamT:
         stream = super()._add(f"All-{kind}", contents, function, output_type)
-        (upstream,) = stream.upstreams
-        upstream.transformation.parallelism = upstream.transformation.parallelism_limit = 1
+        transformation = stream._transformation
+        transformation.parallelism = transformation.parallelism_limit = 1
         return stream
 
 
-def _the_one_key(value: Any) -> None:
+def the_one_key(value: Any) -> None:
+    """The key of every record."""
     return None

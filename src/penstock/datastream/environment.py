@@ -1,0 +1,455 @@
+"""Where programs begin and end: sources, settings, execution (E1).
+
+Environments give streams, and streams know their environment. So that neither module needs the other, an environment
+is generic in the streams that it gives, and `stream_of` makes them. All else that gives streams (windows, joins,
+loops, …) is generic in the same way, and gets them from the environment.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Generic, Self, TypeVar
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, WrongTypeError, WrongValueError
+from penstock.base.execution_config import ExecutionConfig
+from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.options import (
+    BUFFER_TIMEOUT_MS,
+    CACHE_DIR,
+    CHECKPOINTING_INTERVAL_MS,
+    CHECKPOINTING_MODE,
+    CONFIGURATION_STRICT,
+    MAX_PARALLELISM,
+    OPERATOR_CHAINING_ENABLED,
+    PARALLELISM,
+    PIPELINE_NAME,
+    RECOVERY_FROM_LATEST,
+    RECOVERY_PATH,
+    RUNTIME_MODE,
+    SAVEPOINT_DIR,
+)
+from penstock.base.restart_strategy import RestartStrategyConfiguration
+from penstock.base.single_precision import rounding
+from penstock.base.time import Duration, to_millis
+from penstock.base.typeinfo import RowTypeInfo, TypeInformation
+from penstock.base.unknown_options import unknown_options
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collection import CollectionSource
+from penstock.connectors.socket_text import SocketTextSource
+from penstock.core.connector import Boundedness, Source
+from penstock.core.graph.job_graph import JobGraph
+from penstock.core.operators.emitting_rows import RowMaker
+from penstock.core.operators.source.source import SourceOperator
+from penstock.datastream.cache import Cache
+from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.checkpointing_mode import CheckpointingMode
+from penstock.datastream.data_frames import source_of_dataframe
+from penstock.datastream.dependencies import Dependencies
+from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.operator_settings import OperatorSettings
+from penstock.datastream.program_end import Unexecuted, watch
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.drivers.client.iterations import compile_iterations
+from penstock.drivers.client.submit import submit
+from penstock.drivers.listener import log_to_stderr_by_default
+from penstock.drivers.running_job import RunningJob
+from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
+from penstock.plan.description import Plan
+from penstock.plan.iterations import check_outside_of_loops
+from penstock.plan.job_graph import build_job_graph, build_plan
+from penstock.plan.transformation import Transformation, Upstream, upstream_first
+
+_log = logging.getLogger("penstock.job")
+
+DEFAULT_JOB_NAME = "Penstock Streaming Job"
+
+#: The streams that an environment gives.
+StreamT = TypeVar("StreamT", bound=OperatorSettings)
+
+
+class Environment(Dependencies, ABC, Generic[StreamT]):
+    """Collects a program's transformations and runs them; what `StreamExecutionEnvironment` does."""
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration() if configuration is None else configuration
+        self._transformations: list[Transformation] = []
+        self._caches: list[Cache] = []
+        self._left_out: set[Transformation] = set()
+        self._told_options: set[str] = set()
+        self._unexecuted = Unexecuted()
+
+    @abstractmethod
+    def stream_of(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> StreamT:
+        """The stream that reads these; called by streams."""
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def get_configuration(self) -> Configuration:
+        """The settings; changes take effect at the next `execute`."""
+        return self._configuration
+
+    def configure(self, configuration: Configuration) -> None:
+        """Add settings."""
+        self._configuration.add_all(configuration)
+
+    def get_config(self) -> ExecutionConfig:
+        """The settings of execution, under PyFlink's names."""
+        return ExecutionConfig(self._configuration)
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """How many subtasks an operator has if it sets no number of its own."""
+        self._configuration.write(PARALLELISM, parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """The default parallelism."""
+        return self._configuration.read(PARALLELISM)
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """How many key groups keyed state has; fixed for the life of a job's state."""
+        self._configuration.write(MAX_PARALLELISM, max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The number of key groups."""
+        return self._configuration.read(MAX_PARALLELISM)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
+        """The tempo in which the program runs: streaming by default; batch, automatic or micro-batch (I1)."""
+        self._configuration.write(RUNTIME_MODE, execution_mode.value)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int | Duration | datetime.timedelta) -> Self:
+        """How old (ms) a network buffer may get before it is sent though not full; 0 sends at once, -1 never."""
+        value = timeout_millis if isinstance(timeout_millis, int) else to_millis(timeout_millis)
+        self._configuration.write(BUFFER_TIMEOUT_MS, value)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """The buffer time-out in ms."""
+        return self._configuration.read(BUFFER_TIMEOUT_MS)
+
+    def disable_operator_chaining(self) -> Self:
+        """Run every operator as a task of its own (B4)."""
+        self._configuration.write(OPERATOR_CHAINING_ENABLED, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators are chained."""
+        return self._configuration.read(OPERATOR_CHAINING_ENABLED)
+
+    def enable_checkpointing(
+        self,
+        interval: int | Duration | datetime.timedelta,
+        mode: CheckpointingMode | None = None,
+    ) -> Self:
+        """Take a checkpoint every `interval` (ms or a duration): state survives failures exactly once (G5, J)."""
+        self._configuration.write(CHECKPOINTING_INTERVAL_MS, to_millis(interval))
+        if mode is not None:
+            self._configuration.write(CHECKPOINTING_MODE, mode.value)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """The interval in ms; -1 when checkpointing is off."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The settings of checkpoints."""
+        return CheckpointConfig(self._configuration)
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The guarantee of checkpoints."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Another name of `get_checkpointing_mode`."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake records (G5)."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether unaligned checkpoints are forced."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        """The directory of savepoints that name none."""
+        self._configuration.write(SAVEPOINT_DIR, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """The directory of savepoints that name none; None when it is not set."""
+        return self._configuration.read(SAVEPOINT_DIR)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Register a group by its name; a group that is not registered needs only its name.
+
+        Raises:
+            NotImplementedError: for a group with resources of its own.
+        """
+        slot_sharing_group.check_is_available()
+        return self
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """False: operators of different maximum parallelism are tasks of their own."""
+        return False
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> None:
+        """What to do after a failure."""
+        restart_strategy_configuration.apply_to(self._configuration)
+
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether checkpointing is on."""
+        return self._configuration.read(CHECKPOINTING_INTERVAL_MS) is not None
+
+    # --- sources -----------------------------------------------------------------------------------------------------
+
+    def from_source(
+        self,
+        source: Source[Any, Any],
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
+    ) -> StreamT:
+        """A stream of what a source reads, with event time as the strategy says."""
+        transformation = Transformation(
+            "Source",
+            partial(SourceOperator, source, watermark_strategy),
+            name=source_name,
+            is_stateful=True,
+            parallelism_limit=source.max_parallelism(),
+            source=source,
+            output_type=type_info,
+            alignment=watermark_strategy.alignment,
+        )
+        self.add(transformation)
+        return self.stream_of((Upstream(transformation),))
+
+    def add_source(
+        self,
+        source_func: Source[Any, Any],
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> StreamT:
+        """The older name of `from_source`, without watermarks; there is one kind of source.
+
+        Raises:
+            TypeError: if it is not a `Source`.
+        """
+        if not isinstance(source_func, Source):
+            raise WrongTypeError(
+                f"{source_func!r} is not a Source: implement penstock.core.connector.Source, or use from_collection() "
+                "or a DataGeneratorSource"
+            )
+        return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> StreamT:
+        """A bounded stream of these values, in their order, from one subtask; with `Types.ROW`, of rows."""
+        values = list(collection)
+        if isinstance(type_info, RowTypeInfo):
+            values = list(map(RowMaker(type_info), values))
+        made = rounding(type_info)
+        if made is not None:
+            values = list(map(made, values))
+        return self.from_source(
+            CollectionSource(values), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
+        )
+
+    def from_elements(self, *elements: Any) -> StreamT:
+        """A bounded stream of these values."""
+        return self.from_collection(elements)
+
+    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> StreamT:
+        """The text that a server sends, cut at the delimiter; it cannot be replayed after a failure (J).
+
+        Args:
+            hostname: where to connect to.
+            port: of the server.
+            delimiter: what stands between two records.
+            max_retry: how often to connect again, once a second; 0 for never, a negative number for ever.
+        """
+        source = SocketTextSource(hostname, port, delimiter, max_retry)
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream")
+
+    def from_dataframe(
+        self,
+        df: Any,
+        type_info: TypeInformation | None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+    ) -> StreamT:
+        """A stream of the rows of a Spark data frame, as `Row`s with the names of its columns (I1, I2).
+
+        With a `Types.TUPLE` they are tuples, with a `Types.ROW_NAMED` rows of those names, and with a basic type the
+        values of the one column. Batch execution on Spark reads the frame where it lies; otherwise Spark writes a copy
+        of it before the job begins, below `execution.checkpointing.dir` when that is set.
+
+        A streaming frame (`df.isStreaming`) makes an unbounded stream, in micro-batch execution on Spark: each batch
+        that Spark finds is an epoch, and checkpoints hold how far the frame has been read (docs/micro-batch.md).
+
+        Raises:
+            ConfigurationError: if the type does not fit the columns, or a streaming frame keeps state in Spark or is of
+                a Spark Connect session.
+        """
+        source = source_of_dataframe(self._configuration, df, type_info)
+        strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        return self.from_source(source, strategy, "Data Frame Source", type_info)
+
+    def add(self, transformation: Transformation) -> None:
+        """Add a step to the program; called by streams."""
+        self._transformations.append(transformation)
+        if transformation.sink is not None:
+            self._unexecuted.add(transformation)
+
+    def leave_out(self, transformations: list[Transformation]) -> None:
+        """Let `execute` leave out these, which became a data frame, unless another part of the program needs them."""
+        self._left_out.update(transformations)
+
+    # --- execution ---------------------------------------------------------------------------------------------------
+
+    def job_graph(self, job_name: str | None = None) -> JobGraph:
+        """What would run; raises `ConfigurationError` where the program contradicts itself."""
+        self._unexecuted.clear()
+        return self._job_graph(job_name)[0]
+
+    def _job_graph(self, job_name: str | None) -> tuple[JobGraph, list[Cache]]:
+        self._check_not_empty()
+        self._check_name(job_name)
+        program, caches = self._program()
+        return build_job_graph(program, self._configuration, self._name(job_name)), caches
+
+    def _program(self) -> tuple[list[Transformation], list[Cache]]:
+        """The transformations to run, upstream first, and the caches to fill.
+
+        The transformations are those added, those that they need from programs executed before, and the sinks of these
+        caches.
+        """
+        writers = {id(cache.transformation): (cache, cache.plan()) for cache in self._caches}
+        program = upstream_first(self._ends())
+        check_outside_of_loops(program)
+        compile_iterations(program, self._configuration)
+        caches = []
+        for transformation in list(program):
+            cache, writer = writers.get(id(transformation), (None, None))
+            if cache is not None and writer is not None:
+                is_latest = self._configuration.read(RECOVERY_FROM_LATEST)
+                if is_latest or self._configuration.read(RECOVERY_PATH) is not None:
+                    option = RECOVERY_FROM_LATEST.key() if is_latest else RECOVERY_PATH.key()
+                    raise ConfigurationError(
+                        f"{option}: a job that resumes from a savepoint reads only the remaining records, so it cannot "
+                        "cache a stream"
+                    )
+                program.append(writer)
+                caches.append(cache)
+        return program, caches
+
+    def _check_options(self) -> None:
+        """Warn once of each key that no option has, or raise if the configuration is to be strict."""
+        unknown = unknown_options(self._configuration.key_set() - self._told_options)
+        is_strict = self._configuration.read(CONFIGURATION_STRICT)
+        if unknown and is_strict:
+            raise ConfigurationError("; ".join(unknown.values()))
+        if unknown:
+            log_to_stderr_by_default()
+        for told in unknown.values():
+            _log.warning("%s", told)
+        self._told_options.update(unknown)
+
+    def cache_of(self, upstreams: tuple[Upstream, ...]) -> Cache:
+        """Keep the records of a stream; called by `DataStream.cache`."""
+        cache = Cache(upstreams, self._configuration.read(CACHE_DIR))
+        self._caches.append(cache)
+        return cache
+
+    def _name(self, job_name: str | None) -> str:
+        return job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
+
+    def _check_name(self, job_name: str | None) -> None:
+        if self._name(job_name) == DEFAULT_JOB_NAME and self._configuration.read(RECOVERY_FROM_LATEST):
+            raise ConfigurationError(
+                f"{RECOVERY_FROM_LATEST.key()} finds jobs by their name: give this job its own name with execute(name) "
+                f"or {PIPELINE_NAME.key()}"
+            )
+
+    def _check_not_empty(self) -> None:
+        if not self._ends():
+            raise WrongValueError("there is nothing to execute: the program has no sources and no transformations")
+
+    def _ends(self) -> list[Transformation]:
+        return [transformation for transformation in self._transformations if transformation not in self._left_out]
+
+    def ends_so_far(self) -> tuple[list[str], bool]:
+        """The names of the program's sinks so far, and whether all its input ends; called by streams."""
+        sinks = list(dict.fromkeys(t.display_name for t in self._ends() if t.sink is not None))
+        sources = [t.source for t in upstream_first(self._ends()) if t.source is not None]
+        return sinks, all(source.boundedness is Boundedness.BOUNDED for source in sources)
+
+    def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
+        """The part of the program that these streams come from, upstream first; called by streams."""
+        part = self._above(upstreams)
+        check_outside_of_loops(part)
+        compile_iterations(part, self._configuration)
+        return part
+
+    def _above(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
+        for cache in self._caches:
+            cache.plan()
+        return upstream_first([upstream.transformation for upstream in upstreams])
+
+    def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
+        """The same, to look at."""
+        part = self._above(upstreams)
+        return build_plan(part, self._configuration, self._name(None))
+
+    def plan(self, job_name: str | None = None) -> Plan:
+        """What would run, to look at: as text, Mermaid or SVG; in a notebook it shows itself as a picture."""
+        self._check_not_empty()
+        self._unexecuted.clear()
+        return build_plan(self._program()[0], self._configuration, self._name(job_name))
+
+    def explain(self) -> str:
+        """What would run, as text."""
+        return self.plan().to_text()
+
+    def get_execution_plan(self) -> str:
+        """What would run, operator by operator, as JSON in the shape of Flink's plans."""
+        return self.plan().to_json()
+
+    def close(self) -> None:
+        """Forget the program that was not executed, and delete what was cached; running jobs go on."""
+        self._unexecuted.clear()
+        self._transformations, self._left_out = [], set()
+        for cache in self._caches:
+            cache.invalidate()
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the program and wait for its end; raises `JobExecutionError` when it fails.
+
+        Ctrl-C cancels it; the option `penstock.on-sigterm` says what SIGTERM does.
+        """
+        check_on_sigterm(self._configuration)
+        job = self.execute_async(job_name)
+        with ends_on_sigterm(job, self._configuration):
+            return job.wait()
+
+    def execute_async(self, job_name: str | None = None) -> RunningJob:
+        """Run the program and return at once; the environment is ready for the next one, also when this one fails."""
+        try:
+            self._check_options()
+            job_graph, caches = self._job_graph(job_name)
+        finally:
+            self._unexecuted.clear()
+            self._transformations, self._left_out = [], set()
+        for cache in caches:
+            cache.invalidate()
+        job = submit(job_graph, self._configuration)
+        watch(job, job_graph.name)
+        for cache in caches:
+            cache.written_by(job.get_job_execution_result())
+        return job

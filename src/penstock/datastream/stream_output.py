@@ -1,0 +1,119 @@
+"""Where the records of a stream go: to sinks, to the program itself, to data frames (A2, I2)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.connectors.collect import CollectSink
+from penstock.connectors.print import PrintSink
+from penstock.core.connector import Sink
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.datastream.closeable_iterator import CloseableIterator
+from penstock.datastream.data_frames import dataframe_of
+from penstock.datastream.data_stream_sink import DataStreamSink
+from penstock.datastream.environment import StreamT
+from penstock.datastream.global_sink import global_sink
+from penstock.datastream.stream import Stream
+from penstock.plan.transformation import Transformation
+
+
+class StreamOutput(Stream[StreamT]):
+    """A stream whose records can be written, collected, or read as a data frame."""
+
+    def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
+        """Write the records to a sink."""
+        sink = sink.for_type(self.declared_type)
+        if sink.commits_globally:
+            both = global_sink(self._upstreams, sink)
+            for step in both.steps:
+                self._environment.add(step)
+            return both
+        return DataStreamSink(self._sink_transformation("Sink", sink))
+
+    def add_sink(self, sink_func: Sink[Any]) -> DataStreamSink:
+        """The older name of `sink_to`; there is one kind of sink.
+
+        Raises:
+            TypeError: if it is not a `Sink`.
+        """
+        if not isinstance(sink_func, Sink):
+            raise WrongTypeError(
+                f"{sink_func!r} is not a Sink: implement penstock.core.connector.Sink, or call process() with a "
+                "function"
+            )
+        return self.sink_to(sink_func)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print the records on the program's standard output, with the subtask's number when there are several.
+
+        Records of a declared type look as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE; others as `str` writes
+        them.
+        """
+        return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self.declared_type)))
+
+    def _sink_transformation(self, kind: str, sink: Sink[Any]) -> Transformation:
+        transformation = Transformation(kind, partial(SinkOperator, sink), self._upstreams, is_stateful=True, sink=sink)
+        self._environment.add(transformation)
+        return transformation
+
+    def collect(self, limit: int | None = None) -> list[Any]:
+        """Run the program and collect the records of this stream, all of them or at most `limit`.
+
+        Without a limit this waits for the end of the job, so it never returns if the stream never ends.
+        `execute_and_collect` says what becomes of the rest of the job at the limit.
+        """
+        if limit is not None:
+            return list(self.execute_and_collect(limit=limit))
+        with self._results(None, False)[0] as results:
+            return list(results)
+
+    def to_dataframe(self, schema: Any = None) -> Any:
+        """The records as a Spark data frame, for further work in Spark; for batch execution (I2).
+
+        As with any data frame, nothing runs until Spark is asked for a result, and then it runs each time. A frame that
+        is used several times may be cached. `execute` leaves out what leads only to data frames.
+
+        Args:
+            schema: the columns, as DDL such as `"name STRING, count BIGINT"` or a `StructType`. Records are rows,
+                tuples or dicts with one field for each column, or single values for one column. None if the
+                `output_type` of the operator before gives the columns, or if the records are those of a data frame.
+
+        Raises:
+            ConfigurationError: if nothing says what the columns are, or the program is not for batch execution on
+                Spark.
+        """
+        above = self._environment.part_of(self._upstreams)
+        frame = dataframe_of(self._upstreams, above, self._environment.get_configuration(), schema)
+        self._environment.leave_out(above)
+        return frame
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the program and collect the records: an iterator, or with `limit` a list of at most this many.
+
+        With checkpoints on, each record arrives exactly once, when the checkpoint that covers it has completed. With a
+        limit, records arrive at once, and after a failure perhaps again.
+
+        At the limit the job is cancelled, unless it is bounded and the program has other sinks: then it goes on to its
+        end, so that they get all records. A warning names the sinks that are cancelled with a job that never ends.
+
+        Raises:
+            ValueError: if the limit is less than 1.
+            JobExecutionError: if the job fails.
+        """
+        if limit is not None and limit < 1:
+            raise WrongValueError(f"the limit must be at least 1, not {limit}")
+        results, is_bounded = self._results(job_execution_name, limit is not None)
+        return results if limit is None else results.take(limit, is_bounded)
+
+    def _results(self, job_name: str | None, has_limit: bool) -> tuple[CloseableIterator, bool]:
+        """Run the program; return its results, and whether it ends."""
+        other_sinks, is_bounded = self._environment.ends_so_far()
+        results = CloseableIterator(other_sinks)
+        immediate = has_limit or not self._environment.is_checkpointed
+        self._sink_transformation("Collect", CollectSink(immediate)).client_handler = results.on_frame
+        results.begin(self._environment.execute_async(job_name))
+        return results, is_bounded
