@@ -539,7 +539,7 @@ def test_a_trigger_that_gives_nothing_is_an_error() -> None:
     with OneInputOperatorHarness(window_operator(TumblingEventTimeWindows(10), Silent())) as harness:
         with pytest.raises(UserCodeError) as caught:
             harness.process(("a", 1), 1)
-        assert "Silent gave None" in str(caught.value.__cause__)
+        assert "Silent returned None" in str(caught.value.__cause__)
 
 
 def test_a_trigger_that_raises_in_a_timer_names_the_key() -> None:
