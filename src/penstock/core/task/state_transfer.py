@@ -102,8 +102,9 @@ class SnapshotWriter:
             for name, of_columns in columns.items():
                 whole = self._write(operator_id, name, of_columns.to_bytes(self._max_parallelism))
                 keyed[name] = (KeyedStateHandle(*self._key_groups, (whole,), COLUMNS_SCHEMA),)
-            for name in {**histories, **changes}.keys() - columns.keys():
-                keyed[name] = (self._keyed(operator_id, name, histories.get(name), changes.get(name)),)
+            for name in {**histories, **changes}:
+                if name not in columns:
+                    keyed[name] = (self._keyed(operator_id, name, histories.get(name), changes.get(name)),)
             lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
             native: tuple[NativeStateHandle, ...] = ()
             for capture in states:

@@ -265,7 +265,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             sweeper.on_settle()
         self._cache.flush()
         directory = self.directory / f"chk-{checkpoint_id}"
-        schemas = {name: self.schema_text(name) for name in {*self._schemas, *self._restored}}
+        schemas = {name: self.schema_text(name) for name in {**self._schemas, **self._restored}}
         now_ms = self.now_ms() if self._left_out_after_ms else 0
         expired_ms = {name: now_ms - ttl_ms for name, ttl_ms in self._left_out_after_ms.items()}
         capture = capture_store(
