@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.drivers.spark.java import find_java
+from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING
 
 #: Threads for Spark tasks: more than any page's job takes at once.
 THREADS = 16
@@ -22,7 +23,8 @@ class SharedJvm:
 
         python = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java(os.environ))}
         with mock.patch.dict(os.environ, python):
-            self._gateway: Any = launch_gateway(SparkConf(loadDefaults=False).setMaster(f"local[{THREADS}]"), {})
+            conf = SparkConf(loadDefaults=False).setMaster(f"local[{THREADS}]").set(DAEMON_SETTING, DAEMON)
+            self._gateway: Any = launch_gateway(conf, {})
         parameters = self._gateway.gateway_parameters
         self.variables = {
             **python,

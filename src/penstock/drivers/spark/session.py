@@ -24,6 +24,7 @@ from penstock.base.options import PYTHON_EXECUTABLE
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.java import find_java
 from penstock.drivers.spark.quiet import chatter_filtered, quiet_settings
+from penstock.drivers.spark.warm_workers import warm_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +154,7 @@ def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
     with chatter_filtered(), _environment(variables), _interrupt_handler_kept():
-        session = _build(settings)
+        session = _build(warm_settings(settings, os.environ.get("PYSPARK_PYTHON", "")))
     own = _own = _OwnSession(SparkHandle(session), dict(wanted), threads)
     atexit.register(stop_spark)
     return own

@@ -1,0 +1,38 @@
+"""Whether the workers of a session that Penstock starts can fork from Penstock's own daemon, see `daemon`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+DAEMON_SETTING: Final = "spark.python.daemon.module"
+DAEMON: Final = "penstock.drivers.spark.daemon"
+
+_FIND: Final = """
+import os, sys
+print(any(os.path.isfile(os.path.join(path, *sys.argv[1].split(".")) + ".py") for path in sys.path))
+"""
+_FIND_SECONDS_MAX: Final = 20
+
+
+def warm_settings(settings: Mapping[str, str], executable: str) -> dict[str, str]:
+    """The settings with the daemon, if Spark runs on threads of this process and its Python finds the module.
+
+    On other machines Penstock may come with the job, after the daemon has begun.
+    """
+    master = settings.get("spark.master", "")
+    on_threads = master == "local" or master.startswith("local[")
+    if not on_threads or DAEMON_SETTING in settings or not _finds_daemon(executable):
+        return dict(settings)
+    return {**settings, DAEMON_SETTING: DAEMON}
+
+
+def _finds_daemon(executable: str) -> bool:
+    """Ask that Python: a daemon that does not start would fail every worker."""
+    command = [executable, "-c", _FIND, DAEMON]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FIND_SECONDS_MAX)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.stdout.strip() == "True"

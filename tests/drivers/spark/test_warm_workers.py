@@ -1,0 +1,76 @@
+"""The daemon from which workers fork: when a session gets it, and that a fork of it is safe."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING, warm_settings
+
+#: What a fork would lose, or share though it must not: threads, sockets, and numbers drawn alike in all workers.
+LOOK = f"""
+import gc, sys, threading
+import {DAEMON}
+import zmq
+found = [str(thread) for thread in threading.enumerate() if thread is not threading.main_thread()]
+found += [repr(one) for one in gc.get_objects() if isinstance(one, zmq.Context | zmq.Socket)]
+print(found + [name for name in ("numpy.random", "pandas") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]"])
+def test_a_session_on_threads_gets_the_daemon(master: str) -> None:
+    assert warm_settings({"spark.master": master}, sys.executable)[DAEMON_SETTING] == DAEMON
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "local-cluster[2,1,1024]", "yarn"])
+def test_on_other_machines_it_is_sparks_own(master: str) -> None:
+    """Penstock comes there with the job, later than the daemon begins."""
+    assert warm_settings({"spark.master": master}, sys.executable) == {"spark.master": master}
+
+
+def test_a_daemon_of_the_programs_choice_stays() -> None:
+    settings = {"spark.master": "local[4]", DAEMON_SETTING: "pyspark.daemon"}
+    assert warm_settings(settings, sys.executable) == settings
+
+
+def test_a_python_without_penstock_gets_sparks_own(tmp_path: Path) -> None:
+    settings = {"spark.master": "local[4]"}
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nPYTHONPATH= exec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    assert warm_settings(settings, str(bare)) == settings
+    assert warm_settings(settings, str(tmp_path / "none")) == settings
+
+
+def test_the_daemon_has_nothing_that_a_fork_would_lose_or_share() -> None:
+    found = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+@pytest.mark.spark
+def test_workers_on_penstocks_own_session_begin_with_its_modules(spark: SparkHandle) -> None:
+    """Each draws random numbers of its own, and computes with Arrow, whose memory a fork takes over."""
+
+    def look(value: int) -> tuple[str, float, int]:
+        import os
+        import random
+
+        import numpy
+        import pyarrow
+
+        total = pyarrow.compute.sum(pyarrow.array(range(10_000))).as_py()
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
+        return parent.split("\0")[2], random.random() + numpy.random.random(), total
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+    stream = env.from_collection(range(20)).rebalance().map(look)
+    with stream.execute_and_collect() as results:  # type: ignore[union-attr]
+        daemons, drawn, totals = zip(*results, strict=True)
+    assert set(daemons) == {DAEMON}
+    assert len(set(drawn)) == 20
+    assert set(totals) == {sum(range(10_000))}
