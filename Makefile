@@ -12,6 +12,7 @@ SEEDS ?= 100
 RUN := scripts/run
 STAMP := .venv/.up-to-date
 BENCH_STAMP := .venv/.has-bench
+CLASSES := build/spark-classes.jsa
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +40,11 @@ format: env ## write what the linter and the formatter can mend
 	@$(RUN) ruff check --fix-only
 	@$(RUN) ruff format
 
-test: check java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
+$(CLASSES): $(STAMP) tests/class_archive.py
+	@$(RUN) python -m tests.class_archive
+
+test: env java ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
+	@$(MAKE) -j 2 check $(CLASSES)
 	@$(RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right

@@ -4,21 +4,18 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.class_archive import ARCHIVE, options
 from tests.simulation.fresh_seeds import fresh_seeds
 
 #: Files that take long though they start no Spark.
 LONG = ("tests/simulation/", "tests/datastream/test_tempos_agree.py", "tests/test_reference.py")
 
 
-#: For JVMs that live for a minute beside Python on two cores: less compiling, no threads to collect garbage.
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-
-
 def pytest_configure() -> None:
     """Let Spark's JVMs start quickly, those of scripts too; no time that a busy machine takes fails a test."""
     settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy machine")
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JVM)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", options(ARCHIVE))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
