@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 __all__ = ["JobStatus"]
 
@@ -28,8 +29,13 @@ class JobStatus(Enum):
 
     def is_globally_terminal_state(self) -> bool:
         """True when the job is over for good: finished, canceled or failed."""
-        return self in (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+        return self in _GLOBALLY_TERMINAL
 
     def is_terminal_state(self) -> bool:
         """True when the job is over at least for the job master that reports it: as above, or suspended."""
-        return self is JobStatus.SUSPENDED or self.is_globally_terminal_state()
+        return self in _TERMINAL
+
+
+# Made once, because an enum is slow to look its members up.
+_GLOBALLY_TERMINAL: Final = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+_TERMINAL: Final = (*_GLOBALLY_TERMINAL, JobStatus.SUSPENDED)

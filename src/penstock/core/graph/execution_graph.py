@@ -72,14 +72,14 @@ class ExecutionGraph:
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
         for vertex in self:
-            assert vertex.current.id.attempt == self.attempt, f"{vertex.name} is in the attempt of the job"
-            assert all(e.state.is_terminal or e.worker_id is None for e in vertex.prior), (
-                f"one {vertex.name} runs at a time"
-            )
-            is_somewhere = vertex.current.worker_id is not None
-            is_placed = vertex.current.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
-            is_over = vertex.current.state.is_terminal
-            assert is_over or is_placed is is_somewhere, f"{vertex.name} has a worker once it is deployed"
+            current = vertex.current
+            assert current.id.attempt == self.attempt, f"{vertex.name} is in the attempt of the job"
+            for prior in vertex.prior:
+                assert prior.worker_id is None or prior.state.is_terminal, f"one {vertex.name} runs at a time"
+            if not current.state.is_terminal:
+                is_placed = current.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
+                is_somewhere = current.worker_id is not None
+                assert is_placed is is_somewhere, f"{vertex.name} has a worker once it is deployed"
 
     def __iter__(self) -> Iterator[ExecutionVertex]:
         for vertex in self.vertices:

@@ -27,7 +27,7 @@ class ExecutionState(enum.Enum):
 
 
 _E = ExecutionState
-_TERMINAL: Final = frozenset({_E.FINISHED, _E.CANCELED, _E.FAILED})
+_TERMINAL: Final = (_E.FINISHED, _E.CANCELED, _E.FAILED)  # sooner searched than an enum is hashed
 
 EXECUTION_MOVES: Final[dict[ExecutionState, frozenset[ExecutionState]]] = {
     _E.CREATED: frozenset({_E.SCHEDULED, _E.CANCELED, _E.FAILED}),

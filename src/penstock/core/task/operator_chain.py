@@ -14,6 +14,7 @@ from penstock.core.task.program import VertexProgram
 from penstock.state.snapshot import StateCapture
 
 _NO_COMPLETIONS: Final = StreamOperator.process_completions
+_NO_TIMER: Final = StreamOperator.next_timer_ms
 
 
 def _count_nowhere(name: str, increment: int) -> None:
@@ -96,6 +97,9 @@ class OperatorChain:
         #: operators that may have calls out of the task; the others are never asked
         self._finished = 0
         self.waiting = [o for o in self.operators if type(o).process_completions is not _NO_COMPLETIONS]
+        #: the same for processing-time timers; and these without the head
+        self._timed = [o for o in self.operators if type(o).next_timer_ms is not _NO_TIMER]
+        self._timed_behind_head = [o for o in self._timed if o is not self.head]
 
     @property
     def head(self) -> StreamOperator:
@@ -196,13 +200,16 @@ class OperatorChain:
 
     def next_timer_ms(self, is_head_asked: bool = True) -> int | None:
         """The earliest processing-time timer of all operators (ms), or None; on demand of all but the head."""
-        operators = self.operators if is_head_asked else self.operators[1:]
-        times = [t for operator in operators if (t := operator.next_timer_ms()) is not None]
-        return min(times) if times else None
+        earliest: int | None = None
+        for operator in self._timed if is_head_asked else self._timed_behind_head:
+            due = operator.next_timer_ms()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def on_processing_time(self, now_ms: int) -> None:
         """Let every operator fire what is due."""
-        for operator in self.operators:
+        for operator in self._timed:
             due = operator.next_timer_ms()
             if due is not None and due <= now_ms:
                 operator.on_processing_time(now_ms)

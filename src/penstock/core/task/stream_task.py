@@ -164,13 +164,16 @@ class StreamTask:
 
     def next_deadline(self) -> int | None:
         """When (ms) a step is needed even if nothing arrives."""
-        times = [self._flush_at_ms]
+        earliest = self._flush_at_ms
         if self._chain is not None and self._processes and self._is_available():
-            times.append(self._next_timer_ms())
+            due = self._next_timer_ms()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
         if self._barriers is not None and self.phase is not Phase.TERMINAL and not self._holds_barriers:
-            times.append(self._barriers.next_deadline())
-        known = [t for t in times if t is not None]
-        return min(known) if known else None
+            due = self._barriers.next_deadline()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def metrics(self) -> TaskMetrics:
         """Progress so far."""
@@ -263,7 +266,10 @@ class StreamTask:
         return self.phase is Phase.PROCESSING
 
     def _is_available(self) -> bool:
-        return all(p.is_available for p in self.partitions.values())
+        for partition in self.partitions.values():  # noqa: SIM110 - asked in every step
+            if not partition.is_available:
+                return False
+        return True
 
     def _flush(self) -> None:
         self._flush_at_ms = None

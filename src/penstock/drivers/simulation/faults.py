@@ -52,10 +52,10 @@ class Faults:
     @property
     def kills_left(self) -> bool:
         """Whether any worker will be killed yet."""
-        seen = self.seen
-        if self.rates.spares_until_end and not self.has_ending:
+        seen, rates = self.seen, self.rates
+        if self.are_over or not rates.kills_max or (rates.spares_until_end and not self.has_ending):
             return False
-        return not self.are_over and seen["kill"] + seen["kill-within-call"] < self.rates.kills_max
+        return seen["kill"] + seen["kill-within-call"] < rates.kills_max
 
     def kills_after(self, is_protocol: bool) -> bool:
         """Whether a worker dies after this action."""
@@ -73,8 +73,10 @@ class Faults:
     @property
     def master_kills_left(self) -> bool:
         """Whether the job master will be killed yet."""
-        seen = self.seen
-        return not self.are_over and seen["master-kill"] + seen["master-kill-within-call"] < self.rates.master_kills_max
+        seen, kills_max = self.seen, self.rates.master_kills_max
+        if self.are_over or not kills_max:
+            return False
+        return seen["master-kill"] + seen["master-kill-within-call"] < kills_max
 
     def kills_master_after(self, is_protocol: bool) -> bool:
         """Whether the job master dies after this action."""

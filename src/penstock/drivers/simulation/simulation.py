@@ -238,7 +238,7 @@ class Simulation:
             self.person.look(was_protocol)
             if not self._is_running():
                 return
-        if faults.kills_left and cluster.workers and faults.kills_after(was_protocol):
+        if cluster.workers and faults.kills_after(was_protocol):
             workers = list(cluster.workers.values())
             cluster.kill(workers[int(self.engine.chance.random() * len(workers))])
         if faults.kills_master_after(was_protocol):

@@ -113,7 +113,8 @@ class Worker(Action):
             return
         if call != self._step:
             self.cluster.engine.ready.add(self)
-        times = (self.executor.next_deadline(), self.coroutines.next_due_ms())
+        # While its step is enabled, nothing has to wake it.
+        times = (self.executor.next_deadline(), self.coroutines.next_due_ms()) if self.position < 0 else ()
         self.wake_ms = min((time for time in times if time is not None), default=None)
 
     def on_time(self, now_ms: int) -> None:

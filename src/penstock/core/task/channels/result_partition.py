@@ -208,11 +208,18 @@ class ResultPartition:
 
     @property
     def is_available(self) -> bool:
-        return not any(s.is_blocked for s in self.subpartitions)
+        # Asked in every step: a loop takes half the time of `any`.
+        for subpartition in self.subpartitions:  # noqa: SIM110
+            if subpartition.is_blocked:
+                return False
+        return True
 
     @property
     def has_open_data(self) -> bool:
-        return any(s.has_open_data for s in self.subpartitions)
+        for subpartition in self.subpartitions:  # noqa: SIM110 - as above
+            if subpartition.has_open_data:
+                return True
+        return False
 
     @property
     def is_empty(self) -> bool:
