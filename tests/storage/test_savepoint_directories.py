@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.file_store import FileCheckpointStore, absolute_url
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.files import absolute_url
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,

@@ -21,7 +21,7 @@ from penstock.core.job.view import JobView
 from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.job_client import JobClient
-from penstock.storage.file_store import absolute_url
+from penstock.storage.files import absolute_url
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -13,7 +13,8 @@ from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.core.ports import StateStorage
 from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
-from penstock.storage.file_store import FileCheckpointStore, absolute_url
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.files import absolute_url
 from penstock.storage.local_copies import LocalCopies
 
 

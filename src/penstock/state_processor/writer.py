@@ -35,7 +35,8 @@ from penstock.state_processor.reader import SLICE_BYTES, slices, split_range
 from penstock.state_processor.rows import Selector, blocks, is_spark_frame
 from penstock.state_processor.shapes import Shape, TimerShape, WindowShape, shape_of
 from penstock.state_processor.spark_jobs import run_tasks, write_frame
-from penstock.storage.file_store import FileCheckpointStore, absolute_url
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.files import absolute_url
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,

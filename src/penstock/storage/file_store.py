@@ -12,15 +12,14 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-import uuid
 from collections.abc import Iterable
 from typing import Any, Final
-from urllib.parse import quote
 
 import fsspec
 from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
+from penstock.storage.files import absolute_url, load_metadata, write_file, write_metadata
 from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
 from penstock.storage.metadata import (
     METADATA_NAME,
@@ -28,56 +27,14 @@ from penstock.storage.metadata import (
     StateFile,
     check_file,
     checksum,
-    decode_metadata,
-    encode_metadata,
 )
+from penstock.storage.savepoint_directories import delete_savepoint, discard_savepoint
 
 EPOCH_PREFIX: Final = "master-"
-#: What a file begins with that says which job writes a savepoint at a path that a person chose.
-CLAIM_PREFIX: Final = ".claim-"
 #: The job and the number of a checkpoint, by its directory.
 CHECKPOINT_DIRECTORY: Final = re.compile(r"/([^/]+)/chk-(\d+)$")
-#: How much of a state's name goes into the name of its file, which must do for any file system.
-NAME_CHARACTERS_MAX: Final = 120
 #: State that one subtask may hold inside the job master when no directory is configured.
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
-#: File systems in which a file is seen while it is written, and renaming is one step.
-_RENAMING: Final = frozenset({"file", "hdfs", "webhdfs"})
-
-
-def absolute_url(path: str) -> str:
-    """A directory as every process finds it, whatever its working directory: `scheme://...` or an absolute path."""
-    if "://" in path or "::" in path:
-        return path.rstrip("/")
-    _, absolute = fsspec.core.url_to_fs(path)
-    return str(absolute).rstrip("/")
-
-
-def file_name(name: str, digest: int) -> str:
-    """The name of a state's file: what it holds, shortened, and its checksum."""
-    return f"{quote(name, safe='')[:NAME_CHARACTERS_MAX]}-{digest:016x}"
-
-
-def _write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
-    digest = checksum(data)
-    path = posixpath.join(directory, file_name(name, digest))
-    fs.makedirs(directory, exist_ok=True)
-    # A task that runs again, or twice at a time, may write what is there already, and die meanwhile. In object stores a
-    # file appears whole by itself.
-    if _RENAMING.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
-        fs.pipe_file(path, data)
-    else:
-        partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
-        fs.pipe_file(partial, data)
-        fs.mv(partial, path)
-    return StateFile(len(data), digest, path=path)
-
-
-def _write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
-    fs.makedirs(directory, exist_ok=True)
-    partial = posixpath.join(directory, f".{METADATA_NAME}.part")
-    fs.pipe_file(partial, encode_metadata(metadata))
-    fs.mv(partial, posixpath.join(directory, METADATA_NAME))
 
 
 class FileCheckpointStore:
@@ -120,7 +77,7 @@ class FileCheckpointStore:
         elif len(data) > self._inline_bytes_max:
             if savepoint_path is not None:
                 return self._write_into(savepoint_path, name, data)
-            return _write_file(self._fs, self._checkpoint_directory(checkpoint_id), name, data)
+            return write_file(self._fs, self._checkpoint_directory(checkpoint_id), name, data)
         return StateFile(len(data), checksum(data), data=data)
 
     def read(self, file: StateFile) -> bytes:
@@ -145,7 +102,7 @@ class FileCheckpointStore:
 
     def _write_into(self, savepoint_path: str, name: str, data: bytes) -> StateFile:
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        file = _write_file(fs, directory, name, data)
+        file = write_file(fs, directory, name, data)
         return replace(file, path=posixpath.join(savepoint_path, posixpath.basename(file.path or "")))
 
     def on_stored(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
@@ -168,7 +125,7 @@ class FileCheckpointStore:
         if self._fs is None:
             return savepoint_path or "<job master>"
         directory = self._checkpoint_directory(metadata.checkpoint_id)
-        _write_metadata(self._fs, directory, metadata)
+        write_metadata(self._fs, directory, metadata)
         return savepoint_path or directory
 
     def _complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
@@ -183,83 +140,15 @@ class FileCheckpointStore:
             return replace(file, path=posixpath.basename(file.path or ""))
 
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        _write_metadata(fs, directory, metadata.with_files(contained))
-
-    def is_taken(self, savepoint_path: str) -> bool:
-        """Whether there is anything at that path."""
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        fs.invalidate_cache(directory)
-        found: bool = fs.exists(directory)
-        return found
-
-    def claim_savepoint(self, savepoint_path: str, owner: str) -> None:
-        """Claim a path for one job before anything is written there, so that another job cannot take it.
-
-        Raises:
-            CheckpointError: if there is something at the path, or another job has claimed it.
-        """
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        if not self.is_taken(savepoint_path):
-            fs.makedirs(directory, exist_ok=True)
-            fs.pipe_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"), b"")
-            fs.invalidate_cache(directory)
-            if [posixpath.basename(path) for path in fs.find(directory)] == [f"{CLAIM_PREFIX}{owner}"]:
-                return
-            self.release_savepoint(savepoint_path, owner)
-        raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
-
-    def release_savepoint(self, savepoint_path: str, owner: str) -> None:
-        """Release a claim; everything else there stays."""
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"))
-        fs.invalidate_cache(directory)
-        if fs.exists(directory) and not fs.find(directory):
-            fs.rm(directory, recursive=True)
-
-    def empty_savepoint(self, savepoint_path: str, owner: str, kept: Iterable[StateFile] | None = None) -> None:
-        """Delete what a job has left at a path that it has claimed, but for the claim, and `kept` with its metadata.
-
-        Raises:
-            CheckpointError: if the savepoint of another job is there; nothing is deleted then.
-        """
-        self.check_savepoint_is_own(savepoint_path, owner)
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        needed = {f"{CLAIM_PREFIX}{owner}"}
-        if kept is not None:
-            needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
-        # The metadata first, so that a half-deleted savepoint never looks whole.
-        for path in sorted(fs.find(directory), key=lambda path: (posixpath.basename(path) != METADATA_NAME, path)):
-            if posixpath.basename(path) not in needed:
-                with contextlib.suppress(FileNotFoundError):
-                    fs.rm_file(path)
-
-    def check_savepoint_is_own(self, savepoint_path: str, owner: str) -> None:
-        """Raise `CheckpointError` if the savepoint of another job is at a path."""
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        fs.invalidate_cache(directory)
-        if fs.exists(posixpath.join(directory, METADATA_NAME)):
-            found = self._load(fs, directory)
-            if found.job_id != owner:
-                raise CheckpointError(
-                    f"job {found.job_name!r} ({found.job_id}) has meanwhile written a savepoint to {savepoint_path}, "
-                    "which is left unchanged"
-                )
+        write_metadata(fs, directory, metadata.with_files(contained))
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         """Delete what was written for a savepoint that did not complete; one that is whole stays."""
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        fs.invalidate_cache(directory)
-        if fs.exists(directory) and not fs.exists(posixpath.join(directory, METADATA_NAME)):
-            fs.rm(directory, recursive=True)
+        discard_savepoint(savepoint_path)
 
     def delete_savepoint(self, savepoint_path: str) -> None:
         """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm_file(posixpath.join(directory, METADATA_NAME))
-        if fs.exists(directory):
-            fs.rm(directory, recursive=True)
+        delete_savepoint(savepoint_path)
 
     def listing(self) -> list[str]:
         """The paths of all files below the job's directory, in the form of `StateFile.path`."""
@@ -331,7 +220,7 @@ class FileCheckpointStore:
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one of the job's checkpoints."""
         directory = self._checkpoint_directory(checkpoint_id)
-        metadata = self._load(self._fs, directory)
+        metadata = load_metadata(self._fs, directory)
         if (metadata.job_id, metadata.checkpoint_id) != (self._job_id, checkpoint_id):
             raise CheckpointError(f"{directory} holds metadata of checkpoint {metadata.checkpoint_id}, not its own")
         return metadata
@@ -347,22 +236,14 @@ class FileCheckpointStore:
             url = name if "://" in name else fs.unstrip_protocol(name)
             return replace(file, path=url)
 
-        metadata = self._load(fs, directory).with_files(located)
+        metadata = load_metadata(fs, directory).with_files(located)
         return replace(metadata, external_path=fs.unstrip_protocol(directory))
-
-    def _load(self, fs: Any, directory: str) -> CheckpointMetadata:
-        where = posixpath.join(directory, METADATA_NAME)
-        try:
-            data: bytes = fs.cat_file(where)
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise CheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
-        return decode_metadata(data, where)
 
     def verify(self, metadata: CheckpointMetadata) -> None:
         """Read every file once; raises `CheckpointError` for the first that does not hold."""
         is_checkpoint = metadata.external_path is None or metadata.ends_job
         if self._fs is not None and is_checkpoint and metadata.job_id == self._job_id:
-            stored = self._load(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
+            stored = load_metadata(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
             if stored != metadata:
                 raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():

@@ -39,7 +39,13 @@ from penstock.drivers.stepwise.exchange import left_of
 from penstock.drivers.stepwise.job import StepwiseJob, Table
 from penstock.drivers.stepwise.sources import Sources
 from penstock.drivers.worker_storage import StorageSettings
-from penstock.storage.file_store import absolute_url
+from penstock.storage.files import absolute_url
+from penstock.storage.savepoint_directories import (
+    check_savepoint_is_own,
+    claim_savepoint,
+    empty_savepoint,
+    release_savepoint,
+)
 
 
 class EpochJob(StepwiseJob):
@@ -80,10 +86,10 @@ class EpochJob(StepwiseJob):
             Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
             DeleteGarbage: lambda step: store.delete(garbage(store.listing(), step.kept, step.oldest_live_id)),
             DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
-            ClaimSavepoint: lambda step: store.claim_savepoint(step.path, owner),
-            CheckClaim: lambda step: store.check_savepoint_is_own(step.path, owner),
+            ClaimSavepoint: lambda step: claim_savepoint(step.path, owner),
+            CheckClaim: lambda step: check_savepoint_is_own(step.path, owner),
             EmptySavepoint: self._empty_savepoint,
-            ReleaseSavepoint: lambda step: store.release_savepoint(step.path, owner),
+            ReleaseSavepoint: lambda step: release_savepoint(step.path, owner),
             OpenSources: self.sources.open,
             DealSplits: self.sources.deal,
             SnapshotSources: self.sources.snapshot,
@@ -92,7 +98,7 @@ class EpochJob(StepwiseJob):
 
     def _empty_savepoint(self, step: EmptySavepoint) -> None:
         files = None if step.kept is None else step.kept.state_files()
-        self._store.empty_savepoint(step.path, str(self._job_id), files)
+        empty_savepoint(step.path, str(self._job_id), files)
 
     def _run_epoch(self, step: RunEpoch) -> Left:
         return left_of(self.run_epoch(step.works))

@@ -1,0 +1,100 @@
+"""Directories of savepoints at paths that people choose: claimed by one job, emptied, given up (H1)."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterable
+from typing import Final
+
+import fsspec
+
+from penstock.base.errors import CheckpointError
+from penstock.storage.files import load_metadata
+from penstock.storage.metadata import METADATA_NAME, StateFile
+
+#: What a file begins with that says which job writes a savepoint at a path that a person chose.
+CLAIM_PREFIX: Final = ".claim-"
+
+
+def is_taken(savepoint_path: str) -> bool:
+    """Whether there is anything at that path."""
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs.invalidate_cache(directory)
+    found: bool = fs.exists(directory)
+    return found
+
+
+def claim_savepoint(savepoint_path: str, owner: str) -> None:
+    """Claim a path for one job before anything is written there, so that another job cannot take it.
+
+    Raises:
+        CheckpointError: if there is something at the path, or another job has claimed it.
+    """
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    if not is_taken(savepoint_path):
+        fs.makedirs(directory, exist_ok=True)
+        fs.pipe_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"), b"")
+        fs.invalidate_cache(directory)
+        if [posixpath.basename(path) for path in fs.find(directory)] == [f"{CLAIM_PREFIX}{owner}"]:
+            return
+        release_savepoint(savepoint_path, owner)
+    raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
+
+
+def release_savepoint(savepoint_path: str, owner: str) -> None:
+    """Release a claim; everything else there stays."""
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"))
+    fs.invalidate_cache(directory)
+    if fs.exists(directory) and not fs.find(directory):
+        fs.rm(directory, recursive=True)
+
+
+def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] | None = None) -> None:
+    """Delete what a job has left at a path that it has claimed, but for the claim, and `kept` with its metadata.
+
+    Raises:
+        CheckpointError: if the savepoint of another job is there; nothing is deleted then.
+    """
+    check_savepoint_is_own(savepoint_path, owner)
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    needed = {f"{CLAIM_PREFIX}{owner}"}
+    if kept is not None:
+        needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
+    # The metadata first, so that a half-deleted savepoint never looks whole.
+    for path in sorted(fs.find(directory), key=lambda path: (posixpath.basename(path) != METADATA_NAME, path)):
+        if posixpath.basename(path) not in needed:
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(path)
+
+
+def check_savepoint_is_own(savepoint_path: str, owner: str) -> None:
+    """Raise `CheckpointError` if the savepoint of another job is at a path."""
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs.invalidate_cache(directory)
+    if fs.exists(posixpath.join(directory, METADATA_NAME)):
+        found = load_metadata(fs, directory)
+        if found.job_id != owner:
+            raise CheckpointError(
+                f"job {found.job_name!r} ({found.job_id}) has meanwhile written a savepoint to {savepoint_path}, "
+                "which is left unchanged"
+            )
+
+
+def discard_savepoint(savepoint_path: str) -> None:
+    """Delete what was written for a savepoint that did not complete; one that is whole stays."""
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs.invalidate_cache(directory)
+    if fs.exists(directory) and not fs.exists(posixpath.join(directory, METADATA_NAME)):
+        fs.rm(directory, recursive=True)
+
+
+def delete_savepoint(savepoint_path: str) -> None:
+    """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
+    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(posixpath.join(directory, METADATA_NAME))
+    if fs.exists(directory):
+        fs.rm(directory, recursive=True)
