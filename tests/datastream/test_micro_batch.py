@@ -134,6 +134,28 @@ def test_one_state_for_all_tempos(tmp_path: Path, backend: str, drain_at_the_end
     assert lines_below(tmp_path / "out") == expected(20_000)
 
 
+@pytest.mark.parametrize("before", [STREAMING, MICRO])
+@pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
+def test_after_a_drain_nothing_is_read(mode: Any, before: Any, tmp_path: Path) -> None:
+    """H2: what was drained has fired for the last time; a job that begins there reads no more, in whichever tempo."""
+    options = {"penstock.source.batch-records": "1", "execution.micro-batch.max-records": "50"}
+    env = environment(2, before, **options, **{"execution.checkpointing.interval": "5 ms"})
+    counting(env, tmp_path / "out", 20_000)
+    job = env.execute_async()
+    savepoint = job.stop_with_savepoint(True, str(tmp_path)).result(60)
+    job.wait()
+    drained = lines_below(tmp_path / "out")
+    assert len(drained) < 20_000
+    for next_mode in (mode, STREAMING):
+        options = {"execution.state-recovery.path": savepoint}
+        if next_mode is RuntimeExecutionMode.BATCH:
+            savepoint = options["execution.batch.savepoint-path"] = str(tmp_path / "filled")
+        env = environment(1, next_mode, **options)
+        counting(env, tmp_path / "out", 20_000)
+        env.execute()
+        assert lines_below(tmp_path / "out") == drained
+
+
 def test_a_run_goes_on_where_the_last_one_found_nothing_more(tmp_path: Path) -> None:
     """I1: an unbounded source is read as far as it goes; the next run takes what has come since."""
     options = {

@@ -19,13 +19,14 @@ from tests.jobs import BUCKETS, JOBS, Count, Job
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 from tests.state.rocks import MEMORY
 
+from penstock.base.errors import JobExecutionError
 from penstock.base.job_status import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.connector import Source
-from penstock.datastream import DataStream, StreamExecutionEnvironment
+from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -188,6 +189,25 @@ def test_a_checkpoint_of_the_heap_goes_on_in_rocksdb(chain: tuple[int, ...], fol
         assert in_flight(kept) > 0
     finish(begin(BUCKETS, (last[0], "rocksdb"), folder, path, options), folder)
     assert sorted(LEDGER["out"]) == BUCKETS.expected()
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.BATCH])
+def test_records_in_flight_do_not_go_into_epochs(mode: RuntimeExecutionMode, parallelism: int, folder: Path) -> None:
+    """G5, H4: the job is refused before it reads anything, at the same parallelism as at a lower one."""
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    path, kept = cancel(begin(BUCKETS, (4, "hashmap"), folder, None, options), folder)
+    assert in_flight(kept) > 0
+    settings: Any = {"execution.target": "local", "execution.state-recovery.path": path}
+    if mode is RuntimeExecutionMode.BATCH:
+        settings["execution.batch.savepoint-path"] = folder / "filled"
+    env = environment(parallelism, **settings).set_runtime_mode(mode)
+    before = list(LEDGER.get("out", ()))
+    BUCKETS.build(env).sink_to(LedgerSink("out")).uid("sink")
+    with pytest.raises(JobExecutionError, match="micro-batch execution cannot take over the records in flight"):
+        env.execute()
+    assert LEDGER.get("out", []) == before
+    assert not (folder / "filled").exists()
 
 
 # --- order ----------------------------------------------------------------------------------------------------------

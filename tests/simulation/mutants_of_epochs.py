@@ -192,7 +192,7 @@ def never_say_that_there_are_no_more_splits() -> Any:
 def read_on_after_a_drain() -> Any:
     def begin(original: Any, master: Any) -> Any:
         found = yield from original(master)
-        master._is_drained = False
+        master.is_drained = False
         return found
 
     return around(EpochMaster, "_begin", begin)

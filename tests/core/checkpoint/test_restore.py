@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE
 from penstock.core.checkpoint.restore import check_restorable
-from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.core.records import Batch
 from penstock.core.task.channels.in_flight import capture_channel
 from penstock.storage.metadata import (
@@ -57,6 +59,16 @@ def test_records_in_flight_stay_behind_their_operator() -> None:
     with pytest.raises(CheckpointError, match=r"after operator 'pass' \(uid 'uid-pass'\), which the job no longer has"):
         check_restorable(metadata, graph_of("source", "sink"), True, HEAP)
     assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
+
+
+@pytest.mark.parametrize("mode", ["MICRO_BATCH", BACK_FILL])
+def test_records_in_flight_go_on_in_streaming_alone(mode: str) -> None:
+    """G5, H4: epochs have no channels to take them into, at this parallelism or another one."""
+    graph = graph_of("source", "sink")
+    metadata = checkpoint_of(graph, behind="source")
+    with pytest.raises(CheckpointError, match="micro-batch execution cannot take over the records in flight"):
+        check_restorable(metadata, replace(graph, mode=mode), True, HEAP)
+    assert check_restorable(checkpoint_of(graph), replace(graph, mode=mode), True, HEAP) == []
 
 
 def test_an_operator_that_is_new_at_the_end_of_a_chain() -> None:

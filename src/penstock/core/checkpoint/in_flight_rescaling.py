@@ -13,11 +13,18 @@ an output is stored with the operator ahead of it. So that operator must be ther
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
+
+#: What jobs are told that run step by step.
+ONLY_STREAMING: Final = (
+    "micro-batch execution cannot take over the records in flight of an unaligned checkpoint; start from a savepoint "
+    "or from an aligned checkpoint"
+)
 
 
 def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
@@ -26,6 +33,8 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
     edges = {channel_of(name)[1] for state in metadata.operators for _, name, _ in _channels(state)}
     if not edges:
         return
+    if job_graph.mode != "STREAMING":
+        raise CheckpointError(ONLY_STREAMING)
     way_out = "restore it into the unchanged job, and take a savepoint, which has no records in flight"
     if metadata.edges != job_graph.edge_names():
         raise CheckpointError(

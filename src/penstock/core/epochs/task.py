@@ -16,6 +16,7 @@ from penstock.core.batch.exchange import loads_batch, sequences_of
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import process_with_key
 from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, IDLE_PLACE, METRICS, WATERMARK_PLACE, Rows
+from penstock.core.checkpoint.in_flight_rescaling import ONLY_STREAMING
 from penstock.core.connector import Boundedness
 from penstock.core.epochs.idleness import InputWatermarks
 from penstock.core.epochs.tokens import OutputDigest
@@ -347,10 +348,7 @@ class EpochTask:
 
 
 def _nothing_in_flight(name: str, items: list[object]) -> None:
-    raise UnsupportedError(
-        "micro-batch execution cannot take over the records in flight of an unaligned checkpoint; start from a "
-        "savepoint or from an aligned checkpoint"
-    )
+    raise UnsupportedError(ONLY_STREAMING)
 
 
 class _Onwards:

@@ -6,11 +6,12 @@ read. If a job dies just after it, the job that begins from the savepoint commit
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.options import BATCH_SAVEPOINT_PATH, RECOVERY_PATH
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.master.begin import begin_from_path
 from penstock.core.master.epochs import Epoch, EpochMaster
 from penstock.core.master.steps import (
     Cancelled,
@@ -40,7 +41,7 @@ class BackFillMaster(EpochMaster):
         except CheckpointError as taken:
             raise JobExecutionError(self.job_graph.name, f"{BATCH_SAVEPOINT_PATH.key()}: {taken}") from taken
         try:
-            begin_from = yield from begin_from_path(self.job_graph, self.configuration)
+            begin_from = yield from self.begin_from_path()
             yield from self.with_sources(begin_from, self._fill)
         except GeneratorExit:
             raise
@@ -63,9 +64,10 @@ class BackFillMaster(EpochMaster):
 
     def _pass(self) -> Steps[Epoch]:
         try:
-            epoch = yield from self.run_epoch(ends=False, records_max=None, path=self._path, reads=True)
+            epoch = yield from self.run_epoch(ends=False, records_max=None, path=self._path, reads=not self.is_drained)
             yield CheckClaim(self._path)
-            yield Complete(epoch.metadata.as_savepoint(self._path), self._path)
+            # No job is to find it among the checkpoints of this one.
+            yield Complete(replace(epoch.metadata.as_savepoint(self._path), ends_job=False), self._path)
         except Exception:
             yield from self._empty(None)
             raise

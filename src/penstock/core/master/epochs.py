@@ -105,8 +105,8 @@ class EpochMaster(StepwiseMaster):
         #: whether something that is in a checkpoint or savepoint has yet to be delivered
         self.owes = False
         self._coordinator: EpochCoordinator | None = None
-        #: whether a job of the name was drained, and may have died before it delivered all
-        self._is_drained = False
+        #: whether the job begins where one was drained, which may have died before it delivered all
+        self.is_drained = False
 
     @property
     def coordinator(self) -> EpochCoordinator:
@@ -158,16 +158,22 @@ class EpochMaster(StepwiseMaster):
         if self.configuration.read(RECOVERY_FROM_LATEST):
             found = yield from begin_from_latest(self.job_graph, self.configuration)
             if found is not None:
-                self._is_drained = found.ends_job and found.is_drained
+                self.is_drained = found.ends_job and found.is_drained
                 return found
-        begin_from = yield from begin_from_path(self.job_graph, self.configuration)
+        begin_from = yield from self.begin_from_path()
         if not self.configuration.read(RECOVERY_FROM_LATEST):
             yield MarkJob(self._mark(BEGUN, None if begin_from is None else begin_from.external_path))
         return begin_from
 
+    def begin_from_path(self) -> Steps[CheckpointMetadata | None]:
+        """What the configuration names. After a drain nothing follows but commits, in whichever tempo."""
+        begin_from = yield from begin_from_path(self.job_graph, self.configuration)
+        self.is_drained = begin_from is not None and begin_from.is_drained
+        return begin_from
+
     def _to_the_end(self) -> Steps[None]:
         """Epochs to the end of all sources, and one that drains; or to where the job stops."""
-        if self._is_drained:
+        if self.is_drained:
             yield from self.epoch(records_max=0)  # it delivers what the job of before has not
         elif (yield from self.epochs()):
             yield from self.epoch(ends=True)
@@ -271,7 +277,7 @@ class EpochMaster(StepwiseMaster):
         _check_answers(works, left.answers)
         kept: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
         # A drained job that only delivers stays drained: were this its driver's last step, no run may read on.
-        metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends or self._is_drained)
+        metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends or self.is_drained)
         return Epoch(metadata, left.answers, tuple(left.last))
 
     def deliver(self, last: tuple[Last, ...]) -> Steps[None]:

@@ -36,6 +36,8 @@ class Changes:
     #: how likely the first try is one that must be refused: no leave to drop state, another max parallelism, or a
     #: backend that cannot read what there is
     misfit: float = 0.0
+    #: whether an operator that was removed may come back, perhaps elsewhere among others
+    returns: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,10 @@ class ChangeMaker:
         self._changes = changes
         self._max_parallelism = max_parallelism
         self._is_exactly_once = is_exactly_once
+        #: the operators of all programs so far
+        self._known: set[str] = set()
+        #: which of them were above which others
+        self._above: set[tuple[str, str]] = set()
 
     def first(self, topology: Topology) -> Program:
         """The program that a history begins with."""
@@ -106,7 +112,9 @@ class ChangeMaker:
     def next(self, program: Program, metadata: CheckpointMetadata | None) -> Program:
         """A compatible program; now and then one that does not fit, or that may not be changed like this."""
         draw, changes = self._chance.random, self._changes
-        draft = _Draft(program.topology, self._chance, self._is_exactly_once)
+        self._known |= program.operators
+        gone = set[str]() if changes.returns else self._known - program.operators
+        draft = _Draft(program.topology, self._chance, self._is_exactly_once, gone, self._above)
         if draw() < changes.graph:
             draft.change(may_alter=metadata is None or not holds_records_in_flight(metadata))
         if program.topology.may_rescale and draw() < changes.parallelism:
@@ -134,8 +142,14 @@ class ChangeMaker:
 class _Draft:
     """A topology while it is changed: stages by uid, each with the uids that it reads."""
 
-    def __init__(self, topology: Topology, chance: random.Random, may_map: bool) -> None:
+    def __init__(
+        self, topology: Topology, chance: random.Random, may_map: bool, gone: set[str], above: set[tuple[str, str]]
+    ) -> None:
         self._topology = topology
+        #: operators that do not come back
+        self._gone = gone
+        #: operators that were above others in any program so far: those that come back do not trade places
+        self._above = above
         # A record that comes again with another key may find that a window of that key has ended already, without it.
         self._may_map = may_map
         self._chance = chance
@@ -143,6 +157,7 @@ class _Draft:
         # The kind of operator must no longer follow the parallelism.
         self._stages = {s.uid: replace(s, two_inputs=s.has_two_inputs) for s in stages}
         self._inputs = {s.uid: [(stages[i].uid, name) for i, name in s.inputs] for s in stages}
+        self._note_places()
 
     # --- operators -------------------------------------------------------------------------------------------------
 
@@ -189,7 +204,7 @@ class _Draft:
                 kinds += ["tally"] * 2
         kind = self._chance.choice(kinds)
         added = f"{kind}-{uid}-{number}"
-        if added in self._stages:
+        if added in self._stages or added in self._gone or self._trades_places(added, upstream, uid):
             return
         before, after = self._stages[upstream], self._stages[uid]
         is_keyed = kind == "tally"
@@ -202,6 +217,20 @@ class _Draft:
         )
         self._inputs[added] = [(upstream, "hash" if is_keyed else "forward")]
         self._inputs[uid][number] = (added, name)
+
+    def _trades_places(self, added: str, upstream: str, downstream: str) -> bool:
+        """Whether it was below what would be above it now, or above what would be below it."""
+        below = [uid for uid in self._stages if uid == downstream or downstream in self._all_above(uid)]
+        return any((added, uid) in self._above for uid in (upstream, *self._all_above(upstream))) or any(
+            (uid, added) in self._above for uid in below
+        )
+
+    def _note_places(self) -> None:
+        self._above.update((above, uid) for uid in self._stages for above in self._all_above(uid))
+
+    def _all_above(self, uid: str) -> list[str]:
+        """All that a stage reads from, directly or not."""
+        return [found for read, _ in self._inputs[uid] for found in (read, *self._all_above(read))]
 
     def _is_immediate(self, uid: str) -> bool:
         stage = self._stages[uid]
@@ -240,6 +269,7 @@ class _Draft:
 
     def topology(self, is_shuffled: bool) -> Topology:
         """Upstream before downstream, in the order of the first job or in another one."""
+        self._note_places()
         left = sorted(self._stages.values(), key=lambda stage: stage.rank)
         placed: dict[str, int] = {}
         stages = []

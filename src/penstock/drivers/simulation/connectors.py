@@ -55,7 +55,11 @@ class SimulatedSource(Source[Any, Split]):
     """Yields the same records in every run; splits come when the outside world chooses.
 
     `early` is how likely a reader that asks for a split is sent home, though there are more: some other one stays.
+    While not all is `there`, the source has no end.
     """
+
+    #: how many of its splits there are just now; None for all
+    there: int | None = None
 
     def __init__(
         self,
@@ -77,8 +81,8 @@ class SimulatedSource(Source[Any, Split]):
 
     @property
     def boundedness(self) -> Boundedness:
-        """Bounded."""
-        return Boundedness.BOUNDED
+        """Bounded, when all is there."""
+        return Boundedness.BOUNDED if self.there is None else Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_enumerator(self, context: SplitEnumeratorContext[Split], restored: Any | None) -> SplitEnumerator[Split]:
         return _Enumerator(self, context, self.splits if restored is None else restored)
@@ -96,6 +100,7 @@ class _Enumerator(SplitEnumerator[Split]):
         self._context = context
         self._splits = deque(splits)
         self._early = source.early
+        self._there = source.there
         self._sent_home = set[int]()
         #: readers that were told that no split will follow
         self._told = set[int]()
@@ -113,6 +118,8 @@ class _Enumerator(SplitEnumerator[Split]):
     def _answer(self, subtask_index: int) -> None:
         if subtask_index in self._told:
             return  # a reader that was handed two splits asks twice
+        if self._there is not None and not self._is_there():
+            return  # more may come
         may_go = self._early and len(self._sent_home) + 1 < self._context.parallelism
         if may_go and self._chance.random() < self._early:
             self._sent_home.add(subtask_index)
@@ -121,12 +128,15 @@ class _Enumerator(SplitEnumerator[Split]):
             return
         is_answered = False
         for _ in range(2 if self._chance.random() < 0.2 else 1):
-            if self._splits:
+            if self._is_there():
                 is_answered = True
                 self._context.assign_split(self._splits.popleft(), subtask_index)
         if not is_answered or (not self._splits and self._chance.random() < 0.5):
             self._told.add(subtask_index)
             self._context.signal_no_more_splits(subtask_index)
+
+    def _is_there(self) -> bool:
+        return bool(self._splits) and (self._there is None or self._splits[0].index < self._there)
 
     def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
         self._splits.extendleft(reversed(splits))

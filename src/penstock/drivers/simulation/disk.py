@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.base.errors import CheckpointError
+from penstock.storage.job_marks import MARKS_DIRECTORY, Left, LeftByJobs, decode_mark, of_name
 from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file, decode_metadata
 
 METADATA = "_metadata"
@@ -89,6 +90,18 @@ class Disk:
         metadata = decode_metadata(data, where).with_files(located)
         return msgspec.structs.replace(metadata, external_path=directory)
 
+    def left_by(self, job_name: str) -> LeftByJobs:
+        """What the jobs of a name have left."""
+        found = []
+        for path in sorted(self.files):
+            job_id, _, rest = path.partition("/chk-")
+            if rest.endswith(f"/{METADATA}"):
+                number = int(rest.partition("/")[0])
+                directory = f"{job_id}/chk-{number}"
+                found.append(Left(directory, job_id, number, self.load_savepoint(directory)))
+        marks = (decode_mark(self.files[path], path) for path in self.below(MARKS_DIRECTORY))
+        return LeftByJobs(of_name(job_name, found), tuple(mark for mark in marks if mark.job_name == job_name))
+
     def flaws_of(self, directory: str) -> list[str]:
         """What is wrong with a savepoint that became visible: it has to be whole, and to need nothing outside (H1)."""
         if self.files.get(f"{directory}/{METADATA}") != self.savepoints[directory]:
@@ -111,7 +124,10 @@ class Disk:
             flaws += [f"savepoint {directory} does not name {path}" for path in more]
         return flaws
 
+    def directories(self) -> set[str]:
+        """Those of savepoints, whole or not."""
+        return {path.rpartition("/")[0] for path in self.files if path.startswith(f"{SAVEPOINTS}/")}
+
     def partial_savepoints(self) -> list[str]:
         """Directories in which something was left of a savepoint that did not come to be, and need not have been."""
-        directories = {path.rpartition("/")[0] for path in self.files if path.startswith(f"{SAVEPOINTS}/")}
-        return sorted(d for d in directories if d not in self.savepoints and d not in self.excused)
+        return sorted(d for d in self.directories() if d not in self.savepoints and d not in self.excused)

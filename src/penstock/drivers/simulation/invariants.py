@@ -14,7 +14,7 @@ from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
 from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import outputs_of_jobs
-from penstock.drivers.simulation.refusals import expected_refusals, reason_of
+from penstock.drivers.simulation.refusals import judge
 from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
 from penstock.drivers.simulation.watched import Watched
 from penstock.drivers.simulation.worker import Worker
@@ -31,6 +31,11 @@ class Invariants:
         self._coordinator: CheckpointCoordinator | None = None
         self._completed = 0
         self._last_id = 0
+
+    @property
+    def found(self) -> list[str]:
+        """What was found so far."""
+        return self._found
 
     # --- during the history ----------------------------------------------------------------------------------------
 
@@ -165,16 +170,13 @@ class Invariants:
         """Whether the job did not fit what it was to begin from; exactly those that do not must be refused (H4)."""
         simulation, job, master = self._simulation, self._simulation.jobs.now, self._simulation.master
         error = str(master.failure) if master.status is JobStatus.FAILED else ""
-        expected, reason = expected_refusals(job), reason_of(error)
-        if reason is None:
-            # One that was cancelled may have been so before it had looked.
-            if expected and master.status is not JobStatus.CANCELED:
-                self._found.append(f"restored: a job that does not fit was not refused: {sorted(expected)}")
-            return False
-        if reason not in expected:
-            self._found.append(f"refused: {error}; expected {sorted(expected)}")
-        simulation.jobs.resumed[f"refused: {reason}"] += 1
-        return reason in expected
+        # One that was cancelled may have been so before it had looked.
+        reason, flaw = judge(job, error, has_looked=master.status is not JobStatus.CANCELED)
+        if flaw is not None:
+            self._found.append(flaw)
+        if reason is not None:
+            simulation.jobs.resumed[f"refused: {reason}"] += 1
+        return reason is not None
 
     def at_job_end(self, requests: Iterable[Request]) -> None:
         """A job has ended, and been cleaned up; `requests` are all that it was asked."""
@@ -193,11 +195,7 @@ class Invariants:
     def at_end(self) -> list[str]:
         """All that was found."""
         simulation = self._simulation
-        disk = simulation.jobs.disk
-        self._found += simulation.outside.violations
-        self._found += [f"storage: {v}" for v in disk.violations]
-        self._found += [f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)]
-        self._found += [f"retained: {flaw}" for flaw in disk.flaws_of_retained()]
+        self._found += simulation.around.flaws()
         if not simulation.process.is_done:
             return self._found
         left = simulation.jobs.folder.left()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
+from penstock.core.checkpoint.latest import choose_latest
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
@@ -42,6 +43,13 @@ class Job:
     #: whether a savepoint that drained it is complete
     was_drained: bool = False
 
+    def in_tempo(self, mode: str, filled: str | None = None) -> None:
+        """Run it in that mode; `filled`: where a batch leaves its state."""
+        self.configuration.write(options.RUNTIME_MODE, mode)
+        if filled is not None:
+            self.configuration.write(options.BATCH_SAVEPOINT_PATH, filled)
+        self.graph = self.program.topology.job_graph(self.configuration)
+
 
 class Jobs:
     """Makes the jobs; `now` is the last one. `resumed` counts what differed in those that went on."""
@@ -62,12 +70,22 @@ class Jobs:
         self.accepted = self._changes.first(scenario.topology)
         self.now = self._add(self.accepted, None)
 
-    def begin(self, path: str | None, as_it_was: bool) -> Job:
-        """The next job, from a savepoint or checkpoint or from nothing; `as_it_was`: with the program of before."""
+    def newest(self) -> tuple[str | None, bool]:
+        """What a job finds that looks for what jobs of its name have left: a path, and whether nothing is to do."""
+        choice = choose_latest(self.disk.left_by(self._scenario.topology.world))
+        if choice.end is not None:
+            return choice.end.savepoint, True
+        return choice.checkpoints[0].external_path if choice.checkpoints else choice.path, False
+
+    def begin(self, path: str | None, as_it_was: bool, is_told: bool = True) -> Job:
+        """The next job, from a savepoint or checkpoint or from nothing; `as_it_was`: with the program of before.
+
+        `is_told`: whether it is told the path, and does not have to find it.
+        """
         metadata = None if path is None else self.disk.load_savepoint(path)
         before = self.accepted
         program = self._changes.same(before) if as_it_was else self._changes.next(before, metadata)
-        return self._add(program, metadata)
+        return self._add(program, metadata, is_told)
 
     def accept(self) -> None:
         """Note what differs in the present job, which was not refused."""
@@ -92,7 +110,7 @@ class Jobs:
         job.is_unordered = (in_flight or holds_calls(job.begun_from)) and was != now
         seen["with records in flight, other parallelism"] += in_flight and was != now
 
-    def _add(self, program: Program, metadata: CheckpointMetadata | None) -> Job:
+    def _add(self, program: Program, metadata: CheckpointMetadata | None, is_told: bool = True) -> Job:
         configuration = Configuration()
         configuration.add_all(self._scenario.configuration)
         write = configuration.write
@@ -102,7 +120,9 @@ class Jobs:
             write(options.OPERATOR_CHAINING_ENABLED, program.chaining)
         if program.max_parallelism is not None:
             write(options.MAX_PARALLELISM, program.max_parallelism)
-        if metadata is not None:
+        if not is_told:
+            write(options.RECOVERY_FROM_LATEST, True)
+        elif metadata is not None:
             path = metadata.external_path
             assert path is not None
             write(options.RECOVERY_PATH, path)
@@ -130,15 +150,16 @@ class Jobs:
         """Those of a worker of the job of now."""
         return SimulatedBackends(self.now.program.backend, self.folder)
 
-    def epochs(self) -> list[Epoch]:
+    def epochs(self, last: Job | None = None) -> list[Epoch]:
         """Which jobs what was committed comes from, and how far the sources were when each began."""
         by_id = {job.job_id: job for job in self.all}
         found: list[Epoch] = []
-        job: Job | None = self.now
-        while job is not None:
+        job = last or self.now
+        while True:
             found.append(Epoch(job.program.topology, job.begun_at))
-            job = None if job.begun_from is None else by_id[job.begun_from.job_id]
-        return found[::-1]
+            if job.begun_from is None:
+                return found[::-1]
+            job = by_id[job.begun_from.job_id]
 
     def may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
         """Whether a job may commit what `owner` prepared for a checkpoint: one that holds it has to be visible.

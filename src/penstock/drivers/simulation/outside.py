@@ -64,6 +64,17 @@ class Outside:
     repeated_commits: int = 0
     violations: list[str] = field(default_factory=list)
 
+    def watch(
+        self,
+        on_commit: Callable[[], None],
+        is_covered: Callable[[str, str, int], bool],
+        on_reader_begun: Callable[[], None] = lambda: None,
+        on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None,
+    ) -> None:
+        """From now on these hear of what happens."""
+        self.on_commit, self.is_covered = on_commit, is_covered
+        self.on_reader_begun, self.on_finish = on_reader_begun, on_finish
+
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any]) -> None:
         """Store records that are not visible yet."""
         if transaction_id in self.transactions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
@@ -38,10 +39,9 @@ def outputs(topology: Topology, consumed: Consumed = NOTHING) -> dict[str, Count
 
 def outputs_of_jobs(epochs: Sequence[Epoch], consumed: Consumed = NOTHING) -> dict[str, Counter[Any]]:
     """What each sink must have from all jobs together, when so much was read in the end."""
-    ranks = {stage.uid: stage.rank for epoch in epochs for stage in epoch.topology.stages}
     emitted: dict[str, list[Timed]] = {}
     sinks: dict[str, Counter[Any]] = {}
-    for uid in sorted(ranks, key=lambda u: ranks[u]):
+    for uid in _downwards(epochs):
         versions = [next((s for s in epoch.topology.stages if s.uid == uid), None) for epoch in epochs]
         job, stage = next((i, version) for i, version in enumerate(versions) if version is not None)
         arriving = [_arriving(epochs, versions, emitted, number) for number in range(len(stage.inputs))]
@@ -61,6 +61,15 @@ def outputs_of_jobs(epochs: Sequence[Epoch], consumed: Consumed = NOTHING) -> di
         if stage.kind == "sink":
             sinks[uid] = Counter(record for record, _, _ in everything)
     return sinks
+
+
+def _downwards(epochs: Sequence[Epoch]) -> Iterator[str]:
+    """The stages of all jobs, each after those that it reads in any of them."""
+    upstream: dict[str, set[str]] = {}
+    for stages in (epoch.topology.stages for epoch in epochs):
+        for stage in stages:
+            upstream.setdefault(stage.uid, set()).update(stages[number].uid for number, _ in stage.inputs)
+    return iter(TopologicalSorter({uid: sorted(upstream[uid]) for uid in upstream}).static_order())
 
 
 def _reader(epochs: Sequence[Epoch], split: Split, position: int) -> int:

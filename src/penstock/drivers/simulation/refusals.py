@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.simulation.changes import holds_records_in_flight
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 if TYPE_CHECKING:
@@ -21,7 +22,21 @@ WORDS = {
     "records in flight, other edges": "the job's edges have changed",
     "records in flight, operator gone": "which the job no longer has",
     "records in flight, broadcast": "records in flight on the broadcast edge to",
+    "records in flight, not streaming": "micro-batch execution cannot take over the records in flight",
 }
+
+
+def judge(job: Job, error: str, has_looked: bool) -> tuple[str | None, str | None]:
+    """Why a job was refused, as it had to be, or None; and what is wrong with its beginning, or None.
+
+    `error`: what the job failed with, or nothing; `has_looked`: whether it knew what it was to begin from.
+    """
+    expected, reason = expected_refusals(job), reason_of(error)
+    if reason is not None:
+        return (reason, None) if reason in expected else (None, f"refused: {error}; expected {sorted(expected)}")
+    if expected and has_looked:
+        return None, f"restored: a job that does not fit was not refused: {sorted(expected)}"
+    return None, None
 
 
 def expected_refusals(job: Job) -> set[str]:
@@ -53,6 +68,8 @@ def expected_refusals(job: Job) -> set[str]:
         heads = [graph.vertices[edge.source].operators for edge in graph.inputs_of(vertex.index)]
         if any(ended) and not all(o.operator_id in finished for operators in heads for o in operators):
             reasons.add("fed by what had not finished")
+    if graph.mode != "STREAMING" and holds_records_in_flight(metadata):
+        reasons.add("records in flight, not streaming")
     return reasons | _in_flight(metadata, graph, states)
 
 

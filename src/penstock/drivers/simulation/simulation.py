@@ -12,22 +12,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.core.job.job_master import JobMaster
 from penstock.core.protocol import ToMaster, ToWorker, TriggerCheckpoint
 from penstock.drivers.simulation.cluster import SimulatedCluster
-from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.dump import dump
-from penstock.drivers.simulation.engine import Engine, EventLog
-from penstock.drivers.simulation.faults import Faults, Killed
+from penstock.drivers.simulation.engine import Engine
+from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.invariants import Invariants
-from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.master import MasterProcess
-from penstock.drivers.simulation.outside import Outside, present
 from penstock.drivers.simulation.person import Continuation, Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
+from penstock.drivers.simulation.surroundings import Surroundings
 
 FAULTY_STEPS = 6_000
 STEPS_MAX = 60_000
@@ -61,6 +60,10 @@ class History:
     resumed: Counter[str] = field(default_factory=Counter)
 
 
+class DriverGone(Killed):
+    """The driver's process has ended for good, and with it the job master."""
+
+
 class Simulation:
     """Runs one history."""
 
@@ -71,39 +74,42 @@ class Simulation:
         without_faults: bool = False,
         scenario: Scenario | None = None,
         mode: str | None = None,
+        around: Surroundings | None = None,
     ) -> None:
         self.seed = seed
-        chance = random.Random(seed)
-        self.world_name = f"sim-{seed}"
-        scenario = scenario or draw_scenario(chance, self.world_name, mode)
-        self.scenario: Scenario = fault_free(scenario) if without_faults else scenario
-        self.log = EventLog(f"seed {seed}: {self.scenario.topology}", is_traced)
-        self.faults = Faults(self.scenario.rates, chance, self.log.write)
-        self.engine = Engine(chance, self.faults, self.log)
+        if around is None:
+            chance, world = random.Random(seed), f"sim-{seed}"
+            scenario = scenario or draw_scenario(chance, world, mode)
+            scenario = fault_free(scenario) if without_faults else scenario
+            around = Surroundings.made(seed, world, scenario, chance, is_traced)
+        self.around = around
+        self.scenario: Scenario = scenario or around.scenario
+        self.log = around.log
+        self.faults = around.faults
+        self.engine = Engine(around.chance, self.faults, self.log)
         self.events: Counter[str] = Counter()
-        self.jobs = Jobs(seed, self.scenario, Disk(), self.faults)
+        self.jobs = around.jobs
+        self.outside = around.outside
         self.cluster = SimulatedCluster(
             self.engine, self.jobs.now.store, self.scenario.reports_metrics, self._on_message
         )
         self.cluster.make_backends = self.jobs.backends
-        self.outside = Outside(
-            chance,
-            on_user_call=self.faults.on_user_call,
-            on_commit=self.faults.maybe_die,
-            is_covered=self.jobs.may_commit,
-        )
         self.process = MasterProcess(self.engine, self.cluster, self, self._make_master)
         self.invariants = Invariants(self)
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
         self.is_refused = False
+        #: whether nobody starts a driver again that dies now
+        self.may_go: Callable[[], bool] = lambda: False
+        self.is_gone = False
         self._step = 0
         self.process.after_turn = self.invariants.after_master
         self.process.on_death = self._on_master_death
         self.cluster.on_send = self._on_sent
         self.cluster.on_release = self.invariants.on_release
-        self.outside.on_reader_begun = self.invariants.on_reader_begun
-        self.outside.on_finish = self.invariants.on_finish
+        self.outside.watch(
+            self.faults.maybe_die, self.jobs.may_commit, self.invariants.on_reader_begun, self.invariants.on_finish
+        )
 
     def _make_master(self, recovers: bool) -> JobMaster:
         job = self.jobs.now
@@ -125,7 +131,7 @@ class Simulation:
 
     def run(self) -> History:
         """The whole history."""
-        with self.jobs.folder, present(self.world_name, self.outside):
+        with self.around.present():
             try:
                 self.process.start()
                 self._run_job()
@@ -141,6 +147,19 @@ class Simulation:
         for violation in history.violations:
             self.log.write(f"VIOLATION {violation}")
         return history
+
+    def run_job(self) -> None:
+        """One job among others, until it has ended, or its driver has died and is not started again."""
+        try:
+            self.process.start()
+            self._run_job()
+        except DriverGone:
+            self.is_gone = True
+            self.cluster.close()
+        except Killed:
+            raise AssertionError("something was killed outside its turn") from None
+        except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
+            self.invariants.raised(error)
 
     def _history(self) -> History:
         totals = self.process.final_totals()
@@ -280,6 +299,8 @@ class Simulation:
         self.outside.stopping.clear()
         disk = self.jobs.disk
         disk.excused.update(path for path in self.jobs.now.savepoints if path not in disk.savepoints)
+        if self.may_go():
+            raise DriverGone
 
     # --- the port JobListener --------------------------------------------------------------------------------------
 

@@ -15,12 +15,10 @@ from penstock.drivers.simulation.faults import Faults
 from penstock.storage.job_marks import (
     MARKS_DIRECTORY,
     JobMark,
-    Left,
     LeftByJobs,
     decode_mark,
     encode_mark,
     mark_file,
-    of_name,
 )
 from penstock.storage.metadata import (
     CheckpointMetadata,
@@ -247,15 +245,7 @@ class MemoryStore:
     def left_by(self, job_name: str) -> LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
-        disk, found = self._disk, []
-        for path in sorted(disk.files):
-            job_id, _, rest = path.partition("/chk-")
-            if rest.endswith(f"/{METADATA}"):
-                number = int(rest.partition("/")[0])
-                directory = f"{job_id}/chk-{number}"
-                found.append(Left(directory, job_id, number, disk.load_savepoint(directory)))
-        marks = (decode_mark(disk.files[path], path) for path in disk.below(MARKS_DIRECTORY))
-        return LeftByJobs(of_name(job_name, found), tuple(mark for mark in marks if mark.job_name == job_name))
+        return self._disk.left_by(job_name)
 
     # --- what must hold --------------------------------------------------------------------------------------------
 

@@ -12,10 +12,14 @@ from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.outside import Outside
 from penstock.drivers.simulation.scenario import Scenario
+from penstock.drivers.simulation.surroundings import Surroundings
 
 
 class Watched(Protocol):
     """See the module's text."""
+
+    @property
+    def around(self) -> Surroundings: ...
 
     @property
     def scenario(self) -> Scenario: ...

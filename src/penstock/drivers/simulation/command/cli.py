@@ -12,14 +12,16 @@ from functools import partial
 
 import click
 
+from penstock.drivers.simulation.changing.history import run_changing_seed
 from penstock.drivers.simulation.command.crash_command import run_crash_points, run_step_points
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import History, run_seed
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
-#: The histories of each tempo; those of epochs begin with a back-fill at times.
-TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "batch": run_batch_seed}
+#: The histories of each tempo; those of epochs begin with a back-fill at times. In those that change it, each job goes
+#: on in a tempo of its own.
+TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "batch": run_batch_seed, "changing": run_changing_seed}
 
 
 class SeedRange(click.ParamType[range]):
@@ -47,7 +49,13 @@ class SeedRange(click.ParamType[range]):
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--keep-going/--stop-at-first", default=True, help="Whether to continue after a violation.")
 @click.option("--mode", type=click.Choice(MODES), help="Only checkpoints of this mode.")
-@click.option("--tempo", type=click.Choice(list(TEMPOS)), default="streaming", show_default=True, help="Which jobs.")
+@click.option(
+    "--tempo",
+    type=click.Choice(list(TEMPOS)),
+    default="streaming",
+    show_default=True,
+    help="How jobs run; changing: by chance, each continues in another way than the one before.",
+)
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
 @click.option("--pairs", type=click.IntRange(0), default=0, help="Also run this many random pairs of crashes.")
 def main(

@@ -18,7 +18,6 @@ from penstock.core.master.driving import drive
 from penstock.drivers.simulation.answers import check_exact
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.jobs import Job
-from penstock.drivers.simulation.outside import present
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.scenario import FaultRates, Scenario
 from penstock.drivers.simulation.simulation import History
@@ -73,7 +72,7 @@ class BatchSimulation(StepwiseWorld):
         status = "?"
         self.outside.needs_checkpoints = False
         expected = outputs(self.scenario.scenario.topology)
-        with self.jobs.folder, present(self.world, self.outside):
+        with self.around.present():
             for number in range(RUNS_MAX):
                 self.faults.are_over = number >= FAULTY_RUNS
                 job = self.jobs.now if number == 0 else self.jobs.begin(None, as_it_was=True)

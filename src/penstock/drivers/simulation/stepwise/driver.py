@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.base.job_status import JobStatus
+from penstock.base.options import BATCH_SAVEPOINT_PATH
 from penstock.core.batch.rows import COMMITTABLES, Rows
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
@@ -26,7 +27,6 @@ from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.outside import PlannedError
 from penstock.drivers.simulation.person import COMMANDS
-from penstock.drivers.simulation.stepwise.scenario import FILLED
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 from penstock.drivers.stepwise.exchange import left_of, run_in_order
 from penstock.drivers.stepwise.sources import Sources
@@ -73,7 +73,13 @@ class Driver:
         self._vertices = epoch_vertices(job.graph, job.job_id)
         self.is_back_fill = job.graph.mode == BACK_FILL
         arguments = (job.graph, job.job_id, job.configuration, history)
-        self.master = BackFillMaster(*arguments, FILLED) if self.is_back_fill else EpochMaster(*arguments, "disk")
+        #: where a batch leaves its state
+        self.filled = job.configuration.read(BATCH_SAVEPOINT_PATH)
+        self.master = (
+            EpochMaster(*arguments, "disk") if self.filled is None else BackFillMaster(*arguments, self.filled)
+        )
+        #: whether a checkpoint or savepoint of it is complete
+        self.has_written = False
         self.has_ended = False
         #: the path that the next job is given: this one's until it has begun, or that of the savepoint that ended it
         self.goes_on_from = path
@@ -125,11 +131,27 @@ class Driver:
             ask.answers.append(steps.Answer(ask.request, None, "the job is over"))
         return self.master.status
 
+    def check_answers(self) -> None:
+        """The job is over, or its driver dead: each request got its one answer, and it was true."""
+        history, savepoints = self._history, self._history.disk.savepoints
+        for ask in self.asked:
+            if len(ask.answers) > 1:
+                history.violations.append(f"answer: {ask.request} got {len(ask.answers)}")
+            if not ask.answers and self.has_ended:
+                history.violations.append(f"answer: {ask.request} got none")
+            for answer in ask.answers:
+                path = answer.result
+                if isinstance(path, str) and path not in savepoints:
+                    history.violations.append(f"answer: {ask.request} was told of {path}, where no savepoint is")
+                told = isinstance(answer.error, str) and "has ended with the savepoint" in answer.error
+                if answer.error is not None and not told and self._path_of(ask.request) in savepoints:
+                    history.seen["savepoint left that nobody was told of"] += 1
+
     def is_at_end(self) -> bool:
         """Whether the job, or one before it, was at the end of all its sources, or was drained."""
         return self._is_marked or self._history.drained is not None or self.master._coordinator is None
 
-    def path_of(self, request: steps.Request) -> str:
+    def _path_of(self, request: steps.Request) -> str:
         """Where a savepoint was being written; "" for none."""
         return self._paths.get(request.number, "")
 
@@ -224,11 +246,12 @@ class Driver:
             self._paths[self._serving.request.number] = path
         try:
             self._store.complete(step.metadata, path)
+            self.has_written = True
         finally:
             if step.metadata.ends_job and path is not None:
                 # From then on the next job finds it; until then this one has only left a savepoint that no job knows.
                 own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
-                if own in history.disk.files and step.metadata.is_drained:
+                if own in history.disk.files and step.metadata.is_drained and history.drained is None:
                     history.drained = history.disk.load_savepoint(path)
         self._is_stopping = step.metadata.ends_job and path is not None
         history.epochs += 1
@@ -239,8 +262,9 @@ class Driver:
     def _delete_savepoint(self, step: steps.DeleteSavepoint) -> None:
         disk = self._history.disk
         disk.claimed = step.path
-        if disk.savepoints.pop(step.path, None) is not None:
-            self._history.drained = None
+        drained = self._history.drained
+        if disk.savepoints.pop(step.path, None) is not None and drained is not None:
+            self._history.drained = None if drained.external_path == step.path else drained
         for path in disk.below(step.path):
             self._store.delete_file(path)
 

@@ -13,7 +13,6 @@ from typing import Final
 from penstock.base import options
 from penstock.drivers.simulation.answers import check_exact
 from penstock.drivers.simulation.jobs import Job
-from penstock.drivers.simulation.outside import present
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.savepoint_checks import consumed
 from penstock.drivers.simulation.simulation import History
@@ -32,7 +31,7 @@ class StepwiseSimulation(StepwiseWorld):
     def run(self) -> History:
         """The whole history."""
         status = "?"
-        with self.jobs.folder, present(self.world, self.outside):
+        with self.around.present():
             path, is_filled = None, not self.scenario.fills_first
             for number in range(JOBS_MAX):
                 if number == FAULTY_JOBS:
@@ -45,7 +44,7 @@ class StepwiseSimulation(StepwiseWorld):
                     self.seen["driver killed"] += 1
                     self.write("the driver is dead")
                     status = "?"
-                self._check_answers(driver)
+                driver.check_answers()
                 path = driver.goes_on_from
                 if driver.is_back_fill:
                     is_filled = FILLED in self.disk.savepoints
@@ -60,34 +59,17 @@ class StepwiseSimulation(StepwiseWorld):
     def _job(self, number: int, path: str | None, fills: bool) -> Job:
         job = self.jobs.now if number == 0 else self.jobs.begin(path, as_it_was=True)
         self.jobs.accept()
-        write = job.configuration.write
         if fills:
-            write(options.RUNTIME_MODE, "BATCH")
-            write(options.BATCH_SAVEPOINT_PATH, FILLED)
+            job.in_tempo("BATCH", FILLED)
             if FILLED not in self.disk.savepoints:
                 for left in self.disk.below(FILLED):  # a user would take another path, or look what is there
                     del self.disk.files[left]
         elif path is None:
-            write(options.RECOVERY_FROM_LATEST, True)
-        job.graph = job.program.topology.job_graph(job.configuration)
+            job.configuration.write(options.RECOVERY_FROM_LATEST, True)
         self.write(f"job {job.job_id}: {job.graph.mode}, from {path or 'the newest'}")
         return job
 
     # --- what must hold --------------------------------------------------------------------------------------------
-
-    def _check_answers(self, driver: Driver) -> None:
-        for ask in driver.asked:
-            if len(ask.answers) > 1:
-                self.violations.append(f"answer: {ask.request} got {len(ask.answers)}")
-            if not ask.answers and driver.has_ended:
-                self.violations.append(f"answer: {ask.request} got none")
-            for answer in ask.answers:
-                path = answer.result
-                if isinstance(path, str) and path not in self.disk.savepoints:
-                    self.violations.append(f"answer: {ask.request} was told of {path}, where no savepoint is")
-                told = isinstance(answer.error, str) and "has ended with the savepoint" in answer.error
-                if answer.error is not None and not told and driver.path_of(ask.request) in self.disk.savepoints:
-                    self.seen["savepoint left without a report"] += 1
 
     def _check_output(self) -> None:
         topology = self.scenario.scenario.topology

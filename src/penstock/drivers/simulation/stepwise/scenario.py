@@ -37,10 +37,6 @@ class StepwiseScenario:
 
 def draw(chance: random.Random, world: str) -> StepwiseScenario:
     """The scenario of a seed."""
-
-    def some(share: float, value: float) -> float:
-        return value if chance.random() < share else 0.0
-
     topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
     for stage in topology.stages:
         stage.calls = None
@@ -69,8 +65,18 @@ def draw(chance: random.Random, world: str) -> StepwiseScenario:
         storage_error=chance.choice((0.02, 0.1)),
     )
     inline_bytes_max = chance.choice((0, 0, 600, 1 << 20))
+    scenario = Scenario(topology, "aligned", configuration, rates, inline_bytes_max, 0.0, 0, False)
+    return draw_around(chance, scenario, fills_first)
+
+
+def draw_around(chance: random.Random, scenario: Scenario, fills_first: bool = False) -> StepwiseScenario:
+    """What goes wrong with the steps, and what is asked for between them."""
+
+    def some(share: float, value: float) -> float:
+        return value if chance.random() < share else 0.0
+
     return StepwiseScenario(
-        Scenario(topology, "aligned", configuration, rates, inline_bytes_max, 0.0, 0, False),
+        scenario,
         fills_first,
         some(0.5, 0.02),
         some(0.5, 0.02),

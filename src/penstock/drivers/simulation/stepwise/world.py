@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from penstock.core.master.steps import Cancelled
-from penstock.drivers.simulation.disk import METADATA, Disk
-from penstock.drivers.simulation.faults import Faults, Killed
-from penstock.drivers.simulation.jobs import Jobs
-from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.disk import METADATA
+from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
+from penstock.drivers.simulation.surroundings import Surroundings
 from penstock.storage.metadata import CheckpointMetadata
 
 
@@ -23,22 +22,31 @@ class DriverKilled(Killed):
 class StepwiseWorld:
     """All that is around the masters of one history."""
 
-    def __init__(self, seed: int, scenario: StepwiseScenario | None = None, is_traced: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        scenario: StepwiseScenario | None = None,
+        is_traced: bool = False,
+        around: Surroundings | None = None,
+    ) -> None:
         self.seed = seed
-        self.chance = random.Random(f"stepwise {seed}")
-        self.world = f"stepwise-{seed}"
-        self.scenario = scenario or draw(self.chance, self.world)
-        self.log: list[str] = [f"seed {seed}: {self.scenario.scenario.topology}"]
-        self._is_traced = is_traced
-        self.faults = Faults(self.scenario.scenario.rates, self.chance, self.write)
-        self.disk = Disk()
-        self.jobs = Jobs(seed, self.scenario.scenario, self.disk, self.faults)
-        self.outside = Outside(self.chance, self.faults.on_user_call, self._on_commit, self._may_commit)
+        if around is None:
+            chance, world = random.Random(f"stepwise {seed}"), f"stepwise-{seed}"
+            scenario = scenario or draw(chance, world)
+            around = Surroundings.made(seed, world, scenario.scenario, chance, is_traced)
+        assert scenario is not None, "surroundings come with a scenario"
+        self.around = around
+        self.scenario = scenario
+        self.chance = around.chance
+        self.log = around.log
+        self.faults = around.faults
+        self.jobs = around.jobs
+        self.disk = around.jobs.disk
+        self.outside = around.outside
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self.epochs = 0
         self.now = 0
-        self.step = 0
         #: where the job was drained: what it read is all that is to be seen
         self.drained: CheckpointMetadata | None = None
         #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
@@ -46,11 +54,25 @@ class StepwiseWorld:
         #: what a person asks for, and at which look of the master, by number; None for at random
         self.wish: tuple[str, int] | None = None
         self.looks = 0
+        self.watch()
+
+    def watch(self) -> None:
+        """What happens from now on happens to these jobs."""
+        self.log.now = self.now_ms
+        self.outside.watch(self._on_commit, self._may_commit)
+
+    @property
+    def step(self) -> int:
+        """How many steps were taken."""
+        return self.log.step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self.log.step = step
 
     def write(self, line: str) -> None:
         """Put a line into the event log."""
-        if self._is_traced:
-            self.log.append(f"{self.step} {line}")
+        self.log.write(line)
 
     def now_ms(self) -> int:
         """The port `Clock`: time passes as steps are taken."""
@@ -75,6 +97,8 @@ class StepwiseWorld:
 
     def _may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
         """What was prepared for a checkpoint may be seen once it exists, of whichever job, or a savepoint of it."""
+        if owner != job_id and self.jobs.may_commit(job_id, owner, checkpoint_id):
+            return True  # though it may be deleted by now
         directories = (f"{owner}/chk-{checkpoint_id}", *self.disk.savepoints)
         for directory in directories:
             if f"{directory}/{METADATA}" in self.disk.files:
@@ -110,6 +134,6 @@ class StepwiseWorld:
             self.seen,
             [*self.violations, *self.disk.violations, *self.outside.violations],
             self.faults.seen,
-            self.log,
+            self.log.lines,
             str(self.scenario.scenario.topology),
         )

@@ -1,0 +1,264 @@
+"""One history of jobs that change their tempo, from one seed: each goes on from what the one before has left.
+
+All jobs share sources, sinks and storage, and each runs in a tempo of its own. A streaming job has a cluster, as in
+`simulation`; a job of epochs and a batch that leaves its state have a driver, as in `stepwise`. Faults, and what a
+person asks for, are those of the tempo. Whatever ends a job, the next one begins from a savepoint, a retained
+checkpoint, or the newest that jobs of its name have left. The sinks must hold what one plain computation over all
+records gives, whichever jobs they came from.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from penstock.base.job_status import JobStatus
+from penstock.core.graph.job_graph import BACK_FILL
+from penstock.drivers.simulation.answers import check_exact, check_order
+from penstock.drivers.simulation.changing.scenario import BATCH, LOOKING, STREAMING, TEMPOS, draw, draw_wishes
+from penstock.drivers.simulation.jobs import Job
+from penstock.drivers.simulation.reference import outputs_of_jobs
+from penstock.drivers.simulation.refusals import expected_refusals, judge
+from penstock.drivers.simulation.savepoint_checks import consumed
+from penstock.drivers.simulation.simulation import History, Simulation
+from penstock.drivers.simulation.stepwise.driver import Driver
+from penstock.drivers.simulation.stepwise.scenario import FILLED
+from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
+from penstock.drivers.simulation.surroundings import Surroundings
+from penstock.storage.metadata import CheckpointMetadata
+
+JOBS_MAX: Final = 60
+#: Jobs after which nothing more goes wrong, and nobody asks for anything.
+FAULTY_JOBS: Final = 8
+#: How likely a streaming job whose driver dies is over, and another one goes on, perhaps in another tempo.
+GOES: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a job begins: at `path`, or with nothing. `is_told`: whether it is told, and does not look for the newest.
+
+    `as_it_was`: with the program of before; `tempos`: of which it has one; `is_end`: it will find nothing to do.
+    """
+
+    path: str | None = None
+    is_told: bool = True
+    as_it_was: bool = False
+    tempos: tuple[str, ...] = TEMPOS
+    is_end: bool = False
+
+
+class ChangingSimulation:
+    """Runs one history."""
+
+    def __init__(self, seed: int, is_traced: bool = False) -> None:
+        chance, world = random.Random(f"changing {seed}"), f"changing-{seed}"
+        scenario = draw(chance, world)
+        self.seed = seed
+        self.around = Surroundings.made(seed, world, scenario.scenario, chance, is_traced)
+        #: what is around drivers of epochs and batches
+        self.stepwise = StepwiseWorld(seed, scenario, around=self.around)
+        self.violations: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self._steps = self._restarts = self._checkpoints = 0
+        self._tempo = ""
+        #: the last one that had anything to do
+        self._last_job = self._job
+
+    @property
+    def _job(self) -> Job:
+        return self.around.jobs.now
+
+    def run(self) -> History:
+        """The whole history."""
+        faults, status = self.around.faults, "?"
+        with self.around.present():
+            start: Start | None = Start(as_it_was=True)
+            for number in range(JOBS_MAX):
+                faults.are_over = faults.are_over or number >= FAULTY_JOBS
+                assert start is not None
+                tempo = self._begin(number, start)
+                status, start = self._stream(start) if tempo == STREAMING else self._step(start)
+                self.violations += self.stepwise.violations
+                self.stepwise.violations.clear()
+                if start is None or self.violations:
+                    break
+            else:
+                self.violations.append(f"stalled: {JOBS_MAX} jobs, the last one {status}")
+            self.violations += self.around.flaws()
+            if left := self.around.jobs.folder.left():
+                self.violations.append(f"leaked-state: {len(left)} directories of RocksDB are left")
+            if start is None:
+                self._check_output()
+        return self._history(status)
+
+    # --- from one job to the next ----------------------------------------------------------------------------------
+
+    def _begin(self, number: int, start: Start) -> str:
+        """The next job, in a tempo that is drawn; returns the tempo."""
+        around, chance = self.around, self.around.chance
+        tempo = chance.choice(start.tempos)
+        around.outside.stopping.clear()
+        for stage in around.scenario.topology.stages:
+            if stage.source is not None:
+                splits = len(stage.source.splits)
+                stage.source.there = chance.randint(0, splits) if tempo == BATCH else None
+        if number:
+            # A batch looks for nothing: a person does, and tells it.
+            path = None if start.is_end else start.path
+            around.jobs.begin(path, start.as_it_was, start.is_told or tempo == BATCH)
+        job = self._job
+        if not start.is_end:
+            self._last_job = job
+        job.in_tempo(tempo, f"{FILLED}-{number}" if tempo == BATCH else None)
+        if start.path is not None:
+            self._note_drain(around.jobs.disk.load_savepoint(start.path))
+            self.seen[f"{self._tempo} to {tempo}"] += 1
+        where = "the newest" if not start.is_told else start.path or "nothing"
+        around.log.write(f"job {job.job_id}: {job.graph.mode}, from {where}; {job.program.topology}")
+        self._tempo = tempo
+        self.stepwise.now += 1
+        return tempo
+
+    def _note_drain(self, last: CheckpointMetadata | None) -> None:
+        """What had been read when a job was drained first is all that is to be seen."""
+        if last is not None and last.is_drained and self.stepwise.drained is None:
+            self.stepwise.drained = last
+
+    def _go_on(self, path: str | None, is_known: bool) -> Start:
+        """From a path, or from the newest that the jobs have left: it is the same, once it is `is_known` that they are.
+
+        A person may look for the newest too, and tell the job.
+        """
+        if is_known and (path is None or self.around.chance.random() < 0.5):
+            newest, is_end = self.around.jobs.newest()
+            if is_end:
+                return Start(newest, is_told=False, tempos=LOOKING, is_end=True)
+            return Start(newest, self.around.chance.random() < 0.5)
+        return Start(path)
+
+    def _is_known(self, start: Start) -> bool:
+        """Whether the job of now has said where it began, by a mark or by its first checkpoint."""
+        job, left = self._job, self.around.jobs.disk.left_by(self.around.world)
+        return not start.is_told or job.job_id in {one.job_id for one in left.checkpoints} | {
+            mark.job_id for mark in left.marks
+        }
+
+    # --- streaming -------------------------------------------------------------------------------------------------
+
+    def _stream(self, start: Start) -> tuple[str, Start | None]:
+        """Run the job of now on a cluster; returns how it ended, and where the next one begins."""
+        around = self.around
+        scenario = replace(around.scenario, wishes=draw_wishes(around.chance))
+        simulation = Simulation(self.seed, scenario=scenario, around=around)
+        simulation.may_go = lambda: not around.faults.are_over and around.chance.random() < GOES
+        simulation.engine.advance(self.stepwise.now)
+        simulation.run_job()
+        master, totals = simulation.master, simulation.process.final_totals()
+        self.stepwise.now = simulation.engine.now_ms()
+        self._restarts += totals.restarts
+        self._checkpoints += totals.checkpoints
+        self._steps += around.log.step
+        self.seen += simulation.events
+        self.violations += simulation.invariants.found
+        if simulation.is_gone:
+            self.seen["driver of a stream gone"] += 1
+            # It may have come further than where it began, or even to its end.
+            is_known = self._is_known(start)
+            return "?", self._go_on(None if is_known else start.path, is_known)
+        if master.status is JobStatus.FAILED and not simulation.is_refused:
+            self.violations.append(f"failed: a streaming job: {master.failure}")
+        self._note_drain(master.checkpoints.last)
+        next_job = simulation.person.continuation()
+        if next_job is None:
+            return master.status.name, None
+        if next_job.as_it_was:
+            return master.status.name, Start(next_job.path, as_it_was=True)
+        return master.status.name, self._go_on(next_job.path, self._is_known(start))
+
+    # --- epochs and batches ----------------------------------------------------------------------------------------
+
+    def _step(self, start: Start) -> tuple[str, Start | None]:
+        """Run the job of now step by step; returns how it ended, and where the next one begins."""
+        world, job = self.stepwise, self._job
+        world.watch()
+        world.step = 0
+        before = world.disk.directories()
+        driver = Driver(world, job, start.path if start.is_told else None)
+        try:
+            status = driver.run().name
+        except DriverKilled:
+            world.seen["driver killed"] += 1
+            world.write("the driver is dead")
+            status = "?"
+        self._steps += world.step
+        driver.check_answers()
+        # What runs that did not count have written there does no harm.
+        world.disk.excused.update(world.disk.directories() - before)
+        error = str(driver.master.failure) if status == "FAILED" else ""
+        reason, flaw = judge(job, error, has_looked=driver.has_written)
+        if flaw is not None:
+            world.violations.append(flaw)
+        if reason is not None:
+            world.jobs.resumed[f"refused: {reason}"] += 1
+            tempos = (STREAMING,) if "not streaming" in reason else TEMPOS
+            return status, replace(start, as_it_was=True, tempos=tempos)
+        if not expected_refusals(job):
+            world.jobs.accept()
+        if driver.filled is not None:
+            if left := job.store.leftovers():
+                world.violations.append(f"leaked-file: a batch leaves {left[0]} beside its savepoint")
+            return status, Start(driver.filled) if driver.filled in world.disk.savepoints else start
+        if status == "FINISHED" and driver.is_at_end():
+            return status, None
+        is_told = driver.goes_on_from is not None
+        return status, self._go_on(driver.goes_on_from, is_known=not is_told)
+
+    # --- what must hold --------------------------------------------------------------------------------------------
+
+    def _check_output(self) -> None:
+        around, drained = self.around, self.stepwise.drained
+        read = {} if drained is None else consumed(around.jobs.disk, drained)
+        stages = {stage.uid: stage for stage in around.scenario.topology.stages}
+        has_order = not any(job.is_unordered or _sorts(job) for job in around.jobs.all)
+        for sink, expected in outputs_of_jobs(around.jobs.epochs(self._last_job), read).items():
+            records = around.outside.committed.get(sink, [])
+            found = [check_exact(sink, expected, records)]
+            if has_order:
+                found.append(check_order(sink, stages[sink], records))
+            self.violations += [line for line in found if line is not None]
+
+    def _history(self, status: str) -> History:
+        around, jobs = self.around, self.around.jobs
+        for violation in self.violations:
+            around.log.write(f"VIOLATION {violation}")
+        return History(
+            self.seed,
+            "changing",
+            status,
+            self._steps,
+            self.stepwise.now,
+            self._restarts,
+            self._checkpoints + self.stepwise.epochs,
+            around.outside.commits,
+            len(jobs.all),
+            len(jobs.disk.savepoints),
+            self.seen + self.stepwise.seen,
+            self.violations,
+            around.faults.seen,
+            around.log.lines,
+            str(around.scenario.topology),
+            jobs.resumed,
+        )
+
+
+def _sorts(job: Job) -> bool:
+    """Whether records of a key go on in the order of their times: a batch sorts what a tally reads."""
+    return job.graph.mode == BACK_FILL and any(stage.kind == "tally" for stage in job.program.topology.stages)
+
+
+def run_changing_seed(seed: int, is_traced: bool = False) -> History:
+    """The history of a seed."""
+    return ChangingSimulation(seed, is_traced).run()

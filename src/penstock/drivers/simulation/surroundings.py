@@ -1,0 +1,53 @@
+"""What the jobs of a history have around them, in whichever tempo they run: storage, the outside world, and faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.drivers.simulation.disk import Disk
+from penstock.drivers.simulation.engine import EventLog
+from penstock.drivers.simulation.faults import Faults
+from penstock.drivers.simulation.jobs import Jobs
+from penstock.drivers.simulation.outside import Outside, present
+from penstock.drivers.simulation.scenario import Scenario
+
+
+@dataclass
+class Surroundings:
+    """See the module's text. `world`: the name under which connectors find the outside world."""
+
+    seed: int
+    world: str
+    scenario: Scenario
+    chance: random.Random
+    log: EventLog
+    faults: Faults
+    jobs: Jobs
+    outside: Outside
+
+    @classmethod
+    def made(cls, seed: int, world: str, scenario: Scenario, chance: random.Random, is_traced: bool) -> Surroundings:
+        """Those of a scenario, before anything has happened."""
+        log = EventLog(f"seed {seed}: {scenario.topology}", is_traced)
+        faults = Faults(scenario.rates, chance, log.write)
+        jobs = Jobs(seed, scenario, Disk(), faults)
+        return cls(seed, world, scenario, chance, log, faults, jobs, Outside(chance, faults.on_user_call))
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Let connectors find the outside world, and workers their directories, for a while."""
+        with self.jobs.folder, present(self.world, self.outside):
+            yield
+
+    def flaws(self) -> list[str]:
+        """What must not be, whatever became of the jobs."""
+        disk = self.jobs.disk
+        return [
+            *self.outside.violations,
+            *(f"storage: {violation}" for violation in disk.violations),
+            *(f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)),
+            *(f"retained: {flaw}" for flaw in disk.flaws_of_retained()),
+        ]
