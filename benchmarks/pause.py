@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.core.protocol import ExecutionId
-from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
+from penstock.core.task.histories import StateHistories
+from penstock.core.task.snapshot_writer import SnapshotWriter
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend

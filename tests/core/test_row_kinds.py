@@ -19,6 +19,7 @@ from penstock.common import Types
 from penstock.core.batch.exchange import BatchExchange, KeyedExchange, Places, loads_batch
 from penstock.core.batch.keyed_rows import process_with_key
 from penstock.core.batch.rows import Rows
+from penstock.core.checkpoint.channel_states import ChannelState, Direction
 from penstock.core.columns.batch import ColumnBatch, as_columns, kinds_of, make_batch
 from penstock.core.columns.expressions import col, lit
 from penstock.core.columns.keys import ColumnKey
@@ -118,7 +119,7 @@ def test_bytes_that_are_no_kinds_break_the_protocol(kinds: bytes) -> None:
 @given(batches)
 def test_records_in_flight_keep_kinds(batch: Batch) -> None:
     """G5: in an unaligned checkpoint, and out of it."""
-    capture = capture_channel("in", 0, 0, [batch])
+    capture = capture_channel(ChannelState(Direction.IN, 0, 0), [batch])
     assert capture is not None
     (item,) = capture.items
     assert shown(make_batch(*pickle.loads(item))) == shown(batch)

@@ -10,6 +10,7 @@ from unittest import mock
 
 from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from tests.simulation.mutants_of_jobs import MUTANTS_OF_JOBS
+from tests.simulation.mutants_of_tasks import MUTANTS_OF_TASKS
 from tests.simulation.planting import Mutant, around
 
 from penstock.core.checkpoint import coordinator as coordinator_module
@@ -33,8 +34,11 @@ from penstock.core.records import Batch, CheckpointBarrier
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.result_partition import Subpartition
-from penstock.core.task.state_transfer import SnapshotWriter
-from penstock.core.task.stream_task import Phase, StreamTask
+from penstock.core.task.opening import Opening
+from penstock.core.task.phases import Phase
+from penstock.core.task.snapshot_writer import SnapshotWriter
+from penstock.core.task.stream_task import StreamTask
+from penstock.core.task.task_checkpoints import TaskCheckpoints
 from penstock.drivers.simulation import master as master_module
 from penstock.state.heap import HeapKeyedStateBackend
 
@@ -172,7 +176,7 @@ def count_closed_channels_twice() -> Any:
 
 
 def lose_records_in_flight_on_restore() -> Any:
-    return mock.patch.object(StreamTask, "_recover_channel", return_value=None)
+    return mock.patch.object(Opening, "_recover_channel", return_value=None)
 
 
 def lose_overtaken_output() -> Any:
@@ -210,26 +214,27 @@ def acknowledge_what_is_not_stored() -> Any:
             writer._storage.delete_file(file.path)
         return file
 
-    return around(SnapshotWriter, "_write", write)
+    return around(SnapshotWriter, "write", write)
 
 
 def acknowledge_before_the_snapshot() -> Any:
-    def trigger_checkpoint(original: Any, task: Any, barrier: Any, *args: Any, **kwargs: Any) -> None:
-        if not task.gate.channels or task.phase is not Phase.PROCESSING:
-            original(task, barrier, *args, **kwargs)
+    def trigger_checkpoint(original: Any, checkpoints: Any, barrier: Any, *args: Any, **kwargs: Any) -> None:
+        is_source = isinstance(next(iter(checkpoints._chain.operators), None), SourceOperator)
+        if is_source or checkpoints._life.phase is not Phase.PROCESSING:
+            original(checkpoints, barrier, *args, **kwargs)
             return
-        task._forward(barrier)
-        task._tell(AcknowledgeCheckpoint(task.execution, barrier.checkpoint_id, {}))
+        checkpoints._forward(barrier)
+        checkpoints._tell(AcknowledgeCheckpoint(checkpoints._execution, barrier.checkpoint_id, {}))
 
-    return around(StreamTask, "trigger_checkpoint", trigger_checkpoint)
+    return around(TaskCheckpoints, "trigger_checkpoint", trigger_checkpoint)
 
 
 def finish_without_a_last_checkpoint() -> Any:
     def close_when_done(original: Any, task: Any) -> None:
-        task._final_checkpoint_completed = True
+        task.ending.is_committed = True
         original(task)
 
-    return around(StreamTask, "_close_when_done", close_when_done)
+    return around(StreamTask, "close_when_done", close_when_done)
 
 
 def complete_with_one_acknowledgement_missing() -> Any:
@@ -350,6 +355,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     lose_the_news_that_checkpoints_failed: (("output", "stalled"), 287),
     **MUTANTS_OF_ENDS,
     **MUTANTS_OF_JOBS,
+    **MUTANTS_OF_TASKS,
 }
 
 

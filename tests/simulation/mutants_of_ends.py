@@ -22,7 +22,10 @@ from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.protocol import CancelTask, NotifyCheckpointComplete
 from penstock.core.records import EndOfData, EndOfPartition
 from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.stream_task import Phase, StreamTask
+from penstock.core.task.ending import Ending
+from penstock.core.task.phases import Phase
+from penstock.core.task.processing import ProcessingLoop
+from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.store import MemoryStore
 from penstock.storage.metadata import StateFile
 
@@ -30,20 +33,19 @@ from penstock.storage.metadata import StateFile
 def finish_what_is_cancelled() -> Any:
     def on_mail(original: Any, task: Any, message: Any) -> None:
         if isinstance(message, CancelTask) and task.phase is Phase.PROCESSING:
-            task._chain.finish(is_input_ended=False)
+            task.chain.finish(is_input_ended=False)
         original(task, message)
 
     return around(StreamTask, "_on_mail", on_mail)
 
 
 def close_before_the_savepoint_completes() -> Any:
-    def trigger_checkpoint(original: Any, task: Any, barrier: Any, *args: Any, **kwargs: Any) -> None:
-        original(task, barrier, *args, **kwargs)
+    def on_part_taken(original: Any, ending: Any, barrier: Any) -> None:
+        original(ending, barrier)
         if barrier.ends_job:
-            task._final_checkpoint_completed = True
-            task._close_when_done()
+            ending.is_committed = True
 
-    return around(StreamTask, "trigger_checkpoint", trigger_checkpoint)
+    return around(Ending, "on_part_taken", on_part_taken)
 
 
 def _without(mode: str) -> Any:
@@ -84,20 +86,20 @@ def end_partitions_before_the_data() -> Any:
 
 
 def drain_without_the_last_watermark() -> Any:
-    def end_source(original: Any, task: Any) -> None:
-        if task._source.reader.has_ended:
-            original(task)
+    def end_source(original: Any, loop: Any) -> None:
+        if loop.source.reader.has_ended:
+            original(loop)
         else:
-            task._finish_data(drain=True)
+            loop._task.finish_data(drain=True)
 
-    return around(StreamTask, "_end_source", end_source)
+    return around(ProcessingLoop, "end_source", end_source)
 
 
 def finish_what_is_only_suspended() -> Any:
     def finish_data(original: Any, task: Any, drain: bool) -> None:
         original(task, True)
 
-    return around(StreamTask, "_finish_data", finish_data)
+    return around(StreamTask, "finish_data", finish_data)
 
 
 def go_on_behind_the_savepoint() -> Any:

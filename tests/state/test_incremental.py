@@ -14,7 +14,9 @@ from hypothesis import given, settings
 
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.protocol import ExecutionId
-from penstock.core.task.state_transfer import HISTORY_FILES_MAX, SnapshotWriter, StateHistories, restore_operator
+from penstock.core.task.histories import HISTORY_FILES_MAX, StateHistories
+from penstock.core.task.snapshot_writer import SnapshotWriter
+from penstock.core.task.state_transfer import restore_operator
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of

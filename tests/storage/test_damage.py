@@ -20,7 +20,8 @@ from tests.core.job.master_rig import MasterRig
 from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.recovery import read_recovery
 from penstock.core.protocol import AcknowledgeCheckpoint
-from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
+from penstock.core.task.histories import StateHistories
+from penstock.core.task.snapshot_writer import SnapshotWriter
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_of, key_group_range

@@ -1,14 +1,15 @@
 """The harness itself: it must find what it is there to find."""
 
+import pickle
 from functools import partial
 from typing import Any
 
 import pytest
 
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction
 from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
 from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.core.records import Batch, Watermark
-from penstock.core.task.channels.in_flight import capture_channel
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -19,6 +20,7 @@ from penstock.datastream.functions import (
     ReduceFunction,
 )
 from penstock.state.descriptors import ValueStateDescriptor
+from penstock.state.snapshot import operator_bytes
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -244,12 +246,9 @@ def test_snapshots_are_incremental_and_whole():
 
 def test_records_in_flight_have_no_place_in_a_harness():
     """G5: one operator has no channels: state that holds records in flight is refused, not lost."""
-    capture = capture_channel("in", 0, 0, [Batch([1])])
-    assert capture is not None
-    data = capture.to_bytes()
-    lists: Any = {
-        capture.name: (OperatorStateHandle(capture.mode, 1, StateFile(len(data), checksum(data), data=data)),)
-    }
+    data = operator_bytes([pickle.dumps(Batch([1]).content())])
+    handle = OperatorStateHandle(CHANNEL_MODE, 1, StateFile(len(data), checksum(data), data=data))
+    lists: Any = {ChannelState(Direction.IN, 0, 0).stored_name: (handle,)}
     state = OperatorState("operator-under-test", None, "x", 1, 128, {0: OperatorSubtaskState({}, lists)})
     harness = harness_for(same)
     harness.restore(encode_metadata(CheckpointMetadata(1, "job", "name", 0, False, (state,))))

@@ -23,10 +23,11 @@ entries, so that the next snapshot is whole, and under the new schema.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from penstock.state.captures import StateCapture
 from penstock.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -47,7 +48,6 @@ from penstock.state.ttl_config import StateTtlConfig
 
 Entries = dict[Any, dict[Any, Any]]
 Table = TypeVar("Table", bound="KeyedTable")
-Reference = TypeVar("Reference")
 
 
 def _no_clock() -> int:
@@ -85,23 +85,6 @@ class KeyedTable(Protocol):
 
     def mark_all(self) -> None:
         """Let the next snapshot write everything."""
-
-
-class NativeCapture(Protocol):
-    """All keyed state of an operator in a subtask as of a checkpoint, in the backend's own files."""
-
-    backend: str
-    #: the schemas of the states, by name
-    schemas: Mapping[str, str]
-
-    def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
-        """Store each file by `write(name, data)`, except those that the checkpoint built on already has unchanged."""
-
-    def export(self) -> Iterator[tuple[str, bytes]]:
-        """The same in the canonical format: (state name, file), the files of a state after each other."""
-
-    def discard(self) -> None:
-        """Release what was captured; also called when it was stored."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +157,7 @@ class KeyedStateBackend(ABC):
             )
 
     @abstractmethod
-    def capture(self, checkpoint_id: int) -> Sequence[Any]:
+    def capture(self, checkpoint_id: int) -> Sequence[StateCapture]:
         """What a snapshot must store, frozen; raises `StateError` for what cannot be stored."""
 
     @abstractmethod
@@ -266,6 +249,13 @@ class KeyedStateBackend(ABC):
         """The schema under which a state is written now."""
         schema = self._schemas.get(name)
         return schema.to_json() if schema is not None else self._restored.get(name, ("", False))[0]
+
+    @abstractmethod
+    def validate(self, key_groups: tuple[int, int]) -> None:
+        """Assert what holds between any two turns, of a sample of the keys: they are the subtask's, each in one place.
+
+        The simulator calls this; a running job never does.
+        """
 
     @abstractmethod
     def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:

@@ -70,6 +70,10 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         self._sweepers.append(sweeper)
         return sweeper
 
+    def validate(self, key_groups: tuple[int, int]) -> None:
+        for table in self._tables.values():
+            table.validate(self.max_parallelism, key_groups)
+
     def settle(self) -> None:
         for table in self._tables.values():
             table.look_at_marks()

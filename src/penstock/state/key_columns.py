@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.column_data import column_values
+from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_groups_of
 
@@ -65,6 +66,13 @@ class ColumnsCapture:
             writer.write_table(table)
         data: bytes = sink.getvalue().to_pybytes()
         return data
+
+    def store_in(self, writer: CaptureWriter) -> None:
+        """See `StateCapture`."""
+        writer.write_columns(self.name, self.to_bytes(writer.max_parallelism))
+
+    def discard(self) -> None:
+        """Nothing to do: it is only in memory."""
 
 
 class ColumnStates:

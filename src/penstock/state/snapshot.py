@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.codecs.pickling import dumps, dumps_all
+from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
 from penstock.state.frozen import Frozen, thaw
-from penstock.state.key_columns import ColumnsCapture
 from penstock.state.key_groups import key_group_of, key_groups_of
 from penstock.state.shapes import Shapes, merged, shapes_from_json
 
@@ -85,10 +85,17 @@ class KeyedCapture:
         rows.extend(key_groups_of(keys, max_parallelism), PUT, dumps_all(keys), namespaces, dumps_all(values))
         return rows.to_bytes(shapes)
 
+    def store_in(self, writer: CaptureWriter) -> None:
+        """See `StateCapture`."""
+        writer.write_changes(self.name, self.schema, self.is_whole, self.to_bytes(writer.max_parallelism))
+
+    def discard(self) -> None:
+        """Nothing to do: it is only in memory."""
+
 
 @dataclass
 class OperatorCapture:
-    """The items of one operator state; `mode` is split, union, broadcast (D2) or channel (records in flight)."""
+    """The items of one operator state; `mode` is split, union, committable or broadcast (D2)."""
 
     name: str
     mode: str
@@ -101,10 +108,19 @@ class OperatorCapture:
 
     def to_bytes(self) -> bytes:
         """The items as an Arrow IPC stream."""
-        return _ipc([_bytes_column(self.items)], _OPERATOR_SCHEMA)
+        return operator_bytes(self.items)
+
+    def store_in(self, writer: CaptureWriter) -> None:
+        """See `StateCapture`."""
+        writer.write_list(self.name, self.mode, self.count, self.to_bytes())
+
+    def discard(self) -> None:
+        """Nothing to do: it is only in memory."""
 
 
-StateCapture = KeyedCapture | OperatorCapture | ColumnsCapture
+def operator_bytes(items: list[bytes]) -> bytes:
+    """The items of a state that has no keys, as an Arrow IPC stream; `read_operator` reads them."""
+    return _ipc([_bytes_column(items)], _OPERATOR_SCHEMA)
 
 
 class KeyedRows:

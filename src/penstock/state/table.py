@@ -20,6 +20,7 @@ from typing import Any
 
 from penstock.state.errors import StateError
 from penstock.state.frozen import Changes, Contents, Frozen, freeze
+from penstock.state.key_checks import check_key_groups, ends_of
 from penstock.state.snapshot import KeyedCapture
 
 _MISSING: Any = object()
@@ -151,6 +152,22 @@ class StateTable:
             self.is_next_whole = True
         if self.is_next_whole:
             marks.clear()
+
+    def validate(self, max_parallelism: int, key_groups: tuple[int, int]) -> None:
+        """As `KeyedStateBackend.validate`."""
+        name = self.name
+        twice = [namespace for namespace in ends_of(self._lone) if namespace in self.panes]
+        assert not twice, f"state {name!r}: namespace {twice[0]!r} lies in two places"
+        keys = [self._lone[namespace] for namespace in ends_of(self._lone)]
+        for namespace in ends_of(self.panes):
+            keys += ends_of(self.panes[namespace])
+        check_key_groups(name, keys, max_parallelism, key_groups)
+        for namespace, marked in self._changed.items() if not self.is_next_whole else ():
+            is_known = not marked or namespace in self.panes or namespace in self._lone or namespace in self._dropped
+            assert is_known, f"state {name!r}: namespace {namespace!r} has changed, is gone, and was not dropped"
+        assert self._has_base or not self._unconfirmed, f"state {name!r}: changes are kept for a snapshot to build on"
+        ids = list(self._unconfirmed)
+        assert ids == sorted(ids), f"state {name!r}: snapshots were taken in the order {ids}"
 
     def capture(self, checkpoint_id: int, owner: str) -> KeyedCapture | None:
         """What has changed since the last confirmed checkpoint, as it is now; None when nothing has."""

@@ -20,12 +20,15 @@ from typing import Any
 
 from penstock.base.errors import WrongTimeError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
+from penstock.core.checkpoint.channel_states import ChannelState
 from penstock.core.job.scheduler import state_of_subtask
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.context import OperatorContext
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, Batch, Watermark
-from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
+from penstock.core.task.histories import StateHistories
+from penstock.core.task.snapshot_writer import SnapshotWriter
+from penstock.core.task.state_transfer import restore_operator
 from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_groups import key_group_range
@@ -297,8 +300,10 @@ class OneInputOperatorHarness:
         return dict(self.context.counters)
 
 
-def _no_channels(name: str, items: list[object]) -> None:
-    raise WrongValueError(f"{name}: a harness has no channels to restore {len(items)} records in flight to")
+def _no_channels(channel: ChannelState, items: list[object]) -> None:
+    raise WrongValueError(
+        f"{channel.stored_name}: a harness has no channels to restore {len(items)} records in flight to"
+    )
 
 
 def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:

@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction
 from penstock.core.checkpoint.restore import check_restorable
 from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.core.records import Batch
-from penstock.core.task.channels.in_flight import capture_channel
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -42,12 +40,11 @@ def graph_of(*chains: str) -> JobGraph:
 
 def checkpoint_of(graph: JobGraph, finished: tuple[str, ...] = (), behind: str = "") -> CheckpointMetadata:
     """Of that job: operators that had finished, and one behind which a barrier overtook a record on edge 0."""
-    capture = capture_channel("out", 0, 0, [Batch(["a record"], [1])])
-    assert capture is not None
+    in_flight = ChannelState(Direction.OUT, 0, 0).stored_name
     handle = OperatorStateHandle(CHANNEL_MODE, 1, StateFile(1, 1, data=b""))
     operators = []
     for info in (o for vertex in graph.vertices for o in vertex.operators):
-        state = OperatorSubtaskState({}, {capture.name: (handle,)} if info.name == behind else {})
+        state = OperatorSubtaskState({}, {in_flight: (handle,)} if info.name == behind else {})
         ended = (0,) if info.name in finished else ()
         operators.append(OperatorState(info.operator_id, info.uid, info.name, 1, 128, {0: state}, ended))
     return CheckpointMetadata(7, "job-1", "job", 0, False, tuple(operators), edges=graph.edge_names())

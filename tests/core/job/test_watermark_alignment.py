@@ -13,7 +13,7 @@ from penstock.core.graph.job_graph import JobVertex
 from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
-from penstock.core.task.stream_task import Phase
+from penstock.core.task.phases import Phase
 
 
 def vertex(index: int, operator_id: str, parallelism: int, group: str, drift_ms: int) -> JobVertex:
@@ -75,8 +75,8 @@ def run(strategy_of: Any, fails: bool = False) -> tuple[VirtualJob, int]:
         found: dict[str, int | None] = {}
         for executor in job._cluster._executors.values():
             for task in executor.tasks:
-                if isinstance(task._source, SourceOperator) and task.phase is Phase.PROCESSING:
-                    found[task.deployment.task_name.split()[0]] = task._source.emitted_watermark
+                if isinstance(task.source, SourceOperator) and task.phase is Phase.PROCESSING:
+                    found[task.deployment.task_name.split()[0]] = task.source.emitted_watermark
         fast, slow = found.get("fast"), found.get("slow")
         if fast is not None and slow is not None:
             ahead[0] = max(ahead[0], fast - slow)

@@ -255,7 +255,7 @@ class Log(StreamOperator):
 
 
 def log_of(rig: Rig, index: int) -> list[Any]:
-    operator: Any = rig.task._chain.operators[index]  # type: ignore[union-attr]
+    operator: Any = rig.task.chain.operators[index]  # type: ignore[union-attr]
     log: list[Any] = operator.log
     return log
 

@@ -263,7 +263,7 @@ def two_inputs(*input_of_channel: int) -> tuple[Rig, list[str]]:
     rig = Rig([Inputs], len(input_of_channel), partitioner=ForwardPartitioner())
     for channel, index in zip(rig.task.gate.channels, input_of_channel, strict=True):
         channel.input_index = index
-    operator: Any = rig.task._chain.operators[0]  # type: ignore[union-attr]
+    operator: Any = rig.task.chain.operators[0]  # type: ignore[union-attr]
     return rig, operator.log
 
 

@@ -325,7 +325,7 @@ def test_only_behind_a_checkpoint_changes_are_marked(path: str | None, is_marked
     """G7, H1: for the next one, which builds on it; on a savepoint nothing builds, and marks would stay for ever."""
     rig = Rig(reduce_chain(), partitioner=ForwardPartitioner())
     rig.feed(0, Batch([("a", 1), ("b", 1)]), CheckpointBarrier(1, 0, path), Batch([("b", 1)]))
-    chain: Any = rig.task._chain
+    chain: Any = rig.task.chain
     (table,) = chain.contexts[0].keyed._tables.values()
     assert table.changed(None) == ({"b"} if is_marked else set())
 
@@ -582,7 +582,7 @@ def test_a_silent_source_is_asked_less_often() -> None:
     """A reader that does not know better is asked every 10 ms, after a second of silence every 50 ms, and after its
     next record as often as at first."""
     rig = quiet_rig()
-    source = rig.task._source
+    source = rig.task.source
     assert source is not None
     reader: Any = source.reader
     rig.advance(50)

@@ -1,20 +1,37 @@
-"""How the state of a channel is named in a checkpoint: records in flight of unaligned checkpoints (G5)."""
+"""What is in flight in a channel, as a state in a checkpoint: which channel it is, and its stored form (G5)."""
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+from typing import Final, NamedTuple
 
 #: The mode of such an operator state.
 CHANNEL_MODE: Final = "channel"
 _PREFIX: Final = "_penstock_in_flight"
 
 
-def name_of(direction: str, edge: int, peer: int) -> str:
-    """The name of what is in flight in one channel; `direction` is in or out, `peer` the subtask at the other end."""
-    return f"{_PREFIX}.{direction}.{edge}.{peer}"
+class Direction(enum.Enum):
+    """At which end of a channel its records were captured; the values are those of the stored form."""
+
+    IN = "in"
+    OUT = "out"
 
 
-def channel_of(name: str) -> tuple[str, int, int]:
-    """What such a name says: (in or out, edge, the subtask at the other end)."""
-    _, direction, edge, peer = name.split(".")
-    return direction, int(edge), int(peer)
+class ChannelState(NamedTuple):
+    """The records in flight in one channel of a subtask; `peer` is the subtask at the other end."""
+
+    direction: Direction
+    edge: int
+    peer: int
+
+    @property
+    def stored_name(self) -> str:
+        """The name of the state in a checkpoint; `channel_of` reads it."""
+        return f"{_PREFIX}.{self.direction.value}.{self.edge}.{self.peer}"
+
+
+def channel_of(stored_name: str) -> ChannelState:
+    """The channel of a state in a checkpoint."""
+    prefix, direction, edge, peer = stored_name.split(".")
+    assert prefix == _PREFIX, f"{stored_name!r} names no records in flight"
+    return ChannelState(Direction(direction), int(edge), int(peer))

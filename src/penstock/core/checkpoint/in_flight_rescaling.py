@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction, channel_of
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
 
@@ -30,7 +30,7 @@ ONLY_STREAMING: Final = (
 def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
     """Raise `CheckpointError` when records in flight have nowhere to go in this job."""
     states = {o.operator_id: o for o in metadata.operators}
-    edges = {channel_of(name)[1] for state in metadata.operators for _, name, _ in _channels(state)}
+    edges = {channel.edge for state in metadata.operators for _, channel, _ in _channels(state)}
     if not edges:
         return
     if job_graph.mode != "STREAMING":
@@ -74,23 +74,23 @@ def taken_over(
     """The records in flight on an edge that a producing subtask partitions again, in this order."""
     producer, consumer = job_graph.vertices[edge.source], job_graph.vertices[edge.target]
     found: list[tuple[int, int, int, StateFile]] = []
-    for vertex, wanted in ((consumer, "in"), (producer, "out")):
+    for vertex, wanted in ((consumer, Direction.IN), (producer, Direction.OUT)):
         for operator in vertex.operators:
             if operator.operator_id not in states:
                 continue
-            for index, name, handle in _channels(states[operator.operator_id]):
-                direction, number, peer = channel_of(name)
-                if direction == wanted and number == edge.index:
-                    ends = (peer, index) if direction == "in" else (index, peer)
-                    found.append((*ends, int(direction == "out"), handle.file))
+            for index, channel, handle in _channels(states[operator.operator_id]):
+                if channel.direction is wanted and channel.edge == edge.index:
+                    is_out = wanted is Direction.OUT
+                    ends = (index, channel.peer) if is_out else (channel.peer, index)
+                    found.append((*ends, int(is_out), handle.file))
     return tuple(
         file for old, _, _, file in sorted(found, key=lambda f: f[:3]) if old % producer.parallelism == subtask
     )
 
 
-def _channels(state: OperatorState) -> Iterator[tuple[int, str, OperatorStateHandle]]:
+def _channels(state: OperatorState) -> Iterator[tuple[int, ChannelState, OperatorStateHandle]]:
     for index, subtask in sorted(state.subtasks.items()):
         for name, handles in subtask.operator.items():
             for handle in handles:
                 if handle.mode == CHANNEL_MODE:
-                    yield index, name, handle
+                    yield index, channel_of(name), handle

@@ -16,6 +16,7 @@ from penstock.core.batch.exchange import loads_batch, sequences_of
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import process_with_key
 from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, IDLE_PLACE, METRICS, WATERMARK_PLACE, Rows
+from penstock.core.checkpoint.channel_states import ChannelState
 from penstock.core.checkpoint.in_flight_rescaling import ONLY_STREAMING
 from penstock.core.connector import Boundedness
 from penstock.core.epochs.idleness import InputWatermarks
@@ -28,9 +29,11 @@ from penstock.core.operators.source.source import Emitted, SourceOperator
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.core.protocol import ExecutionId
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.core.task.histories import StateHistories
 from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.program import VertexProgram, load_program
-from penstock.core.task.state_transfer import SnapshotWriter, StateHistories, restore_operator
+from penstock.core.task.snapshot_writer import SnapshotWriter
+from penstock.core.task.state_transfer import restore_operator
 from penstock.state.key_groups import key_group_range
 
 #: In place of an edge: a task's `EpochAnswer`.
@@ -347,7 +350,7 @@ class EpochTask:
         )
 
 
-def _nothing_in_flight(name: str, items: list[object]) -> None:
+def _nothing_in_flight(channel: ChannelState, items: list[object]) -> None:
     raise UnsupportedError(ONLY_STREAMING)
 
 

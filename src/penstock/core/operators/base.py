@@ -20,8 +20,8 @@ from penstock.core.operators.checkpointed import initialize_functions, snapshot_
 from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.runtime_context import RuntimeContext
 from penstock.core.records import MAX_WATERMARK, Batch
+from penstock.state.captures import StateCapture
 from penstock.state.keys import KeyGuard, RefusedKeyError
-from penstock.state.snapshot import StateCapture
 
 #: What the key selector is called in errors.
 KEY_SELECTOR: Final = "the key selector"

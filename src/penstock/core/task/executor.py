@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.core.graph.states import ExecutionState
 from penstock.core.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, Network, StateStorage
 from penstock.core.protocol import (
     CancelTask,
@@ -23,8 +24,10 @@ from penstock.core.records import Buffer
 from penstock.core.task.channels.input_gate import InputChannel, InputGate
 from penstock.core.task.channels.result_partition import ResultPartition, Subpartition
 from penstock.core.task.heap_backends import HeapBackends
+from penstock.core.task.phases import Phase
+from penstock.core.task.processing import Step
 from penstock.core.task.program import VertexProgram
-from penstock.core.task.stream_task import Phase, Step, StreamTask
+from penstock.core.task.stream_task import StreamTask
 
 METRICS_INTERVAL_MS: Final = 500
 
@@ -76,7 +79,7 @@ class TaskExecutor:
             if task is not None:
                 task.mail.append(message)
             elif isinstance(message, CancelTask):
-                self._master.send(TaskStateChanged(message.execution, "CANCELED"))
+                self._master.send(TaskStateChanged(message.execution, ExecutionState.CANCELED.value))
             elif isinstance(message, TriggerCheckpoint):
                 self._master.send(
                     DeclineCheckpoint(message.execution, message.checkpoint_id, "this worker does not have the task")
@@ -103,7 +106,7 @@ class TaskExecutor:
             result = task.step()
             if result is Step.WORKED:
                 worked = True
-            if task.phase is Phase.TERMINAL:
+            if task.life.is_over:
                 ended = True
         if ended:
             self._forget_ended()
@@ -120,8 +123,7 @@ class TaskExecutor:
     def close(self) -> None:
         """Close all tasks without a word to the job master."""
         for task in self._tasks:
-            task.dispose()
-            task.phase = Phase.TERMINAL
+            task.discard()
         self._forget_ended()
         self._storage.close()
         self.shut_down = True
@@ -130,6 +132,19 @@ class TaskExecutor:
     def tasks(self) -> list[StreamTask]:
         """The tasks hosted now."""
         return list(self._tasks)
+
+    def validate(self) -> None:
+        """Assert what holds between any two turns, but for what the tasks say of themselves (`StreamTask.validate`).
+
+        The simulator calls this; a running job never does.
+        """
+        assert not any(task.life.is_over for task in self._tasks), "a task that is over is forgotten in the same turn"
+        assert len({task.execution for task in self._tasks}) == len(self._tasks), "an execution is deployed once"
+        inputs = {c.channel: task for task in self._tasks for c in task.gate.channels}
+        assert self._consumers == inputs, "buffers reach the tasks that are here, and no others"
+        outputs = {s.channel: s for t in self._tasks for p in t.partitions.values() for s in p.subpartitions}
+        assert self._producers == outputs, "credit reaches the tasks that are here, and no others"
+        assert self._early_credit.keys().isdisjoint(outputs), "credit is kept for channels that are yet to come"
 
     # --- deployment ------------------------------------------------------------------------------------------------
 
@@ -202,8 +217,8 @@ class TaskExecutor:
             self._network.send_credit(worker_id, channel, credit)
 
     def _forget_ended(self) -> None:
-        ended = [t for t in self._tasks if t.phase is Phase.TERMINAL]
-        self._tasks = [t for t in self._tasks if t.phase is not Phase.TERMINAL]
+        ended = [t for t in self._tasks if t.life.is_over]
+        self._tasks = [t for t in self._tasks if not t.life.is_over]
         for task in ended:
             for channel in task.gate.channels:
                 self._consumers.pop(channel.channel, None)

@@ -11,7 +11,7 @@ from penstock.core.records import Batch, Watermark, WatermarkStatus
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.metrics import side_output_counter
 from penstock.core.task.program import VertexProgram
-from penstock.state.snapshot import StateCapture
+from penstock.state.captures import StateCapture
 
 _NO_COMPLETIONS: Final = StreamOperator.process_completions
 _NO_TIMER: Final = StreamOperator.next_timer_ms

@@ -5,7 +5,7 @@ A part is stored in the background once it is whole. Parts whose records in flig
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ from penstock.core.healing import is_final_at_first, is_outside
 from penstock.core.ports import Background, Clock, StateStorage
 from penstock.core.protocol import AcknowledgeCheckpoint, DeclineCheckpoint, DeployTask
 from penstock.core.records import CheckpointBarrier
-from penstock.core.task.state_transfer import SnapshotWriter, StateHistories
-from penstock.state.key_columns import ColumnsCapture
+from penstock.core.task.histories import StateHistories
+from penstock.core.task.snapshot_writer import SnapshotWriter
+from penstock.state.captures import StateCapture
 from penstock.state.key_groups import key_group_range
-from penstock.state.snapshot import KeyedCapture, OperatorCapture, StateCapture
 from penstock.storage.metadata import OperatorSubtaskState
 
 
@@ -25,7 +25,7 @@ class Part:
     """A task's part of one checkpoint: what was captured, and how long it took. `finished`: it follows `finish`."""
 
     barrier: CheckpointBarrier
-    captures: dict[str, list[Any]]
+    captures: dict[str, list[StateCapture]]
     finished: bool
     alignment_ms: int
     held_back_bytes: int
@@ -65,7 +65,7 @@ class TaskSnapshots:
         else:
             self._incomplete[part.barrier.checkpoint_id] = part
 
-    def complete(self, checkpoint_id: int, operator_id: str, in_flight: list[StateCapture]) -> None:
+    def complete(self, checkpoint_id: int, operator_id: str, in_flight: Sequence[StateCapture]) -> None:
         """All that was in flight ahead of the barrier is captured."""
         part = self._incomplete.pop(checkpoint_id, None)
         if part is not None:
@@ -82,8 +82,15 @@ class TaskSnapshots:
         part = self._incomplete.pop(checkpoint_id, None)
         for captures in part.captures.values() if part is not None else ():
             for capture in captures:
-                if not isinstance(capture, KeyedCapture | OperatorCapture | ColumnsCapture):
-                    capture.discard()
+                capture.discard()
+
+    def validate(self, capturing_id: int | None) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        expected = set() if capturing_id is None else {capturing_id}
+        assert self._incomplete.keys() == expected, (
+            f"parts {sorted(self._incomplete)} wait for records in flight, and those of {sorted(expected)} are captured"
+        )
+        self.histories.validate(self.key_groups)
 
     def _store(self, part: Part) -> None:
         execution, barrier = self._execution, part.barrier

@@ -73,6 +73,8 @@ class SimulatedCluster:
         self.on_send: Callable[[ToWorker], None] = lambda message: None
         #: called with each worker that the job master lets go
         self.on_release: Callable[[Worker], None] = lambda worker: None
+        #: called after each turn of a worker
+        self.after_turn: Callable[[Worker], None] = lambda worker: None
         self.connections = Connections(engine, self.workers, self.data)
         self._generation = 0
         self._reports_metrics = reports_metrics

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.core.graph.states import ExecutionState
 from penstock.core.protocol import CancelTask, ChannelId, ExecutionId, Failure, TaskStateChanged, ToMaster
 from penstock.core.task.executor import TaskExecutor
 from penstock.core.task.stream_task import StreamTask
@@ -96,10 +97,10 @@ class PeerFailures:
 
     def as_told(self, message: ToMaster) -> ToMaster:
         """What the job master is told instead of a message."""
-        if isinstance(message, TaskStateChanged) and message.state == "CANCELED":
+        if isinstance(message, TaskStateChanged) and message.state == ExecutionState.CANCELED.value:
             failure = self._failures.get(message.execution)
             if failure is not None:
-                return msgspec.structs.replace(message, state="FAILED", failure=failure)
+                return msgspec.structs.replace(message, state=ExecutionState.FAILED.value, failure=failure)
         return message
 
 

@@ -15,6 +15,7 @@ from unittest import mock
 
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.graph.states import ExecutionState
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.source_coordinator import SourceCoordinator
@@ -32,11 +33,12 @@ from penstock.core.protocol import (
     StopMode,
     TriggerCheckpoint,
 )
-from penstock.core.task import stream_task
+from penstock.core.task import opening
 from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.stream_task import StreamTask
+from penstock.core.task.task_checkpoints import TaskCheckpoints
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Faults, MasterKilled, WorkerKilled
@@ -115,8 +117,8 @@ def _is_last(master: Any, *more: Any) -> bool:
     return master.checkpoints.last is not None
 
 
-def _is_final(task: Any, checkpoint_id: int) -> bool:
-    return task._final_checkpoint_id is not None and checkpoint_id >= task._final_checkpoint_id
+def _is_final(task: Any, message: Any) -> bool:
+    return bool(task.ending.is_last(message.checkpoint_id))
 
 
 def _is_not_drained(task: Any, drain: bool) -> bool:
@@ -197,7 +199,7 @@ CRASH_POINTS = (
     _master("savepoint given up", MemoryStore, "discard_savepoint", prelude="stop badly"),
     _master("savepoint beside the job visible", MemoryStore, "publish_savepoint", prelude="savepoint"),
     _master("cancelled with a savepoint", JobMaster, "_cancel", prelude="cancel"),
-    _worker("source ended for a savepoint", StreamTask, "_finish_data", _is_not_drained, prelude="stop"),
+    _worker("source ended for a savepoint", StreamTask, "finish_data", _is_not_drained, prelude="stop"),
     _worker("source drained for a savepoint", StreamTask, "_on_trigger", _drains, prelude="drain"),
     _worker("savepoint's file uploaded", MemoryStore, "upload_for_savepoint", prelude="stop"),
     _worker("what the last savepoint holds committed", StreamTask, "_skip_finished", prelude="stop and fail"),
@@ -214,9 +216,9 @@ CRASH_POINTS = (
     _worker("channel held back", InputGate, "block", absent=_ALIGNED_ONLY),
     _worker("channels released", InputGate, "unblock_all", absent=_ALIGNED_ONLY),
     _worker("alignment timed out", UnalignedBarrierHandler, "_give_up_aligning", absent=_TIMED_ONLY),
-    _worker("in-flight records captured", StreamTask, "complete_checkpoint", absent=_UNALIGNED_ONLY),
-    _worker("barrier forwarded", StreamTask, "_forward"),
-    _worker("synchronous part done", StreamTask, "trigger_checkpoint"),
+    _worker("in-flight records captured", TaskCheckpoints, "complete_checkpoint", absent=_UNALIGNED_ONLY),
+    _worker("barrier forwarded", TaskCheckpoints, "_forward"),
+    _worker("synchronous part done", TaskCheckpoints, "trigger_checkpoint"),
     _worker("upload begun", TaskSnapshots, "_store"),
     _worker("file uploaded", MemoryStore, "upload"),
     _worker("acknowledgement sent", *_tell, _tells(AcknowledgeCheckpoint)),
@@ -226,11 +228,11 @@ CRASH_POINTS = (
     _worker("sink prepared", SinkOperator, "snapshot_state"),
     _worker("transaction committed", Outside, "commit"),
     _worker("commit done with", SinkOperator, "notify_checkpoint_complete"),
-    _worker("end of data reached", StreamTask, "_finish_data"),
+    _worker("end of data reached", StreamTask, "finish_data"),
     _worker("end of data told", *_tell, _tells(EndOfDataReached)),
-    _worker("task finished", StreamTask, "_end", lambda task, state, failure=None: state == "FINISHED"),
+    _worker("task finished", StreamTask, "_end", lambda task, state, failure=None: state is ExecutionState.FINISHED),
     _worker("restore: task begun", StreamTask, "_initialize", prelude="worker"),
-    _worker("restore: state read", stream_task, "restore_operator", prelude="worker"),
+    _worker("restore: state read", opening, "restore_operator", prelude="worker"),
     _worker(
         "restore: timers in place",
         HeapKeyedStateBackend,
@@ -238,7 +240,9 @@ CRASH_POINTS = (
         lambda backend, name, *more: name == EVENT_TIMERS,
         prelude="worker",
     ),
-    _worker("restore: channels refilled", StreamTask, "_recover_channel", absent=_UNALIGNED_ONLY, prelude="worker"),
+    _worker(
+        "restore: channels refilled", opening.Opening, "_recover_channel", absent=_UNALIGNED_ONLY, prelude="worker"
+    ),
     _worker("restore: source sought", SourceOperator, "initialize_state", _is_restored, prelude="worker"),
     _worker("restore: committed again", SinkOperator, "_commit_restored", prelude="worker"),
 )

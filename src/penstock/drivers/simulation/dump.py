@@ -30,7 +30,7 @@ def dump(simulation: Watched) -> str:
 
 
 def _task(task: StreamTask) -> list[str]:
-    lines = [f"task {task.execution} {task.phase.value} mail={len(task.mail)} final={task._final_checkpoint_id}"]
+    lines = [f"task {task.execution} {task.phase.value} mail={len(task.mail)} last={task.ending.last_checkpoint_id}"]
     for c in task.gate.channels:
         marks = [word for word in ("is_blocked", "end_of_data", "ended") if getattr(c, word)]
         lines.append(f"  in {c.channel}: {len(c.queue)} buffers {' '.join(marks)}")

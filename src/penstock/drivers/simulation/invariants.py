@@ -20,6 +20,10 @@ from penstock.drivers.simulation.watched import Watched
 from penstock.drivers.simulation.worker import Worker
 
 FOUND_MAX = 10
+#: Turns of workers between two looks at a task, and such looks between two at a whole executor, and at keyed state.
+TASK_EVERY = 2
+EXECUTOR_EVERY = 7
+STATE_EVERY = 11
 
 
 class Invariants:
@@ -31,6 +35,9 @@ class Invariants:
         self._coordinator: CheckpointCoordinator | None = None
         self._completed = 0
         self._last_id = 0
+        self._turns = 0
+        #: whether no worker was found to be invalid
+        self._is_valid = True
 
     @property
     def found(self) -> list[str]:
@@ -97,6 +104,28 @@ class Invariants:
             self._found.append(f"checkpoint-id: the kept checkpoints are {ids}")
         self._check_files()
 
+    def after_worker(self, worker: Worker) -> None:
+        """A worker had its turn: what always holds is looked at bit by bit, one of its tasks a turn.
+
+        Only the first breach is told of: the others follow from it.
+        """
+        self._turns += 1
+        look, is_left_out = divmod(self._turns, TASK_EVERY)
+        if is_left_out or not self._is_valid:
+            return
+        tasks = worker.executor.tasks
+        try:
+            if look % EXECUTOR_EVERY == 0:
+                worker.executor.validate()
+            if tasks:
+                task = tasks[look % len(tasks)]
+                task.validate()
+                if look % STATE_EVERY == 0:
+                    task.validate_state()
+        except AssertionError as broken:
+            self._is_valid = False
+            self._found.append(f"invalid: {worker.worker_id}: {broken}")
+
     def _check_files(self) -> None:
         simulation = self._simulation
         for metadata in simulation.master.checkpoints.completed:
@@ -136,7 +165,7 @@ class Invariants:
         for worker in self._simulation.cluster.workers.values():
             for task in worker.executor.tasks:
                 execution = task.execution
-                chain = task._chain
+                chain = task.chain
                 if (execution.subtask, execution.attempt) != (subtask, attempt) or chain is None:
                     continue
                 if any(c.operator_id == operator_id for c in chain.contexts) and not _is_at_its_end(task, is_draining):
@@ -251,5 +280,5 @@ def _is_at_its_end(task: StreamTask, is_draining: bool) -> bool:
     """Whether no record can come: all inputs have drained, or the reader was at its end, or is being drained."""
     if task.gate.channels:
         return all(channel.has_drained for channel in task.gate.channels)
-    reader: Any = None if task._source is None else task._source.reader
+    reader: Any = None if task.source is None else task.source.reader
     return is_draining or reader is None or reader.has_ended

@@ -75,7 +75,7 @@ def expected_refusals(job: Job) -> set[str]:
 
 def _in_flight(metadata: CheckpointMetadata, graph: JobGraph, states: dict[str, OperatorState]) -> set[str]:
     found = {
-        (operator_id, channel_of(name)[1])
+        (operator_id, channel_of(name).edge)
         for operator_id, state in states.items()
         for subtask in state.subtasks.values()
         for name, handles in subtask.operator.items()

@@ -12,7 +12,7 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.records import MAX_WATERMARK, Batch
 from penstock.drivers.simulation.functions import Record
 from penstock.drivers.simulation.outside import outside
-from penstock.state.snapshot import StateCapture
+from penstock.state.captures import StateCapture
 
 #: What is added to a record's number, by its key modulo the length.
 TABLE = (3, 5, 11)

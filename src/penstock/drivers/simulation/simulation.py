@@ -106,6 +106,7 @@ class Simulation:
         self.process.after_turn = self.invariants.after_master
         self.process.on_death = self._on_master_death
         self.cluster.on_send = self._on_sent
+        self.cluster.after_turn = self.invariants.after_worker
         self.cluster.on_release = self.invariants.on_release
         self.outside.watch(
             self.faults.maybe_die, self.jobs.may_commit, self.invariants.on_reader_begun, self.invariants.on_finish

@@ -34,6 +34,9 @@ class Cluster(Protocol):
     @property
     def make_backends(self) -> Callable[[], SimulatedBackends]: ...
 
+    @property
+    def after_turn(self) -> Callable[[Worker], None]: ...
+
     def is_alive(self, worker: Worker) -> bool: ...
 
     def kill(self, worker: Worker) -> None: ...
@@ -111,6 +114,7 @@ class Worker(Action):
         if self.executor.shut_down:
             self.cluster.forget(self)
             return
+        self.cluster.after_turn(self)
         if call != self._step:
             self.cluster.engine.ready.add(self)
         # While its step is enabled, nothing has to wake it.

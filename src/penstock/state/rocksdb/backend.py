@@ -116,6 +116,11 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._sweepers.append(sweeper)
         return sweeper
 
+    def validate(self, key_groups: tuple[int, int]) -> None:
+        assert self.key_groups == key_groups, f"{self.owner}: the store holds the key groups of its subtask"
+        for table in self._tables.values():
+            table.validate(key_groups)
+
     def close(self) -> None:
         """Close the store; what is not in a checkpoint is lost. The directory stays, and is the caller's to remove."""
         self._is_closed = True

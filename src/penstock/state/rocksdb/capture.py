@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.canonical import CHUNK_BYTES, export_keyed, state_names
 from penstock.state.rocksdb.settings import RocksDBSettings
@@ -71,6 +72,10 @@ class RocksCapture:
     def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
         """As `store_files`, with the bytes of each file."""
         return self.store_files(lambda name, path: write(name, path.read_bytes()), known)
+
+    def store_in(self, writer: CaptureWriter) -> None:
+        """See `StateCapture`."""
+        writer.write_native(self)
 
     @contextmanager
     def opened(self) -> Iterator[RowStore]:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_checks import check_key_groups, ends_of
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
@@ -65,6 +66,13 @@ class NamespacePane(Pane):
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
         """See `sweeper`."""
         self.sweep_row(self._key_of(row, raw), row, raw, latest_expired_ms, batch)
+
+    def validate(self, key_groups: tuple[int, int]) -> None:
+        """As `KeyedStateBackend.validate`."""
+        keys = [*ends_of(dict.keys(self)), *ends_of(self._old)]
+        check_key_groups(self._name, keys, self._max_parallelism, key_groups)
+        assert self.has_rows or not self.groups, f"state {self._name!r}: only what has rows has key groups"
+        assert self.has_rows or not any(self._gone.values()), f"state {self._name!r}: only what has rows deletes some"
 
     def __bool__(self) -> bool:
         if super().__bool__():

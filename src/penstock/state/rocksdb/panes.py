@@ -8,12 +8,14 @@ pane to which a reference still exists is found again, so there are never two fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 from weakref import WeakValueDictionary
 
 from penstock.state.rocksdb.namespace_pane import NamespacePane
 from penstock.state.rocksdb.store import Batch
 
+_PANES_CHECKED_MAX = 8
 _get = dict.get
 _items = dict.items
 
@@ -65,6 +67,19 @@ class Panes(dict[Any, Any]):
                 self._held[namespace] = pane
                 if pane.groups:
                     self._stored[namespace] = pane.groups
+
+    def validate(self, name: str, key_groups: tuple[int, int]) -> None:
+        """As `KeyedStateBackend.validate`."""
+        own = (2 << key_groups[1]) - (1 << key_groups[0])
+        for namespace in dict.keys(self):
+            assert namespace not in self._stored, f"state {name!r}: namespace {namespace!r} lies in two places"
+            assert namespace not in self._held, f"state {name!r}: namespace {namespace!r} has two panes"
+        for groups in self._stored.values():
+            assert groups, f"state {name!r}: a namespace is kept that has neither rows nor entries"
+            assert not groups & ~own, f"state {name!r}: a namespace has rows in key groups of other subtasks"
+        for _, pane in islice(_items(self), _PANES_CHECKED_MAX):
+            pane.validate(key_groups)
+            assert not pane.groups & ~own, f"state {name!r}: a namespace has rows in key groups of other subtasks"
 
     def get(self, namespace: Any, default: Any = None) -> Any:
         pane = _get(self, namespace)

@@ -77,6 +77,10 @@ class RocksTable:
     def mark_all(self) -> None:
         """Nothing is to be done: a snapshot covers the store as a whole."""
 
+    def validate(self, key_groups: tuple[int, int]) -> None:
+        """As `KeyedStateBackend.validate`; nothing is read from the store."""
+        self._panes.validate(self.name, key_groups)
+
     def note_rows(self, namespace: Any, groups: int) -> None:
         """Rows came into the store without the table, in these key groups (as bits)."""
         pane = self.entries(namespace)

@@ -30,7 +30,7 @@ from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.calls.async_queues import Call, Mark, OrderedCalls, UnorderedCalls
 from penstock.core.ports import Coroutines
 from penstock.core.records import Batch
-from penstock.state.snapshot import StateCapture
+from penstock.state.captures import StateCapture
 
 RECORDS_STATE: Final = "_penstock_async_records"
 

@@ -17,9 +17,9 @@ from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.operators.window.kept_windows import ALL_SLOTS, FIRED_WINDOWS, OPEN_WINDOWS, SESSIONS, has_windows
 from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.state.captures import StateCapture
 from penstock.state.errors import StateError
 from penstock.state.key_columns import ColumnsCapture
-from penstock.state.snapshot import StateCapture
 
 #: Rows of partials that may come before they are merged, at least; beyond it as many as there are merged ones.
 PARTIALS_MAX: Final = 1 << 16

@@ -15,7 +15,7 @@ from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterConte
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.sink.sink import SINK, WRITER_STATE, write_records
 from penstock.core.records import Batch
-from penstock.state.snapshot import StateCapture
+from penstock.state.captures import StateCapture
 
 
 class CommittableWriterOperator(StreamOperator):

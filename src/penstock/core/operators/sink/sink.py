@@ -19,8 +19,8 @@ from penstock.core.connector import Committer, RecordError, Sink, SinkWriter
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
+from penstock.state.captures import StateCapture
 from penstock.state.operator_state import COMMITTABLE_MODE
-from penstock.state.snapshot import StateCapture
 
 WRITER_STATE = "_penstock_writer"
 COMMITTABLES_STATE = "_penstock_committables"

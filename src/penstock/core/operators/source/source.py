@@ -14,7 +14,7 @@ from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.source.source_watermarks import SourceWatermarks
 from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.state.snapshot import StateCapture
+from penstock.state.captures import StateCapture
 
 SPLITS_STATE = "_penstock_splits"
 

@@ -100,6 +100,22 @@ class AlignedBarrierHandler(BarrierHandler):
             self._end_alignment()
             self.target.trigger_checkpoint(barrier, alignment_ms, held_back)
 
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        held_back, current = self.gate.held_back, self._aligning
+        assert held_back == self._arrived, (
+            f"channels {sorted(held_back)} are held back, and {sorted(self._arrived)} have delivered the barrier"
+        )
+        if current is None:
+            assert not held_back, "a channel is held back for an alignment"
+            return
+        checkpoint_id = current.checkpoint_id
+        assert checkpoint_id <= self._latest_id, f"checkpoint {checkpoint_id} is aligned on, and did not begin"
+        assert checkpoint_id not in self._aborted, f"checkpoint {checkpoint_id} is aligned on, and was given up"
+        assert not all(c.ended or c.index in self._arrived for c in self.gate.channels), (
+            f"the alignment of checkpoint {checkpoint_id} waits for no channel"
+        )
+
     def _end_alignment(self) -> None:
         self._aligning = None
         self._arrived.clear()

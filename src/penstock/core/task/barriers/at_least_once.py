@@ -49,6 +49,15 @@ class AtLeastOnceBarrierHandler(BarrierHandler):
         """Stop counting it."""
         self._counting.pop(checkpoint_id, None)
 
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        assert not self.gate.held_back, "at least once holds no channel back"
+        assert len(self._counting) <= COUNTED_MAX, f"{len(self._counting)} checkpoints are counted at once"
+        ended = {c.index for c in self.gate.channels if c.ended} if self._counting else set()
+        for checkpoint_id, (_, arrived, _) in self._counting.items():
+            assert checkpoint_id <= self._latest_id, f"checkpoint {checkpoint_id} is counted, and did not begin"
+            assert len(arrived | ended) < len(self.gate.channels), f"checkpoint {checkpoint_id} waits for no channel"
+
     def _complete(self) -> None:
         ended = {c.index for c in self.gate.channels if c.ended}
         for checkpoint_id, (barrier, arrived, begun_ms) in list(self._counting.items()):

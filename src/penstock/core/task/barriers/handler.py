@@ -72,3 +72,12 @@ class BarrierHandler(ABC):
 
     def on_time(self, now_ms: int) -> None:  # noqa: B027 - most modes have nothing to do
         """Do what is due."""
+
+    @property
+    def capturing_id(self) -> int | None:
+        """The checkpoint of which the part was taken, and is not whole yet."""
+        return None
+
+    @abstractmethod
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""

@@ -36,6 +36,26 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         #: The newest barrier with a time-out that has arrived; it may wait after records, not yet seen by alignment.
         self._announced: CheckpointBarrier | None = None
 
+    @property
+    def capturing_id(self) -> int | None:
+        """The checkpoint of which records in flight are still being captured."""
+        return self._capturing_id
+
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        super().validate()
+        captured = self._capturing_id
+        if captured is None:
+            assert not self._open, "no channel is listened to without a capture"
+            assert not self._in_flight, "nothing is kept without a capture"
+            return
+        assert self._aligning is None, f"checkpoint {captured} is captured, while another one is aligned on"
+        assert captured <= self._latest_id, f"checkpoint {captured} is captured, and did not begin"
+        assert self._open, f"the capture for checkpoint {captured} waits for no channel"
+        assert not any(self.gate.channels[index].ended for index in self._open), (
+            f"the capture for checkpoint {captured} waits for a channel that has ended"
+        )
+
     # --- barriers ----------------------------------------------------------------------------------------------------
 
     def on_overtaking_barrier(self, channel: InputChannel, barrier: CheckpointBarrier) -> None:

@@ -8,14 +8,16 @@ that feeds the output.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from penstock.codecs.pickling import dumps
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of, name_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction
 from penstock.core.columns.batch import make_batch
 from penstock.core.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.state.snapshot import OperatorCapture
+from penstock.state.captures import CaptureWriter
+from penstock.state.snapshot import operator_bytes
 
 
 def is_state(element: Element) -> bool:
@@ -23,24 +25,40 @@ def is_state(element: Element) -> bool:
     return isinstance(element, Batch) or (type(element) is Watermark and element.timestamp != MAX_WATERMARK)
 
 
-def capture_channel(direction: str, edge: int, peer: int, elements: Iterable[Element]) -> OperatorCapture | None:
-    """What is in flight in one channel; `direction` is in or out, `peer` the subtask at the other end."""
+@dataclass(frozen=True)
+class ChannelCapture:
+    """What was in flight in one channel, an item for each batch and each watermark. Implements `StateCapture`."""
+
+    channel: ChannelState
+    items: list[bytes]
+
+    def store_in(self, writer: CaptureWriter) -> None:
+        """Write the items, under the stored name of the channel."""
+        writer.write_list(self.channel.stored_name, CHANNEL_MODE, len(self.items), operator_bytes(self.items))
+
+    def discard(self) -> None:
+        """Nothing to do: they are only in memory."""
+
+
+def capture_channel(channel: ChannelState, elements: Iterable[Element]) -> ChannelCapture | None:
+    """What is in flight in one channel; None when that is nothing."""
     items = [
         dumps(e.content() if isinstance(e, Batch) else e.timestamp)  # type: ignore[union-attr]
         for e in elements
         if is_state(e)
     ]
-    return OperatorCapture(name_of(direction, edge, peer), CHANNEL_MODE, items) if items else None
+    return ChannelCapture(channel, items) if items else None
 
 
-def recover_channel(name: str, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]) -> None:
-    """Put what was in flight back into the channel that the state's name says."""
-    direction, edge, peer = channel_of(name)
+def recover_channel(
+    channel: ChannelState, items: list[object], gate: InputGate, partitions: dict[int, ResultPartition]
+) -> None:
+    """Put what was in flight back into its channel."""
     elements: Buffer = [make_batch(*item) if isinstance(item, tuple) else Watermark(item) for item in items]  # type: ignore[arg-type]
-    if direction == "in":
-        gate.recover(edge, peer, elements)
+    if channel.direction is Direction.IN:
+        gate.recover(channel.edge, channel.peer, elements)
     else:
-        partitions[edge].recover(peer, elements)
+        partitions[channel.edge].recover(channel.peer, elements)
 
 
 def partition_anew(items: list[object], partition: ResultPartition) -> None:

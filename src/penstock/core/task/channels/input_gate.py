@@ -118,6 +118,19 @@ class InputChannel:
         self._position = 0
         return element, True
 
+    def validate(self, credit_max: int) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        queue = self.queue
+        waiting = len(queue[0]) if queue else 1
+        assert self._position < waiting, f"{self.channel}: what was polled last is not all of a buffer that waits"
+        assert not self.ended or self.end_of_data is not None, f"{self.channel}: a partition ends behind its data"
+        assert not self.ended or not queue, f"{self.channel}: nothing waits behind the end of a partition"
+        if len(queue) > credit_max:
+            sent = sum(type(buffer) is not RecoveredBuffer for buffer in queue)
+            assert sent <= credit_max, f"{self.channel}: {sent} buffers wait, for which there never was credit"
+        if self._cuts:
+            assert max(self._cuts.values()) <= self._arrived, f"{self.channel}: a barrier cuts what has arrived"
+
 
 def estimated_bytes(batch: Batch) -> int:
     """About how many bytes the records would take on the wire, estimated from the first few of them."""
@@ -224,3 +237,18 @@ class InputGate:
     @property
     def has_data(self) -> bool:
         return bool(self._ready)
+
+    def validate(self, credit_max: int) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        for channel in self.channels:
+            channel.validate(credit_max)
+            assert channel.is_queued or channel.is_blocked or not channel.queue, (
+                f"{channel.channel}: what waits in a channel that is not held back comes to its turn"
+            )
+        assert all(channel.is_queued for channel in self._ready), "a channel that comes to its turn knows it"
+        assert len(self._ready) == sum(channel.is_queued for channel in self.channels), "a channel waits for one turn"
+
+    @property
+    def held_back(self) -> set[int]:
+        """The indices of the channels that are held back."""
+        return {channel.index for channel in self.channels if channel.is_blocked}

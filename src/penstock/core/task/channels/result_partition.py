@@ -83,8 +83,9 @@ class Subpartition:
         return overtaken
 
     def recover(self, elements: Buffer) -> None:
-        """Put elements from a checkpoint back, ahead of everything else."""
+        """Put elements from a checkpoint back, ahead of everything else; they leave as credit allows."""
         self._queue.appendleft(elements)
+        self._drain()
 
     def flush(self) -> None:
         """Send what there is, as credit allows; what is left goes as soon as there is credit."""
@@ -123,6 +124,17 @@ class Subpartition:
     def is_empty(self) -> bool:
         """Whether all that was added has been sent."""
         return not self._open and not self._queue
+
+    def validate(self) -> None:
+        """Assert what holds between any two steps. The simulator calls this; a running job never does."""
+        assert self.credit >= 0, f"{self.channel}: nothing was sent without credit"
+        assert not self.credit or not self._queue, f"{self.channel}: what is full leaves while there is credit"
+        if self._wants_flush:
+            assert self._open, f"{self.channel}: a flush is owed to what is open"
+            assert not self.credit, f"{self.channel}: what was flushed leaves while there is credit"
+        assert len(self._open) < ELEMENTS_PER_BUFFER_MAX, f"{self.channel}: a full buffer is closed"
+        assert self._open_records < self._target_records, f"{self.channel}: a full buffer is closed"
+        assert self._open or not self._open_records, f"{self.channel}: an empty buffer has no records"
 
 
 def _joined(buffer: Buffer) -> Buffer:
@@ -224,3 +236,8 @@ class ResultPartition:
     @property
     def is_empty(self) -> bool:
         return all(s.is_empty for s in self.subpartitions)
+
+    def validate(self) -> None:
+        """As `Subpartition.validate`, for all channels."""
+        for subpartition in self.subpartitions:
+            subpartition.validate()

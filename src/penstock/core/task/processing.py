@@ -1,0 +1,263 @@
+"""The processing loop of an open task: timers, results of calls, records and control elements, a batch at a time.
+
+A step of the loop does one bounded piece of work and says whether there is more. Control elements that come between two
+batches go to whom they concern by a table: watermarks to the head of the chain, barriers to the barrier handler. The
+loop knows when the input has ended; what follows from that is the task's business (`EndListener`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from penstock.core.operators.source.source import Emitted, SourceOperator
+from penstock.core.ports import Clock
+from penstock.core.records import (
+    MAX_WATERMARK,
+    MIN_TIMESTAMP,
+    Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfData,
+    EndOfPartition,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.core.task.barriers import BarrierHandler
+from penstock.core.task.channels.input_gate import InputChannel, InputGate
+from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.operator_chain import OperatorChain
+from penstock.core.task.phases import Phase, TaskLife
+from penstock.core.task.watermark_valve import WatermarkValve
+
+#: Control elements that one step may take before it returns.
+EVENTS_PER_STEP_MAX: Final = 64
+
+
+class Step(enum.Enum):
+    """What a step found."""
+
+    WORKED = "WORKED"
+    IDLE = "IDLE"
+    BLOCKED = "BLOCKED"
+    TERMINAL = "TERMINAL"
+
+
+class EndListener(Protocol):
+    """The task, as its loop sees it."""
+
+    def finish_data(self, drain: bool) -> None:
+        """No input will follow; with `drain` for good. Called again while operators wait for calls."""
+
+    def close_when_done(self) -> None:
+        """A channel has ended, perhaps the last one."""
+
+
+class ProcessingLoop:
+    """See the module's text. `source` is the head of the chain when that is a source."""
+
+    def __init__(
+        self,
+        life: TaskLife,
+        gate: InputGate,
+        chain: OperatorChain,
+        source: SourceOperator | None,
+        partitions: dict[int, ResultPartition],
+        barriers: BarrierHandler,
+        clock: Clock,
+        task: EndListener,
+        *,
+        source_batch_records: int,
+        buffer_timeout_ms: int,
+    ) -> None:
+        self.chain = chain
+        self.source = source
+        self.barriers = barriers
+        self.records_in = 0
+        self._life = life
+        self._gate = gate
+        self._partitions = partitions
+        self._clock = clock
+        self._task = task
+        self._source_batch_records = source_batch_records
+        self._buffer_timeout_ms = buffer_timeout_ms
+        self._flush_at_ms: int | None = None
+        self._watermark = MIN_TIMESTAMP
+        self._valve = WatermarkValve(len(gate.channels))
+        self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
+            Watermark: self._on_watermark,
+            WatermarkStatus: self._on_watermark_status,
+            CheckpointBarrier: self.barriers.on_barrier,
+            CancelCheckpointMarker: self.barriers.on_cancel_marker,
+            EndOfData: self._on_end_of_data,
+            EndOfPartition: self._on_end_of_partition,
+        }
+
+    # --- one step --------------------------------------------------------------------------------------------------
+
+    def step(self) -> Step:
+        """What is due first, then a batch of input."""
+        life, chain = self._life, self.chain
+        if self._gate.overtaking and life.may.take_barriers:
+            self.barriers.on_overtaking_barrier(*self._gate.overtaking.popleft())
+            return Step.WORKED
+        now = self._clock.now_ms()
+        self.flush_if_due(now)
+        deadline = self.barriers.next_deadline()
+        if deadline is not None and now >= deadline and life.may.take_barriers:
+            self.barriers.on_time(now)
+            return Step.WORKED
+        if life.may.run_operators and not self._is_available():
+            return Step.BLOCKED
+        went_on = life.may.run_operators and bool(chain.waiting) and self._go_on()
+        may = life.may  # the data may have ended just now
+        takes_input = may.take_input and (not may.run_operators or chain.is_available())
+        worked = (may.run_operators and self._fire_timers(now)) or (takes_input and self._take_input()) or went_on
+        chain.settle()
+        self._flush_or_wait(now, worked)
+        if worked:
+            return Step.WORKED
+        return Step.IDLE if takes_input else Step.BLOCKED
+
+    def next_deadline(self) -> int | None:
+        """When (ms) a step is needed even if nothing arrives."""
+        may, earliest = self._life.may, self._flush_at_ms
+        if may.run_operators and self._is_available():
+            due = self._next_timer_ms()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        if may.take_barriers:
+            due = self.barriers.next_deadline()
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
+
+    @property
+    def watermark(self) -> int:
+        """The last one that reached the head of the chain, or that the source has emitted."""
+        if self.source is not None and self._watermark == MIN_TIMESTAMP:
+            return self.source.emitted_watermark or MIN_TIMESTAMP
+        return self._watermark
+
+    # --- output ----------------------------------------------------------------------------------------------------
+
+    def _is_available(self) -> bool:
+        for partition in self._partitions.values():  # noqa: SIM110 - asked in every step
+            if not partition.is_available:
+                return False
+        return True
+
+    def _flush_or_wait(self, now_ms: int, worked: bool) -> None:
+        """After a step: send what waits in open buffers, or note when it has waited long enough."""
+        for partition in self._partitions.values():
+            if partition.has_open_data:
+                break
+        else:
+            return
+        if not worked:
+            # Nothing to do: what waits in open buffers gains nothing by waiting longer.
+            self._flush()
+        elif self._flush_at_ms is None and self._buffer_timeout_ms >= 0:
+            self._flush_at_ms = now_ms + self._buffer_timeout_ms
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Send what has waited in open buffers long enough."""
+        if self._flush_at_ms is not None and now_ms >= self._flush_at_ms:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._flush_at_ms = None
+        for partition in self._partitions.values():
+            partition.flush()
+
+    # --- timers, and calls out of the task ---------------------------------------------------------------------------
+
+    def _go_on(self) -> bool:
+        """Handle calls that have returned, and the end of the data when the task has drained."""
+        worked = self.chain.process_completions()
+        if self._life.phase is Phase.DRAINING:
+            self._task.finish_data(drain=True)
+        return worked or not self._life.may.run_operators
+
+    def _next_timer_ms(self) -> int | None:
+        # A source that is not polled now need not be woken for it.
+        is_head_asked = self.source is None or (self._life.may.take_input and self.chain.is_available())
+        return self.chain.next_timer_ms(is_head_asked)
+
+    def _fire_timers(self, now_ms: int) -> bool:
+        due = self._next_timer_ms()
+        if due is None or due > now_ms:
+            return False
+        self.chain.on_processing_time(now_ms)
+        # A source's retry time is not a timer: polling it below is what it asks for.
+        return self.source is None
+
+    # --- input -----------------------------------------------------------------------------------------------------
+
+    def _take_input(self) -> bool:
+        if self.source is not None and self._life.may.run_operators:
+            return self._emit_from_source(self.source)
+        return self._process_input()
+
+    def _emit_from_source(self, source: SourceOperator) -> bool:
+        emitted = source.emit_next(self._source_batch_records)
+        if emitted is Emitted.END:
+            self.end_source()
+            return True
+        return emitted is Emitted.RECORDS
+
+    def end_source(self) -> None:
+        """The source emits no record any more, for good."""
+        source = self.source
+        assert source is not None, "a task without a source ends when its input does"
+        if source.watermarks.idle:
+            source.output.emit_status(False)
+        source.output.emit_watermark(MAX_WATERMARK)
+        self._watermark = MAX_WATERMARK
+        self._task.finish_data(drain=True)
+
+    def _process_input(self) -> bool:
+        for taken in range(EVENTS_PER_STEP_MAX):
+            polled = self._gate.poll()
+            if polled is None:
+                return taken > 0
+            channel, element = polled
+            if isinstance(element, Batch):
+                self.records_in += len(element)
+                self.chain.head.process_batch(element, channel.input_index)
+                return True
+            self._handlers[type(element)](channel, element)
+            if not self._life.may.take_input:
+                return True
+        return True
+
+    def _on_watermark(self, channel: InputChannel, event: Watermark) -> None:
+        self._advance(self._valve.on_watermark(channel.index, event.timestamp))
+
+    def _on_watermark_status(self, channel: InputChannel, event: WatermarkStatus) -> None:
+        watermark, idle = self._valve.on_status(channel.index, event.idle)
+        self._advance(watermark)
+        if idle is not None:
+            for head in self.chain.operators[:1]:
+                head.process_status(idle)
+
+    def _advance(self, watermark: int | None) -> None:
+        if watermark is not None:
+            self._watermark = watermark
+            for head in self.chain.operators[:1]:
+                head.process_watermark(watermark)
+
+    def _on_end_of_data(self, channel: InputChannel, event: EndOfData) -> None:
+        """End the input when all its channels have drained, and the data when all channels have come to their end."""
+        channel.end_of_data = event
+        channels = self._gate.channels
+        if all(c.has_drained for c in channels if c.input_index == channel.input_index):
+            self.chain.end_input(channel.input_index)
+        if all(c.end_of_data is not None for c in channels):
+            self._task.finish_data(all(c.has_drained for c in channels))
+
+    def _on_end_of_partition(self, channel: InputChannel, event: EndOfPartition) -> None:
+        channel.ended = True
+        self.barriers.on_channel_ended(channel)
+        self._task.close_when_done()

@@ -1,0 +1,146 @@
+"""A task's part of a checkpoint is written: each capture stores itself in the part of its operator (G7).
+
+A history whose changes have outgrown its first file is merged into a single new file. All of that happens in the
+background. A file that a checkpoint refers to never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from penstock.core.ports import StateStorage
+from penstock.core.protocol import ExecutionId
+from penstock.core.task.histories import HISTORY_FILES_MAX, StoredState
+from penstock.state.captures import NativeCapture, StateCapture
+from penstock.state.key_columns import COLUMNS_SCHEMA
+from penstock.state.snapshot import merge_keyed
+from penstock.storage.metadata import (
+    KeyedStateHandle,
+    NativeStateHandle,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+)
+
+
+class SnapshotWriter:
+    """Writes what was captured for one checkpoint; runs in the background.
+
+    `run` tells the runs of one attempt apart where a task may run twice at a time: none writes a file of another.
+    """
+
+    def __init__(
+        self,
+        storage: StateStorage,
+        checkpoint_id: int,
+        execution: ExecutionId,
+        key_groups: tuple[int, int],
+        max_parallelism: int,
+        savepoint_path: str | None = None,
+        run: str = "",
+    ) -> None:
+        self.key_groups = key_groups
+        self.max_parallelism = max_parallelism
+        self.savepoint_path = savepoint_path
+        self._storage = storage
+        self._checkpoint_id = checkpoint_id
+        self._execution = execution
+        self._run = run and f"{run}-"
+
+    def store(
+        self, captures: Mapping[str, Sequence[StateCapture]], confirmed: StoredState
+    ) -> dict[str, OperatorSubtaskState]:
+        """Write all; returns where it is, by operator."""
+        operators = {}
+        try:
+            for operator_id, states in captures.items():
+                part = OperatorPart(operator_id, self, confirmed)
+                for capture in states:
+                    capture.store_in(part)
+                operators[operator_id] = part.whole()
+        finally:
+            for capture in chain.from_iterable(captures.values()):
+                capture.discard()
+        if self.savepoint_path is None:
+            files = (file for state in operators.values() for file in state.state_files())
+            self._storage.on_stored(self._checkpoint_id, files)
+        return operators
+
+    def write(self, operator_id: str, name: str, data: bytes) -> StateFile:
+        """Store a file of a state."""
+        execution = self._execution
+        file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{self._run}{name}"
+        return self._storage.write(self._checkpoint_id, file_name, data, self.savepoint_path)
+
+    def read(self, file: StateFile) -> bytes:
+        """A file of a history."""
+        return self._storage.read(file)
+
+
+class OperatorPart:
+    """One operator's part of a checkpoint, in the making. Implements `CaptureWriter`."""
+
+    def __init__(self, operator_id: str, snapshot: SnapshotWriter, confirmed: StoredState) -> None:
+        self.max_parallelism = snapshot.max_parallelism
+        self._operator_id = operator_id
+        self._snapshot = snapshot
+        self._key_groups = snapshot.key_groups
+        self._is_savepoint = snapshot.savepoint_path is not None
+        self._histories = {name: h for (owner, name), h in confirmed.keyed.items() if owner == operator_id}
+        self._base = confirmed.native.get(operator_id)
+        self._keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
+        self._lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
+        self._native: tuple[NativeStateHandle, ...] = ()
+
+    def whole(self) -> OperatorSubtaskState:
+        """All that was stored, with the states of which nothing has changed."""
+        for name, handle in self._histories.items():
+            if name not in self._keyed:
+                self._keyed[name] = (self._continued(name, handle, handle.schema, []),)
+        return OperatorSubtaskState(self._keyed, self._lists, self._native)
+
+    def write_list(self, name: str, mode: str, count: int, data: bytes) -> None:
+        """See `CaptureWriter`."""
+        self._lists[name] = (OperatorStateHandle(mode, count, self._write(name, data)),)
+
+    def write_columns(self, name: str, data: bytes) -> None:
+        """See `CaptureWriter`."""
+        self._keyed[name] = (KeyedStateHandle(*self._key_groups, (self._write(name, data),), COLUMNS_SCHEMA),)
+
+    def write_changes(self, name: str, schema: str, is_whole: bool, data: bytes) -> None:
+        """See `CaptureWriter`."""
+        history = self._histories.get(name)
+        if history is not None and (is_whole or schema != history.schema):
+            history = None  # the changes are all of the state, which may have become another one since
+        self._keyed[name] = (self._continued(name, history, schema, [data]),)
+
+    def _continued(
+        self, name: str, handle: KeyedStateHandle | None, schema: str, changes: list[bytes]
+    ) -> KeyedStateHandle:
+        """A history with what has changed since; a savepoint's is one file, and its own."""
+        history = handle.files if handle is not None else ()
+        if not self._is_savepoint:
+            if handle is not None and not changes:
+                return handle
+            grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
+            if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
+                return KeyedStateHandle(*self._key_groups, (*history, *(self._write(name, c) for c in changes)), schema)
+        merged = merge_keyed([*map(self._snapshot.read, history), *changes])
+        return KeyedStateHandle(*self._key_groups, (self._write(name, merged),), schema)
+
+    def write_native(self, capture: NativeCapture) -> None:
+        """The backend's own files, without those that the checkpoint built on has; canonical in a savepoint."""
+        if not self._is_savepoint:
+            files = capture.store(self._write, {} if self._base is None else self._base.files)
+            self._native = (NativeStateHandle(capture.backend, *self._key_groups, files, dict(capture.schemas)),)
+            return
+        exported: dict[str, tuple[StateFile, ...]] = {}
+        for name, data in capture.export():
+            exported[name] = (*exported.get(name, ()), self._write(name, data))
+        for name, of_state in exported.items():
+            handle = KeyedStateHandle(*self._key_groups, of_state, capture.schemas.get(name, ""))
+            self._keyed[name] = (handle,)
+
+    def _write(self, name: str, data: bytes) -> StateFile:
+        return self._snapshot.write(self._operator_id, name, data)

@@ -1,0 +1,124 @@
+"""A task's part in checkpoints: the barrier handler says when, this takes the snapshot and answers (F2, G7).
+
+Taking a part is one step, in this order: operators emit what belongs ahead of the barrier, the barrier leaves for the
+tasks downstream, all state is captured. Storing it follows in the background (`snapshots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.checkpoint.channel_states import ChannelState, Direction
+from penstock.core.ports import Clock, StateStorage
+from penstock.core.protocol import ChannelId, DeclineCheckpoint, ExecutionId
+from penstock.core.records import Buffer, CancelCheckpointMarker, CheckpointBarrier
+from penstock.core.task.barriers import InFlight
+from penstock.core.task.channels.in_flight import capture_channel
+from penstock.core.task.channels.result_partition import ResultPartition
+from penstock.core.task.ending import Ending, HeldBarrier
+from penstock.core.task.operator_chain import OperatorChain
+from penstock.core.task.phases import Phase, TaskLife
+from penstock.core.task.snapshots import Part, TaskSnapshots
+
+
+class TaskCheckpoints:
+    """See the module's text. Implements `CheckpointTarget` for the barrier handler; `tell` reaches the job master."""
+
+    def __init__(
+        self,
+        execution: ExecutionId,
+        chain: OperatorChain,
+        partitions: dict[int, ResultPartition],
+        snapshots: TaskSnapshots,
+        life: TaskLife,
+        ending: Ending,
+        storage: StateStorage,
+        clock: Clock,
+        tell: Callable[[Any], None],
+    ) -> None:
+        self._execution = execution
+        self._chain = chain
+        self._partitions = partitions
+        self._snapshots = snapshots
+        self._life = life
+        self._ending = ending
+        self._storage = storage
+        self._clock = clock
+        self._tell = tell
+
+    def now_ms(self) -> int:
+        """Processing time in ms."""
+        return self._clock.now_ms()
+
+    def trigger_checkpoint(
+        self, barrier: CheckpointBarrier, alignment_ms: int, held_back_bytes: int, is_complete: bool = True
+    ) -> None:
+        """Pass the barrier on, capture all state; store it in the background once the part is complete (F2, G7)."""
+        if barrier.ends_job and self._life.phase is Phase.DRAINING:
+            self._ending.hold(HeldBarrier(barrier, alignment_ms, held_back_bytes))
+            return
+        chain, checkpoint_id = self._chain, barrier.checkpoint_id
+        begun_ms = self.now_ms()
+        self._confirm(barrier.completed_id)  # its notification may still be on its way
+        chain.prepare_snapshot(checkpoint_id)
+        overtaken = self._forward(barrier)
+        captures = chain.snapshot_state(checkpoint_id, barrier.savepoint_path is not None)
+        for edge in chain.program.out_edges:
+            owner = chain.program.operators[edge.operator].operator_id
+            for channel, elements in overtaken.get(edge.edge, ()):
+                capture = capture_channel(ChannelState(Direction.OUT, edge.edge, channel.consumer), elements)
+                if capture is not None:
+                    captures[owner].append(capture)
+        self._ending.on_part_taken(barrier)
+        now = self.now_ms()
+        has_finished = self._ending.has_finished
+        part = Part(barrier, captures, has_finished, alignment_ms, held_back_bytes, now - begun_ms, now)
+        self._snapshots.add(part, is_complete)
+
+    def _forward(self, barrier: CheckpointBarrier) -> dict[int, list[tuple[ChannelId, Buffer]]]:
+        if barrier.is_unaligned:
+            return {edge: partition.overtake(barrier) for edge, partition in self._partitions.items()}
+        for partition in self._partitions.values():
+            partition.broadcast(barrier, flush=True)
+        return {}
+
+    def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
+        """All that was in flight ahead of the barrier is captured."""
+        if not self._snapshots.is_waiting(checkpoint_id):
+            return
+        captures = [
+            capture_channel(ChannelState(Direction.IN, edge, producer), elements)
+            for (edge, producer), elements in in_flight.items()
+        ]
+        # Without operators (they finished before the restored checkpoint) no record can have been in flight.
+        operator_id = self._chain.contexts[0].operator_id if self._chain.contexts else ""
+        self._snapshots.complete(checkpoint_id, operator_id, [c for c in captures if c is not None])
+
+    def abort_checkpoint(self, checkpoint_id: int, reason: str) -> None:
+        """Decline a checkpoint and let the tasks downstream know."""
+        self._snapshots.forget(checkpoint_id)
+        for partition in self._partitions.values():
+            partition.broadcast(CancelCheckpointMarker(checkpoint_id), flush=True)
+        self._tell(DeclineCheckpoint(self._execution, checkpoint_id, reason))
+
+    def on_complete(self, checkpoint_id: int) -> None:
+        """The coordinator has completed a checkpoint."""
+        self._confirm(checkpoint_id)
+        for operator in self._chain.operators:
+            operator.notify_checkpoint_complete(checkpoint_id)
+        self._ending.on_complete(checkpoint_id)
+
+    def _confirm(self, checkpoint_id: int) -> None:
+        """A checkpoint completed: incremental state builds on it from now on."""
+        self._snapshots.histories.on_complete(checkpoint_id)
+        self._storage.on_complete(checkpoint_id)
+        for context in self._chain.contexts:
+            context.keyed.confirm(checkpoint_id)
+
+    def on_aborted(self, checkpoint_id: int) -> None:
+        """The coordinator has given a checkpoint up."""
+        self._snapshots.forget(checkpoint_id)
+        self._ending.on_aborted(checkpoint_id)
+        for operator in self._chain.operators:
+            operator.notify_checkpoint_aborted(checkpoint_id)

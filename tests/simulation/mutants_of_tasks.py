@@ -1,0 +1,62 @@
+"""Planted bugs in tasks and their state that `validate` finds, whatever becomes of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from unittest import mock
+
+from tests.simulation.planting import Mutant, around
+
+from penstock.core.task.barriers import AlignedBarrierHandler, UnalignedBarrierHandler
+from penstock.core.task.channels.input_gate import InputGate
+from penstock.core.task.channels.result_partition import Subpartition
+from penstock.core.task.stream_task import StreamTask
+from penstock.state.heap import HeapKeyedStateBackend
+
+
+def keep_recovered_output_until_a_flush() -> Any:
+    def recover(subpartition: Any, elements: Any) -> None:
+        subpartition._queue.appendleft(elements)
+
+    return mock.patch.object(Subpartition, "recover", recover)
+
+
+def return_credit_twice() -> Any:
+    def poll(original: Any, gate: Any) -> Any:
+        polled = original(gate)
+        if polled is not None and not polled[0].queue:
+            gate._return_credit(polled[0])
+        return polled
+
+    return around(InputGate, "poll", poll)
+
+
+def close_when_the_next_message_comes() -> Any:
+    def on_complete(task: Any, message: Any) -> None:
+        task._checkpoints.on_complete(message.checkpoint_id)
+
+    return mock.patch.object(StreamTask, "_on_complete", on_complete)
+
+
+def go_on_capturing_for_an_aborted_checkpoint() -> Any:
+    return mock.patch.object(UnalignedBarrierHandler, "on_aborted", AlignedBarrierHandler.on_aborted)
+
+
+def restore_the_keys_of_others_too() -> Any:
+    def restore_canonical(
+        original: Any, backend: Any, name: str, files: Iterable[bytes], key_groups: Any = None, *more: Any
+    ) -> Any:
+        return original(backend, name, files, (0, backend.max_parallelism - 1), *more)
+
+    return around(HeapKeyedStateBackend, "restore_canonical", restore_canonical)
+
+
+#: As `mutants.MUTANTS`.
+MUTANTS_OF_TASKS: dict[Mutant, tuple[tuple[str, ...], int]] = {
+    keep_recovered_output_until_a_flush: (("invalid",), 214),
+    return_credit_twice: (("invalid",), 1),
+    close_when_the_next_message_comes: (("invalid",), 1),
+    go_on_capturing_for_an_aborted_checkpoint: (("invalid",), 12),
+    restore_the_keys_of_others_too: (("invalid",), 9),
+}
