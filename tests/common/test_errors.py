@@ -87,6 +87,7 @@ INTERNAL = {
     "FusedError",
     "HasEnded",
     "Incompatible",
+    "DriverGone",
     "DriverKilled",
     "Killed",
     "MasterKilled",

@@ -395,7 +395,8 @@ class CheckpointCoordinator:
                 self.completed.append(metadata)
                 self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
             self._tell(SavepointSettled(pending.savepoint, pending.savepoint_path, None))
-            self.serve_requests()
+            if not pending.savepoint.command.cancels:  # else the job is about to end
+                self.serve_requests()
             return
         self._failures_in_a_row = 0
         self.completed.append(metadata)

@@ -6,6 +6,7 @@ the job master all workers vanish, and a new job master for the same job goes on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from penstock.drivers.simulation.ready import Action
 
 START_MS_MAX = 100
 #: How a job master fails whose successor is to try again: the store was out of reach when it began.
-OUT_OF_REACH = "cannot be read: planned"
+OUT_OF_REACH = re.compile(r"cannot (be read|read what .* left): planned")
 
 
 @dataclass
@@ -105,7 +106,7 @@ class MasterProcess(Action):
         finally:
             faults.in_master = False
         self.after_turn()
-        if self.master.status is JobStatus.FAILED and OUT_OF_REACH in str(self.master.failure):
+        if self.master.status is JobStatus.FAILED and OUT_OF_REACH.search(str(self.master.failure)):
             self.kill()
             return
         self._deadline_ms = None if self.master.is_done else self.master.next_deadline()
