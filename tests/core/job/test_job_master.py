@@ -702,6 +702,24 @@ def test_a_job_that_has_ended_is_not_begun_again(status: str) -> None:
     assert other.deployed == []
 
 
+def test_the_mark_of_the_end_waits_for_that_of_the_beginning() -> None:
+    """G8: a store that is slow to note the beginning does not put that over the end."""
+    rig = MasterRig(hold=True)
+    (begin,) = rig.background.waiting
+    rig.background.waiting.clear()
+    rig.background.hold = False
+    rig.run_all()
+    rig.advance(1000)
+    rig.acknowledge(1)
+    rig.say("FINISHED", *rig.executions)
+    assert rig.status == "FINISHED"
+    assert rig.store.marks == {}
+    assert rig.store.files_of(1), "without a mark the checkpoint stays"
+    rig.background.submit(*begin)
+    assert [mark.status for mark in rig.store.marks.values()] == ["FINISHED"]
+    assert not rig.store.files_of(1)
+
+
 def test_checkpoints_stay_until_the_mark_is_there() -> None:
     """G8: where it cannot be written, a job master that takes over goes on from the last checkpoint."""
     rig = with_two_checkpoints()

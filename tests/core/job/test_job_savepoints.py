@@ -342,6 +342,18 @@ def test_stop(mode: StopMode) -> None:
     assert [p for p in rig.store.files if p.startswith("job-1")] == [], "the job's own checkpoints are not needed"
 
 
+def test_stops_that_fail_never_give_the_job_up() -> None:
+    """H2, G8: however often a stop times out, it is not the job that is at fault."""
+    rig = running(conf={INTERVAL: None, TIMEOUT: "900 ms", "restart-strategy.fixed-delay.attempts": "100"})
+    for _ in range(12):
+        stop(rig)
+        rig.advance(900)
+        assert rig.status == "FAILING"
+        restart(rig)
+        rig.run_all()
+        assert rig.status == "RUNNING"
+
+
 @pytest.mark.parametrize("how", ["declined", "not ready", "too late", "unwritable"])
 def test_a_stop_that_fails_restarts_the_job(how: str) -> None:
     """H2, G8: sources that have come to their end for a savepoint cannot go on: when it fails, whoever asked is told,

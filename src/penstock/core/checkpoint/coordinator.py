@@ -100,6 +100,8 @@ class CheckpointCoordinator:
         self._keeps_all = False
         #: how the job has ended, to be said before its checkpoints go
         self._mark: JobMark | None = None
+        #: whether it is being said that the job has begun; that it has ended must not be said before
+        self._is_marking_begin = False
 
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
@@ -253,10 +255,14 @@ class CheckpointCoordinator:
         mark, store = JobMark(self._job_id, job_name, BEGUN, self._clock.now_ms(), path), self._store
 
         def done(result: None, error: BaseException | None) -> None:
+            self._is_marking_begin = False
             if error is not None:
                 self._effects.log(f"could not record the start of the job: {type(error).__name__}: {error}")
+            if self._collect_again and not self._collecting:
+                self._collect_garbage()
 
         if self.settings.interval_ms is not None:
+            self._is_marking_begin = True
             self._effects.run(lambda: store.mark_job(mark), done)
 
     def in_progress(self) -> list[CheckpointRecord]:
@@ -440,14 +446,18 @@ class CheckpointCoordinator:
         self.serve_requests()
 
     def _abort_savepoint(self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str) -> None:
-        """Sources that have come to their end for it cannot go on: then the job restarts."""
+        """Sources that have come to their end for it cannot go on: then the job restarts.
+
+        It does so because somebody asked for the stop, however often that fails: the job itself is not at fault.
+        """
         if pending.checkpoint_id not in self._writing:
             self._discard(pending)  # else when it is known whether it became visible
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
         self._refuse(savepoint, reason)
         if self._running and pending.ends_sources:
-            self._tell(CheckpointsFailed(Failure(f"stopping with a savepoint failed: {reason}")))
+            failure = Failure(f"stopping with a savepoint failed: {reason}", is_outside=True)
+            self._tell(CheckpointsFailed(failure))
         else:
             self.serve_requests()
 
@@ -481,7 +491,7 @@ class CheckpointCoordinator:
         """Delete what is no longer needed, in the background; calls made meanwhile cause one more run after that."""
         if self._keeps_all:
             return
-        if self._collecting:
+        if self._collecting or (self._is_marking_begin and self._mark is not None):
             self._collect_again = True
             return
         self._collecting = True
