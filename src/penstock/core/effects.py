@@ -135,8 +135,10 @@ class Effects:
     def request_workers(self, count: int) -> None:
         self._list.append(RequestWorkers(count))
 
-    def send(self, worker_id: str, message: ToWorker) -> None:
-        self._list.append(SendToWorker(worker_id, message))
+    def send(self, worker_id: str | None, message: ToWorker) -> None:
+        """Send a message to a worker; a task that was never deployed has none, and nothing to hear."""
+        if worker_id is not None:
+            self._list.append(SendToWorker(worker_id, message))
 
     def release(self, worker_id: str) -> None:
         self._list.append(ReleaseWorker(worker_id))

@@ -72,14 +72,13 @@ class JobFigures:
         known = self.tasks.get(task)
         self.tasks[task] = metrics if known is None else _sum(known, metrics)
 
-    def epoch_completed(self, checkpoint: CheckpointMetadata, duration_ms: int) -> None:
-        """An epoch, from its beginning to its checkpoint."""
-        begun_ms = checkpoint.timestamp_ms - duration_ms
+    def epoch_completed(self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int) -> None:
+        """An epoch that began at `begun_ms` and has its checkpoint now."""
         record = CheckpointRecord(
             checkpoint.checkpoint_id,
             CheckpointStatus.COMPLETED,
             begun_ms,
-            duration_ms=duration_ms,
+            duration_ms=now_ms - begun_ms,
             state_bytes=checkpoint.state_bytes,
         )
         self.checkpoints = self.checkpoints.with_triggered().with_completed(record)
@@ -89,7 +88,7 @@ class JobFigures:
         record = CheckpointRecord(
             checkpoint_id, CheckpointStatus.FAILED, begun_ms, duration_ms=now_ms - begun_ms, failure=reason
         )
-        self.checkpoints = self.checkpoints.with_triggered().with_failed(record).with_failure_counted()
+        self.checkpoints = self.checkpoints.with_triggered().with_failed(record)
 
 
 def _sum(one: TaskMetrics, later: TaskMetrics) -> TaskMetrics:

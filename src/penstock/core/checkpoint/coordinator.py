@@ -345,25 +345,27 @@ class CheckpointCoordinator:
         if request is not None:
             path = savepoint_path(request.command.directory, self._job_id, self._last_id, self._graph.attempt)
         pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed), request, path)
+        self.statistics = self.statistics.with_triggered()
         try:
             for source in self._sources:
                 state = source.snapshot(pending.checkpoint_id)
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
+            reason = f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}"
+            record = pending.record(CheckpointStatus.FAILED, now_ms, failure=reason)
+            self.statistics = self.statistics.with_failed(record, counts=request is None)
             if request is None:
-                self._count_failure(f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}")
+                self._fail_when_too_many(reason)
             return None
         self._pending[pending.checkpoint_id] = pending
-        self.statistics = self.statistics.with_triggered()
         completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         stop = None if request is None else request.command.stop
         if stop is not None:
             vertices = self._graph.job_graph.vertices
             pending.ends_sources = any(vertices[e.id.vertex].sources and not e.end_of_data for e in points)
         for execution in points:
-            self._send(
-                execution, TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)
-            )
+            message = TriggerCheckpoint(execution.id, pending.checkpoint_id, now_ms, path, completed_id, stop)
+            self._effects.send(execution.worker_id, message)
         return pending.checkpoint_id
 
     # --- completing ------------------------------------------------------------------------------------------------
@@ -431,16 +433,16 @@ class CheckpointCoordinator:
     ) -> None:
         """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`)."""
         pending = self._pending.pop(checkpoint_id)
-        self.statistics = self.statistics.with_failed(
-            pending.record(CheckpointStatus.FAILED, self._clock.now_ms(), failure=reason)
-        )
+        counts = counts and pending.savepoint is None
+        record = pending.record(CheckpointStatus.FAILED, self._clock.now_ms(), failure=reason)
+        self.statistics = self.statistics.with_failed(record, counts=counts)
         if pending.savepoint is not None:
             self._abort_savepoint(pending, pending.savepoint, reason)
             return
         self._collect_garbage()
         self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
         if counts:
-            self._count_failure(f"checkpoint {checkpoint_id}: {reason}", *heals)
+            self._fail_when_too_many(f"checkpoint {checkpoint_id}: {reason}", *heals)
         if self._next_ms is not None and self._graph.is_at_its_end:
             self._next_ms = min(self._next_ms, self._clock.now_ms() + LAST_CHECKPOINT_RETRY_MS)
         self.serve_requests()
@@ -468,24 +470,19 @@ class CheckpointCoordinator:
             self.given_up.append(path)
             self._effects.run(lambda: store.discard_savepoint(path), lambda result, error: None)
 
-    def _count_failure(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
-        self.statistics = self.statistics.with_failure_counted()
+    def _fail_when_too_many(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
         self._failures_in_a_row += 1
         if self._failures_in_a_row > self.settings.tolerable_failures:
             tolerable = f"execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures}"
             text = f"{reason} ({tolerable})"
             self._tell(CheckpointsFailed(Failure(text, is_final_at_first=is_final_at_first, is_outside=is_outside)))
 
-    def _send(self, execution: Execution, message: ToWorker) -> None:
-        if execution.worker_id is not None:
-            self._effects.send(execution.worker_id, message)
-
     def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
         if not self._running:
             return  # the tasks are being cancelled; the next attempt restores what this is about
         for execution in self._graph.executions():
             if not execution.state.is_terminal:
-                self._send(execution, message(execution))
+                self._effects.send(execution.worker_id, message(execution))
 
     def _collect_garbage(self) -> None:
         """Delete what is no longer needed, in the background; calls made meanwhile cause one more run after that."""

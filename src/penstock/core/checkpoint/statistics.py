@@ -88,13 +88,9 @@ class CheckpointStatistics:
         )
         return counted._remembering(record)
 
-    def with_failed(self, record: CheckpointRecord) -> CheckpointStatistics:
-        """One was given up."""
-        return self._remembering(record)
-
-    def with_failure_counted(self) -> CheckpointStatistics:
-        """One more counts as failed."""
-        return replace(self, failed=self.failed + 1)
+    def with_failed(self, record: CheckpointRecord, *, counts: bool = True) -> CheckpointStatistics:
+        """One was given up; it does not count as failed when something else was at fault."""
+        return replace(self, failed=self.failed + counts)._remembering(record)
 
     def _remembering(self, record: CheckpointRecord) -> CheckpointStatistics:
         return replace(self, history=(record, *self.history)[:HISTORY_MAX])

@@ -72,7 +72,6 @@ from penstock.core.protocol import (
     TaskMetrics,
     TaskStateChanged,
     ToMaster,
-    ToWorker,
     WorkerLost,
     WorkerRequestFailed,
 )
@@ -371,6 +370,7 @@ class JobMaster:
     def _give_up(self, error: PenstockError) -> None:
         """No restart can help."""
         self.failure = error
+        self._remember(None)
         self._slot_pool.stop_waiting()
         if self.status is not _S.FAILING:
             self._move(_S.FAILING, str(error))
@@ -458,7 +458,7 @@ class JobMaster:
         if self._awaits_start and self._graph.all_open:
             self._awaits_start = False
             for execution in self._graph.executions():
-                self._send_to(execution, StartTask(execution.id))
+                self._effects.send(execution.worker_id, StartTask(execution.id))
 
     def _on_end_of_data(self, message: EndOfDataReached) -> None:
         execution = self._graph.find(message.execution)
@@ -468,16 +468,12 @@ class JobMaster:
         if self._graph.is_at_its_end:
             self.checkpoints.trigger_soon()
 
-    def _send_to(self, execution: Execution, message: ToWorker) -> None:
-        if execution.worker_id is not None:
-            self._effects.send(execution.worker_id, message)
-
     def _assign_splits(
         self, vertex: int, subtask: int, operator_id: str, splits: tuple[bytes, ...], no_more: bool
     ) -> None:
         execution = self._graph.vertices[vertex].subtasks[subtask].current
         if not execution.state.is_terminal:
-            self._send_to(execution, AssignSplits(execution.id, operator_id, splits, no_more))
+            self._effects.send(execution.worker_id, AssignSplits(execution.id, operator_id, splits, no_more))
 
     def _on_watermark(self, message: ReportWatermark) -> None:
         execution = self._graph.find(message.execution)
@@ -485,7 +481,7 @@ class JobMaster:
             return
         allowed_ms = self._alignment.on_report(message.operator_id, message.execution.subtask, message.watermark_ms)
         if allowed_ms is not None:
-            self._send_to(execution, AnnounceWatermark(execution.id, message.operator_id, allowed_ms))
+            self._effects.send(execution.worker_id, AnnounceWatermark(execution.id, message.operator_id, allowed_ms))
 
     def _cancel_tasks(self) -> None:
         for execution in self._graph.executions():
@@ -495,7 +491,7 @@ class JobMaster:
                 execution.move(ExecutionState.CANCELED)
             else:
                 execution.move(ExecutionState.CANCELING)
-                self._send_to(execution, CancelTask(execution.id))
+                self._effects.send(execution.worker_id, CancelTask(execution.id))
         self._cancellation.begin(self._clock.now_ms())
 
     def _end_stuck_workers(self) -> None:

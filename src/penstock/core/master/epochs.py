@@ -262,7 +262,7 @@ class EpochMaster(StepwiseMaster):
             raise
         self.coordinator.complete(epoch.metadata, epoch.answers)
         self.completed.append(epoch.metadata)
-        self.figures.epoch_completed(epoch.metadata, self.clock.now_ms() - begun_ms)
+        self.figures.epoch_completed(epoch.metadata, begun_ms, self.clock.now_ms())
         return epoch
 
     def run_epoch(
