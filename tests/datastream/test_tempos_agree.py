@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.datastream.pipelines import RUNNING, STEPS, Record, Timed, at, build, many_records
+from tests.effort import tries
 
 from penstock.common import Configuration
 from penstock.core.batch.rows import Rows
@@ -75,7 +76,7 @@ def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
         yield part
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tries(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     parallelism=st.integers(1, 4),
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5),

@@ -12,7 +12,8 @@ import pytest
 from tests.examples.pages import PAGES, ROOT, TIMEOUT_S, run_page
 
 #: What somebody reads first who has installed Penstock.
-FIRST_PAGES = ["README.md", "docs/quickstart.md", "docs/connectors.md"]
+QUICK_START = "docs/quickstart.md"
+FIRST_PAGES = ["README.md", QUICK_START, "docs/connectors.md"]
 #: Run elsewhere: it kills a worker on Spark, see tests/demo.
 ELSEWHERE = ["penstock demo"]
 
@@ -53,14 +54,16 @@ def test_it_is_the_wheel_that_is_tested(python: str, tmp_path: Path) -> None:
     assert found.is_relative_to(Path(python).parents[1])
 
 
-@pytest.mark.parametrize(
-    "target",
-    [pytest.param("local", id="in one process"), pytest.param("spark", id="on Spark", marks=pytest.mark.spark)],
-)
 @pytest.mark.parametrize("page", FIRST_PAGES)
-def test_the_programs_of_the_first_pages_run(page: str, target: str, python: str, tmp_path: Path) -> None:
-    """A2, E8, G9: as scripts, from an empty directory."""
-    PAGES[page].check(run_page(page, target, tmp_path, python))
+def test_the_programs_of_the_first_pages_run(page: str, python: str, tmp_path: Path) -> None:
+    """A2, G9: as scripts, from an empty directory."""
+    PAGES[page].check(run_page(page, "local", tmp_path, python))
+
+
+@pytest.mark.spark
+def test_the_program_of_the_quick_start_runs_on_spark(python: str, tmp_path: Path) -> None:
+    """A2, E8: with a JVM of its own."""
+    PAGES[QUICK_START].check(run_page(QUICK_START, "spark", tmp_path, python))
 
 
 @pytest.mark.parametrize("command", commands())

@@ -5,7 +5,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-FRESH_SEEDS: Final = 500
+from tests.effort import tries
+
+FRESH_SEEDS: Final = tries(200)
 #: What a tree without a commit, such as an unpacked archive, is tested with.
 NO_COMMIT: Final = 1
 

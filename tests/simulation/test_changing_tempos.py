@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from click.testing import CliRunner
+from tests.effort import tries
 from tests.simulation.find_mutants import kinds_of
 from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.mutants_of_tempos import MUTANTS_OF_TEMPOS
@@ -17,8 +18,8 @@ from penstock.drivers.simulation.changing.scenario import TEMPOS
 from penstock.drivers.simulation.command.cli import main
 from penstock.drivers.simulation.refusals import WORDS
 
-FRESH_SEEDS = 60
-A_TEST = 30
+FRESH_SEEDS = tries(30)
+A_TEST = 15
 #: Histories that once found a fault. 51: a path that names the savepoint of a drained job, whose data epochs read on;
 #: 111: records in flight that lay with subtasks that a batch at a lower parallelism does not have; 1427082006: a store
 #: out of reach as a job looks for what others have left.

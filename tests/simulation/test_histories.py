@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.effort import tries
 from tests.simulation.fresh_seeds import FRESH_SEEDS, fresh_seeds
 from tests.simulation.mutants import MUTANTS, planted
 
@@ -19,7 +20,7 @@ from penstock.drivers.simulation.simulation import Simulation, run_seed
 #: Enough for each kind of fault to happen.
 SEEDS = range(1_100, 1_200)
 A_TEST = 50
-DETERMINISTIC_SEEDS = int(os.environ.get("PENSTOCK_DETERMINISTIC_SEEDS", "20"))
+DETERMINISTIC_SEEDS = tries(10)
 
 
 def _pinned() -> list[int]:

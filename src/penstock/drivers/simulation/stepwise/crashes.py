@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -198,9 +198,11 @@ class StepwiseTable:
                 return
 
 
-def cover_all_steps(table: StepwiseTable, jobs: tuple[str, ...] = tuple(JOBS)) -> Iterator[str]:
-    """Let it happen everywhere; yields each point when it is done with."""
-    for point in POINTS:
+def cover_all_steps(
+    table: StepwiseTable, jobs: tuple[str, ...] = tuple(JOBS), points: Iterable[str] = tuple(POINTS)
+) -> Iterator[str]:
+    """Let it happen everywhere, or at some points only; yields each point when it is done with."""
+    for point in points:
         for how in HOWS:
             if applies(point, how):
                 for job in jobs_for(point, jobs):
