@@ -1,6 +1,6 @@
-"""The program of every page that has to do with Spark runs there as a script; that of the quick start in `test_wheel`.
+"""The program of every page that has to do with Spark runs there as a script, some of them in `test_wheel`.
 
-The scripts share a JVM; the quick start has its own.
+The scripts share a JVM; those of `test_wheel` have their own.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.examples.pages import PAGES, run_page, runs_on
 from tests.examples.shared_jvm import SharedJvm
-from tests.examples.test_wheel import QUICK_START
+from tests.examples.test_wheel import OWN_JVM
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +21,7 @@ def jvm() -> Iterator[SharedJvm]:
     made.close()
 
 
-@pytest.mark.parametrize("page", [page for page in runs_on("spark") if page != QUICK_START])
+@pytest.mark.parametrize("page", [page for page in runs_on("spark") if page not in OWN_JVM])
 def test_the_program_of_a_page_runs_on_spark(page: str, tmp_path: Path, jvm: SharedJvm) -> None:
     """A2, E8: what the page says holds there, too."""
     try:

@@ -12,8 +12,9 @@ import pytest
 from tests.examples.pages import PAGES, ROOT, TIMEOUT_S, run_page
 
 #: What somebody reads first who has installed Penstock.
-QUICK_START = "docs/quickstart.md"
-FIRST_PAGES = ["README.md", QUICK_START, "docs/connectors.md"]
+FIRST_PAGES = ["README.md", "docs/quickstart.md", "docs/connectors.md"]
+#: On Spark the others share a JVM; the workers of the last one look for its files where the program began.
+OWN_JVM = FIRST_PAGES[1:]
 #: Run elsewhere: it kills a worker on Spark, see tests/demo.
 ELSEWHERE = ["penstock demo"]
 
@@ -61,9 +62,10 @@ def test_the_programs_of_the_first_pages_run(page: str, python: str, tmp_path: P
 
 
 @pytest.mark.spark
-def test_the_program_of_the_quick_start_runs_on_spark(python: str, tmp_path: Path) -> None:
-    """A2, E8: with a JVM of its own."""
-    PAGES[QUICK_START].check(run_page(QUICK_START, "spark", tmp_path, python))
+@pytest.mark.parametrize("page", OWN_JVM)
+def test_programs_run_on_spark_with_a_jvm_of_their_own(page: str, python: str, tmp_path: Path) -> None:
+    """A2, E8: as scripts, from an empty directory."""
+    PAGES[page].check(run_page(page, "spark", tmp_path, python))
 
 
 @pytest.mark.parametrize("command", commands())
