@@ -9,6 +9,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from tests.storage.interruptions import before_metadata, killed
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, FileCheckpointStore
@@ -78,12 +79,12 @@ def test_what_is_written_again_is_never_torn(tmp_path, monkeypatch):
     store = FileCheckpointStore(str(tmp_path), "job", 0)
     file = store.write(1, "op-0-0-count", b"data")
 
-    def half(fs, path, data, **options):
+    def half(path, data):
         with open(path, "wb") as torn:
             torn.write(data[:2])
         raise OSError("the task was killed")
 
-    monkeypatch.setattr(type(store._fs), "pipe_file", half)
+    monkeypatch.setattr("penstock.storage.files.write_bytes", half)
     with pytest.raises(OSError, match="killed"):
         store.write(1, "op-0-0-count", b"data")
     assert store.read(file) == b"data"
@@ -145,7 +146,7 @@ def test_unfinished_metadata_is_not_seen(directory, monkeypatch):
     store = FileCheckpointStore(directory, "job", 0)
     metadata = metadata_of(store.write(1, "op-count", b"data"))
     with monkeypatch.context() as patched:
-        patched.setattr(type(store._fs), "mv", lambda *a, **k: (_ for _ in ()).throw(OSError("killed")))
+        before_metadata(patched, store, killed)
         with pytest.raises(OSError, match="killed"):
             store.complete(metadata)
     with pytest.raises(CheckpointError):

@@ -12,6 +12,7 @@ from typing import Any
 import fsspec
 import msgspec
 import pytest
+from tests.storage.interruptions import before_metadata, killed
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.file_store import FileCheckpointStore
@@ -200,17 +201,14 @@ def test_a_savepoint_that_ends_the_job_is_the_persons_first(root: str, monkeypat
     path = absolute_url(f"{root}/savepoints/one")
     metadata = metadata_of(store.write(7, "count", b"for the savepoint", path), external_path=path, ends_job=True)
     moved: list[str] = []
-    fs = type(store._fs)
-    mv = fs.mv
 
-    def second_fails(self: Any, source: str, target: str, **options: Any) -> None:
+    def second_fails(target: str) -> None:
         moved.append(target)
         if len(moved) == 2:
-            raise OSError("killed")
-        mv(self, source, target, **options)
+            killed(target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fs, "mv", second_fails)
+        before_metadata(patched, store, second_fails)
         with pytest.raises(OSError, match="killed"):
             store.complete(metadata, path)
     assert [posixpath.basename(posixpath.dirname(target)) for target in moved] == ["one", "chk-7"]
@@ -225,7 +223,7 @@ def test_a_savepoint_appears_whole_or_not_at_all(root: str, monkeypatch: pytest.
     path = absolute_url(f"{root}/savepoints/one")
     metadata = metadata_of(store.write(7, "count", b"for the savepoint", path))
     with monkeypatch.context() as patched:
-        patched.setattr(type(store._fs), "mv", lambda *a, **k: (_ for _ in ()).throw(OSError("killed")))
+        before_metadata(patched, store, killed)
         with pytest.raises(OSError, match="killed"):
             store.complete(metadata, path)
     with pytest.raises(CheckpointError, match=METADATA_NAME):

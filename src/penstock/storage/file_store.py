@@ -19,7 +19,7 @@ import fsspec
 from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import absolute_url, load_metadata, write_file, write_metadata
+from penstock.storage.files import absolute_url, create, load_metadata, write_file, write_metadata
 from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
 from penstock.storage.metadata import (
     METADATA_NAME,
@@ -178,8 +178,8 @@ class FileCheckpointStore:
             raise CheckpointError("without execution.checkpointing.dir, no other job master can take over a job")
         taken = [posixpath.basename(path) for path in self.listing() if posixpath.dirname(path) == self._root]
         epoch = 1 + max((int(n.removeprefix(EPOCH_PREFIX)) for n in taken if n.startswith(EPOCH_PREFIX)), default=0)
-        self._fs.makedirs(self._root, exist_ok=True)
-        self._fs.pipe_file(posixpath.join(self._root, f"{EPOCH_PREFIX}{epoch}"), b"")
+        while not create(self._fs, self._root, f"{EPOCH_PREFIX}{epoch}"):
+            epoch += 1  # another job master has taken that number since the listing
         return epoch
 
     # --- what has become of jobs -----------------------------------------------------------------------------------

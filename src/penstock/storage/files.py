@@ -1,7 +1,13 @@
-"""Files of checkpoints as they are written: there whole or not at all, in any fsspec file system (G11)."""
+"""Files of checkpoints as they are written: there whole or not at all, in any fsspec file system (G11).
+
+In local file systems what is written survives a power cut. The bytes of a state file do at once; its name does when the
+metadata is written, which syncs the directory first. In object stores a file that was written is there for good.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import posixpath
 import uuid
 from typing import Any, Final
@@ -9,6 +15,7 @@ from urllib.parse import quote
 
 import fsspec
 
+from penstock.base.durable_files import create_file, make_directories, sync_directories, write_bytes
 from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import (
     METADATA_NAME,
@@ -22,7 +29,8 @@ from penstock.storage.metadata import (
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
 #: File systems in which a file is seen while it is written, and renaming is one step.
-_RENAMING: Final = frozenset({"file", "hdfs", "webhdfs"})
+_RENAMING: Final = frozenset({"file", "local", "hdfs", "webhdfs"})
+_LOCAL: Final = frozenset({"file", "local"})
 
 
 def absolute_url(path: str) -> str:
@@ -42,24 +50,71 @@ def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     """Write a state file under a name that says what it holds; a second writer of the same bytes does no harm."""
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
-    fs.makedirs(directory, exist_ok=True)
-    # A task that runs again, or twice at a time, may write what is there already, and die meanwhile. In object stores a
-    # file appears whole by itself.
-    if _RENAMING.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
-        fs.pipe_file(path, data)
-    else:
-        partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
-        fs.pipe_file(partial, data)
-        fs.mv(partial, path)
+    _make_directory(fs, directory)
+    # A task that runs again, or twice at a time, may write what is there already, and die meanwhile.
+    _write_whole(fs, path, data, f"{path}.{uuid.uuid4().hex[:8]}.part")
     return StateFile(len(data), digest, path=path)
 
 
 def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> None:
-    """Write metadata, last and in one step: only now the checkpoint or savepoint exists."""
-    fs.makedirs(directory, exist_ok=True)
-    partial = posixpath.join(directory, f".{METADATA_NAME}.part")
-    fs.pipe_file(partial, encode_metadata(metadata))
-    fs.mv(partial, posixpath.join(directory, METADATA_NAME))
+    """Write metadata, last and in one step: only now the checkpoint or savepoint exists.
+
+    Before it is visible, the names of the state files are synced, and those of the directories that workers have made.
+    """
+    write_named(fs, directory, METADATA_NAME, encode_metadata(metadata), f".{METADATA_NAME}.part")
+
+
+def write_named(fs: Any, directory: str, name: str, data: bytes, partial: str) -> None:
+    """Write a file that is there whole or not at all, for good; `partial` is its name as it is written."""
+    _make_directory(fs, directory)
+    path = posixpath.join(directory, name)
+    if _is(fs, _LOCAL):
+        above = posixpath.dirname(directory)
+        for made_by_any in (posixpath.dirname(above), above):
+            with contextlib.suppress(PermissionError):  # then no process of the job has made anything in it
+                sync_directories([made_by_any])
+        sync_directories([directory])
+        _write_whole(fs, path, data, posixpath.join(directory, partial))
+        sync_directories([directory])
+    else:
+        _write_whole(fs, path, data, posixpath.join(directory, partial))
+
+
+def create(fs: Any, directory: str, name: str) -> bool:
+    """Make an empty file for good; False if there is one, and of several processes at a time only one gets True."""
+    _make_directory(fs, directory)
+    path = posixpath.join(directory, name)
+    if _is(fs, _LOCAL):
+        return create_file(path)
+    try:
+        fs.pipe_file(path, b"", mode="create")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _is(fs: Any, protocols: frozenset[str]) -> bool:
+    return not protocols.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
+
+
+def _make_directory(fs: Any, directory: str) -> None:
+    if _is(fs, _LOCAL):
+        make_directories(directory)
+    else:
+        fs.makedirs(directory, exist_ok=True)
+
+
+def _write_whole(fs: Any, path: str, data: bytes, partial: str) -> None:
+    """Write a file under a partial name first, where a file is seen while it is written."""
+    if not _is(fs, _RENAMING):
+        fs.pipe_file(path, data)
+        return
+    if _is(fs, _LOCAL):
+        write_bytes(partial, data)
+        os.replace(partial, path)
+    else:
+        fs.pipe_file(partial, data)
+        fs.mv(partial, path)
 
 
 def load_metadata(fs: Any, directory: str) -> CheckpointMetadata:

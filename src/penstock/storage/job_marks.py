@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.base.errors import CheckpointError
+from penstock.storage.files import write_named
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
 
 MARKS_DIRECTORY: Final = "jobs"
@@ -100,10 +101,7 @@ class JobMarks:
     def set(self, mark: JobMark) -> None:
         """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted."""
         name = mark_file(mark.job_name, mark.job_id)
-        path = posixpath.join(self._directory, name)
-        self._fs.makedirs(self._directory, exist_ok=True)
-        self._fs.pipe_file(f"{path}{_PARTIAL}", encode_mark(mark))
-        self._fs.mv(f"{path}{_PARTIAL}", path)
+        write_named(self._fs, self._directory, name, encode_mark(mark), f"{name}{_PARTIAL}")
         self._remove(other for other in self._of_name(mark.job_name) if other != name)
 
     def of_job(self, job_id: str) -> JobMark | None:

@@ -31,6 +31,7 @@ from penstock.connectors.file.filesystem import (
     remove,
     remove_unless_held,
     size_or_none,
+    sync_names,
     write_whole,
 )
 from penstock.connectors.file.part_names import STAGING, is_part
@@ -105,6 +106,7 @@ class FileCommitLog(CommitLog):
                 f"{self._base_path}: do not run two at a time, or give them different names"
             )
         remove([self._path + _COMMIT])
+        sync_names([self._path + _COMMIT])  # were the list back after a power cut, the next run would act on it
 
     def end(self) -> None:
         """Removes all hidden files of the run."""

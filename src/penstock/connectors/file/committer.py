@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.file.filesystem import remove, rename, size_or_none
+from penstock.connectors.file.filesystem import remove, rename, size_or_none, sync_names
 from penstock.connectors.file.staging import Staging
 from penstock.core.connector import Committer
 
@@ -67,6 +67,7 @@ class FileCommitter(Committer[FileCommittable]):
         """
         for committable in committables:
             self._commit(committable, is_first=True)
+        sync_names(committable.final_path for committable in committables)
 
     def recommit(self, committables: Sequence[FileCommittable]) -> None:
         """Commits all in order, of which some or all may have been committed long ago.
@@ -77,6 +78,7 @@ class FileCommitter(Committer[FileCommittable]):
         """
         for committable in committables:
             self._commit(committable, is_first=False)
+        sync_names(committable.final_path for committable in committables)
 
     def _commit(self, committable: FileCommittable, is_first: bool) -> None:
         hidden, final, size_bytes = committable.hidden_path, committable.final_path, committable.size_bytes

@@ -20,6 +20,7 @@ import fsspec
 from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
+from penstock.base.durable_files import make_directories, sync_directories
 from penstock.base.errors import FormatError, MissingPathError
 
 #: How often a directory is made again when others remove it because nothing is in it yet.
@@ -116,7 +117,7 @@ def create(path: str) -> BinaryIO:
     fs, root = url_to_fs(path)
     for attempts_left in reversed(range(_ATTEMPTS_MAX)):
         try:
-            fs.makedirs(fs._parent(root), exist_ok=True)
+            _make_directories(fs, fs._parent(root))
             return cast(BinaryIO, fs.open(root, "wb"))
         except FileNotFoundError:
             # Others remove directories that they find empty: this one, or one above it that was just made.
@@ -187,6 +188,7 @@ def write_whole(path: str, data: bytes) -> None:
     file.write(data)
     close_durably(file)
     rename(partial, path)
+    sync_names([path])
 
 
 def remove_empty_directory(directory: str) -> None:
@@ -217,11 +219,20 @@ def _descriptor(file: BinaryIO) -> int | None:
         return None
 
 
+def sync_names(paths: Iterable[str]) -> None:
+    """Lets the names of files, made, renamed or removed, reach the disk, and the directories above them that are new.
+
+    Where that cannot be asked for, they are there for good already.
+    """
+    local = {root.rpartition("/")[0] for fs, root in map(url_to_fs, paths) if "file" in fs.protocol}
+    sync_directories(sorted(directory for directory in local if os.path.isdir(directory)))
+
+
 def rename(source: str, target: str) -> None:
     """Moves a file within one file system, in place of what was at the target, and makes the directories above it."""
     fs, root = url_to_fs(source)
     goal = url_to_fs(target)[1]
-    fs.makedirs(fs._parent(goal), exist_ok=True)
+    _make_directories(fs, fs._parent(goal))
     if "file" in fs.protocol:
         try:
             os.replace(root, goal)
@@ -230,6 +241,13 @@ def rename(source: str, target: str) -> None:
             if error.errno != errno.EXDEV:
                 raise
     fs.mv(root, goal)
+
+
+def _make_directories(fs: Any, directory: str) -> None:
+    if "file" in fs.protocol:
+        make_directories(directory)
+    else:
+        fs.makedirs(directory, exist_ok=True)
 
 
 def remove(paths: Iterable[str]) -> None:

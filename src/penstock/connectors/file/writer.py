@@ -17,7 +17,7 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
-from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename
+from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename, sync_names
 from penstock.connectors.file.part_names import PartNames
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.staging import Staging, remove_what_died
@@ -202,6 +202,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         for bucket_id in list(self._open):
             self._close_part(bucket_id)
         committables, self._closed = self._closed, []
+        sync_names(committable.hidden_path for committable in committables)
         return committables
 
     def snapshot_state(self, checkpoint_id: int) -> list[int]:

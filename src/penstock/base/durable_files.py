@@ -1,0 +1,56 @@
+"""Files of the local file system that survive a power cut (G8, G11).
+
+`fsync` of a file brings its bytes to the device, and `fsync` of a directory the names in it. A file that is only
+written, or only renamed, may be empty, or may have its former name, once the power is back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+
+def make_directories(path: str) -> None:
+    """Make a directory and all that are missing above it, for good."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path) or os.curdir
+    for directory in reversed(missing):
+        os.makedirs(directory, exist_ok=True)
+        sync_directories([os.path.dirname(directory) or os.curdir])
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a file in a directory that exists; its bytes survive, and its name once its directory is synced."""
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def create_file(path: str) -> bool:
+    """Make an empty file for good; False if there is one, and of several at a time only one gets True."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        return False
+    sync_directories([os.path.dirname(path)])
+    return True
+
+
+def sync_directories(paths: Iterable[str]) -> None:
+    """Let all names in these directories survive: of files made, renamed and removed.
+
+    Some network file systems cannot be asked for that, because they do so with each change.
+    """
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
