@@ -58,8 +58,12 @@ ALLOWED = {
     "the same module catches it": (
         ("codecs/script.py::_BoundedFile.write", "ValueError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
+        ("storage/files.py::_write_whole", "FileExistsError"),
         ("core/task/channels/partitioners.py::_Routes.*", "IndexError"),
         ("drivers/spark/local_port.py::_listen", "OSError"),
+    ),
+    "storage/files.py catches it and raises a CheckpointError": (
+        ("base/durable_files.py::publish", "FileExistsError"),
     ),
     "the protocol of pickle": (
         ("drivers/spark/keys.py::JobKeys.__reduce__", "TypeError"),

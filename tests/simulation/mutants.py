@@ -264,7 +264,7 @@ def confirm_changes_when_captured() -> Any:
 
 
 def delete_shared_files_early() -> Any:
-    def collect(listing: Any, kept: Any, oldest_live_id: int) -> list[str]:
+    def collect(listing: Any, kept: Any, oldest_live_id: int, revoked: Any = ()) -> list[str]:
         directories = tuple(f"chk-{m.checkpoint_id}/" for m in kept)
         old = [p for p in garbage(listing, [], oldest_live_id) if not p.startswith(directories)]
         return [p for p in old if not p.endswith("_metadata")] + [p for p in old if p.endswith("_metadata")]

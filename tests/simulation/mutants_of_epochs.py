@@ -287,6 +287,14 @@ def finish_a_batch_whose_output_is_not_committed() -> Any:
     return around(BatchMaster, "work", work)
 
 
+def begin_an_epoch_while_one_is_doubtful() -> Any:
+    def settle(self: Any) -> Any:
+        self._doubtful = None
+        yield from ()
+
+    return mock.patch.object(EpochMaster, "_settle", settle)
+
+
 @dataclass(frozen=True)
 class FoundBy:
     """The kinds of violation that give a mutant away, and where: in seeds from one on, or when a step goes wrong."""
@@ -322,6 +330,7 @@ MUTANTS_OF_EPOCHS: dict[Mutant, FoundBy] = {
     keep_the_last_savepoint_from_the_job: FoundBy(("output",), 9),
     deal_on_where_a_failed_epoch_was: FoundBy(("output",)),
     take_answers_of_mixed_runs: FoundBy(("output",), 80),
+    begin_an_epoch_while_one_is_doubtful: FoundBy(("output",), 438),
     give_an_epoch_the_number_of_the_one_that_failed: FoundBy(("outside",), 2),
     read_for_a_savepoint: FoundBy(("output",), point="after Complete of the savepoint"),
     delete_the_newest_checkpoint: FoundBy(("missing-file", "output")),

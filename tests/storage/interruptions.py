@@ -16,19 +16,19 @@ from penstock.storage.metadata import METADATA_NAME
 def before_metadata(patched: pytest.MonkeyPatch, store: FileCheckpointStore, call: Callable[[str], None]) -> None:
     """Call `call`, which may raise, with each path of metadata that is about to become visible."""
     fs = type(store._fs)
-    replace, pipe_file = os.replace, fs.pipe_file
+    link, pipe_file = os.link, fs.pipe_file
 
-    def replace_after(source: str, target: str) -> None:
+    def link_after(source: str, target: str) -> None:
         if posixpath.basename(target) == METADATA_NAME:
             call(target)
-        replace(source, target)
+        link(source, target)
 
     def pipe_file_after(self: Any, path: str, data: bytes, **options: Any) -> None:
         if posixpath.basename(path) == METADATA_NAME:
             call(path)
         pipe_file(self, path, data, **options)
 
-    patched.setattr(os, "replace", replace_after)
+    patched.setattr(os, "link", link_after)
     patched.setattr(fs, "pipe_file", pipe_file_after)
 
 

@@ -1,5 +1,6 @@
 """Checkpoint storage on a local directory and on any other fsspec file system."""
 
+import errno
 import os
 import pickle
 import re
@@ -12,6 +13,7 @@ import pytest
 from tests.storage.interruptions import before_metadata, killed
 
 from penstock.base.errors import CheckpointError
+from penstock.core.checkpoint.recovery import read_recovery
 from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, FileCheckpointStore
 from penstock.storage.metadata import (
     METADATA_NAME,
@@ -19,6 +21,7 @@ from penstock.storage.metadata import (
     KeyedStateHandle,
     OperatorState,
     OperatorSubtaskState,
+    RevokedError,
 )
 
 
@@ -136,6 +139,7 @@ def test_missing_or_damaged_metadata(directory):
     fs.pipe_file(f"{path}/{METADATA_NAME}", b"PENSTOCK nonsense")
     with pytest.raises(CheckpointError, match=METADATA_NAME):
         store.load(f"{directory}/job/chk-1")
+    fs.rm_file(f"{path}/{METADATA_NAME}")
     store.complete(metadata_of(checkpoint_id=1))
     with pytest.raises(CheckpointError, match="not what was written"):
         store.verify(metadata)
@@ -153,6 +157,50 @@ def test_unfinished_metadata_is_not_seen(directory, monkeypatch):
         store.load(f"{directory}/job/chk-1")
     store.complete(metadata)
     store.verify(metadata)
+
+
+def test_what_is_complete_is_never_written_over(directory):
+    """G11: not by a job master that does not know yet that another one has taken over."""
+    store = FileCheckpointStore(directory, "job", 0)
+    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    store.complete(metadata)
+    with pytest.raises(CheckpointError, match="_metadata exists: the checkpoint was given up"):
+        store.complete(metadata_of(checkpoint_id=1))
+    assert store.load_checkpoint(1) == metadata
+    assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-count"]
+
+
+@pytest.mark.parametrize("comes", ["before", "after", "never"])
+def test_a_revoked_checkpoint_is_none(directory, comes):
+    """G8, G11: whether its metadata was there already, comes after that, or never; a second call changes nothing."""
+    store = FileCheckpointStore(directory, "job", 0)
+    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    if comes == "before":
+        store.complete(metadata)
+    store.revoke(1)
+    store.revoke(1)
+    if comes == "after":
+        with pytest.raises(CheckpointError, match="_metadata exists: the checkpoint was given up"):
+            store.complete(metadata)
+    with pytest.raises(RevokedError, match="chk-1/_metadata says that the checkpoint was given up"):
+        store.load_checkpoint(1)
+    assert store.left_by("name").checkpoints == ()
+    recovery = read_recovery(store, 1)
+    assert (recovery.completed, recovery.damaged, recovery.last_id) == ((), (), 1)
+
+
+def test_without_a_directory_there_is_nothing_to_revoke():
+    FileCheckpointStore(None, "job", 0).revoke(1)
+
+
+def test_a_file_system_without_hard_links(directory, monkeypatch):
+    """G11: there the metadata is renamed, if there is none."""
+    monkeypatch.setattr(os, "link", lambda source, target: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
+    store = FileCheckpointStore(directory, "job", 0)
+    store.complete(metadata_of(store.write(1, "op-count", b"data")))
+    with pytest.raises(CheckpointError, match="_metadata exists: the checkpoint was given up"):
+        store.complete(metadata_of(checkpoint_id=1))
+    assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-count"]
 
 
 def test_store_travels(directory):

@@ -9,12 +9,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from typing import Final
+
+#: What a file system says that has no hard links.
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 
 def make_directories(path: str) -> None:
     """Make a directory and all that are missing above it, for good."""
     missing = []
-    while not os.path.isdir(path):
+    while not os.path.exists(path):
         missing.append(path)
         path = os.path.dirname(path) or os.curdir
     for directory in reversed(missing):
@@ -28,6 +32,27 @@ def write_bytes(path: str, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def publish(partial: str, path: str) -> None:
+    """Give a file its final name, in one step and only if no file has that name.
+
+    Raises:
+        FileExistsError: if one has; the partial file is gone.
+    """
+    try:
+        os.link(partial, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            os.unlink(partial)
+            raise
+        # No hard links here. Between these two steps another process may make the file.
+        if os.path.exists(path):
+            os.unlink(partial)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        os.replace(partial, path)
+    else:
+        os.unlink(partial)
 
 
 def create_file(path: str) -> bool:

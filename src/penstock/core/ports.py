@@ -123,9 +123,19 @@ class CheckpointStore(Protocol):
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
         """Write the metadata, last and atomically: only now the checkpoint exists. Returns its directory.
 
+        What is there already is never overwritten: that is an error, and so is a checkpoint that was revoked.
+
         With a `savepoint_path` the directory is that one. It is made self-contained: what the savepoint shares with
         checkpoints is copied. A savepoint that `ends_job` is then also put among the job's checkpoints, so that a
         recovery finds it.
+        """
+        ...
+
+    def revoke(self, checkpoint_id: int) -> None:
+        """Let a checkpoint whose completion has no certain end be none for ever.
+
+        Its metadata may be there, or still be on its way: what comes after this call is refused. Doing so again changes
+        nothing.
         """
         ...
 

@@ -19,11 +19,12 @@ import fsspec
 from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import absolute_url, create, load_metadata, write_file, write_metadata
+from penstock.storage.files import absolute_url, create, load_metadata, revoke_metadata, write_file, write_metadata
 from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
+    RevokedError,
     StateFile,
     check_file,
     checksum,
@@ -128,6 +129,11 @@ class FileCheckpointStore:
         write_metadata(self._fs, directory, metadata)
         return savepoint_path or directory
 
+    def revoke(self, checkpoint_id: int) -> None:
+        """Let a checkpoint that may be complete, or become so, be none for ever."""
+        if self._fs is not None:
+            revoke_metadata(self._fs, self._checkpoint_directory(checkpoint_id))
+
     def _complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
         """Copy what the savepoint shares with checkpoints, then write its metadata."""
         own = f"{savepoint_path}/"
@@ -210,6 +216,8 @@ class FileCheckpointStore:
             metadata, damage = None, ""
             try:
                 metadata = self.load(directory)
+            except RevokedError:
+                continue
             except CheckpointError as error:
                 damage = str(error)
             found.append(Left(directory, match[1], int(match[2]), metadata, damage))

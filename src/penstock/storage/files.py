@@ -15,10 +15,11 @@ from urllib.parse import quote
 
 import fsspec
 
-from penstock.base.durable_files import create_file, make_directories, sync_directories, write_bytes
+from penstock.base.durable_files import create_file, make_directories, publish, sync_directories, write_bytes
 from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import (
     METADATA_NAME,
+    REVOKED,
     CheckpointMetadata,
     StateFile,
     checksum,
@@ -52,7 +53,7 @@ def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     path = posixpath.join(directory, file_name(name, digest))
     _make_directory(fs, directory)
     # A task that runs again, or twice at a time, may write what is there already, and die meanwhile.
-    _write_whole(fs, path, data, f"{path}.{uuid.uuid4().hex[:8]}.part")
+    _write_whole(fs, path, data, _partial(path))
     return StateFile(len(data), digest, path=path)
 
 
@@ -60,24 +61,41 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> Non
     """Write metadata, last and in one step: only now the checkpoint or savepoint exists.
 
     Before it is visible, the names of the state files are synced, and those of the directories that workers have made.
+
+    Raises:
+        CheckpointError: if there is metadata, or it was revoked.
     """
-    write_named(fs, directory, METADATA_NAME, encode_metadata(metadata), f".{METADATA_NAME}.part")
-
-
-def write_named(fs: Any, directory: str, name: str, data: bytes, partial: str) -> None:
-    """Write a file that is there whole or not at all, for good; `partial` is its name as it is written."""
-    _make_directory(fs, directory)
-    path = posixpath.join(directory, name)
     if _is(fs, _LOCAL):
         above = posixpath.dirname(directory)
+        make_directories(directory)
         for made_by_any in (posixpath.dirname(above), above):
             with contextlib.suppress(PermissionError):  # then no process of the job has made anything in it
                 sync_directories([made_by_any])
         sync_directories([directory])
-        _write_whole(fs, path, data, posixpath.join(directory, partial))
+    try:
+        write_named(fs, directory, METADATA_NAME, encode_metadata(metadata), replaces=False)
+    except FileExistsError as error:
+        where = posixpath.join(directory, METADATA_NAME)
+        raise CheckpointError(
+            f"{where} exists: the checkpoint was given up before it was complete, or another driver of the job wrote it"
+        ) from error
+
+
+def revoke_metadata(fs: Any, directory: str) -> None:
+    """Let no checkpoint be in a directory: not one whose metadata is there, and not one whose metadata comes late."""
+    write_named(fs, directory, METADATA_NAME, REVOKED)
+
+
+def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool = True) -> None:
+    """Write a file that is there whole or not at all, for good.
+
+    Raises:
+        FileExistsError: if there is one of that name, and `replaces` is not set.
+    """
+    _make_directory(fs, directory)
+    _write_whole(fs, posixpath.join(directory, name), data, posixpath.join(directory, _partial(name)), replaces)
+    if _is(fs, _LOCAL):
         sync_directories([directory])
-    else:
-        _write_whole(fs, path, data, posixpath.join(directory, partial))
 
 
 def create(fs: Any, directory: str, name: str) -> bool:
@@ -104,16 +122,21 @@ def _make_directory(fs: Any, directory: str) -> None:
         fs.makedirs(directory, exist_ok=True)
 
 
-def _write_whole(fs: Any, path: str, data: bytes, partial: str) -> None:
+def _partial(path: str) -> str:
+    return f"{path}.{uuid.uuid4().hex[:8]}.part"
+
+
+def _write_whole(fs: Any, path: str, data: bytes, partial: str, replaces: bool = True) -> None:
     """Write a file under a partial name first, where a file is seen while it is written."""
     if not _is(fs, _RENAMING):
-        fs.pipe_file(path, data)
-        return
-    if _is(fs, _LOCAL):
+        fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
+    elif _is(fs, _LOCAL):
         write_bytes(partial, data)
-        os.replace(partial, path)
+        (os.replace if replaces else publish)(partial, path)
     else:
         fs.pipe_file(partial, data)
+        if not replaces and fs.exists(path):
+            raise FileExistsError(path)
         fs.mv(partial, path)
 
 

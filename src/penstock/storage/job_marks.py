@@ -101,7 +101,7 @@ class JobMarks:
     def set(self, mark: JobMark) -> None:
         """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted."""
         name = mark_file(mark.job_name, mark.job_id)
-        write_named(self._fs, self._directory, name, encode_mark(mark), f"{name}{_PARTIAL}")
+        write_named(self._fs, self._directory, name, encode_mark(mark))
         self._remove(other for other in self._of_name(mark.job_name) if other != name)
 
     def of_job(self, job_id: str) -> JobMark | None:

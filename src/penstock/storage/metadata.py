@@ -21,6 +21,13 @@ METADATA_BYTES_MAX: Final = 1 << 30
 _HEADER_BYTES: Final = len(MAGIC) + 2
 _CHECKSUM_BYTES: Final = 8
 
+#: What stands in the place of the metadata of a checkpoint that was given up while its write had no certain end.
+REVOKED: Final = b"This checkpoint was given up. No job begins from it.\n"
+
+
+class RevokedError(CheckpointError):
+    """A checkpoint was given up, and is none."""
+
 
 class StateFile(msgspec.Struct, frozen=True):
     """Bytes of state: either inline, or in a file at `path`. `checksum` is xxh3-64 of the bytes."""
@@ -213,7 +220,14 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
-    """Read the bytes of a `_metadata` file; raises `CheckpointError` that names `where` when they are not whole."""
+    """Read the bytes of a `_metadata` file.
+
+    Raises:
+        RevokedError: if the checkpoint was given up.
+        CheckpointError: if the bytes are not whole; it names `where`.
+    """
+    if data == REVOKED:
+        raise RevokedError(f"{where} says that the checkpoint was given up as it was written: no job begins from it")
     if len(data) < _HEADER_BYTES + _CHECKSUM_BYTES or not data.startswith(MAGIC):
         raise CheckpointError(f"{where} is not a checkpoint's metadata (it is too short, or begins differently)")
     version = int.from_bytes(data[len(MAGIC) : _HEADER_BYTES], "big")

@@ -69,6 +69,12 @@ def test_against_the_definition(data: st.DataObject) -> None:
     assert garbage((listing | outside) - set(deleted), kept, oldest_live_id) == []
 
 
+def test_a_revocation_stays() -> None:
+    """G11: the metadata that it forbids may yet come; the state files go."""
+    listing = [path_of(n, name) for n in (1, 2) for name in ("a", METADATA_NAME)]
+    assert garbage(listing, [], 5, {1}) == [path_of(2, METADATA_NAME), path_of(1, "a"), path_of(2, "a")]
+
+
 def test_checkpoints_are_known_by_number() -> None:
     """G6: chk-1 is not chk-10, and a name that only looks like a checkpoint is left alone."""
     listing = [path_of(1, "a"), path_of(10, "a"), "/x/achk-1/a", "/x/chk-1/deep/a", "chk-2/a"]

@@ -31,7 +31,10 @@ from penstock.testing import VirtualClock
 
 
 class FakeStore:
-    """Checkpoints as names of files; `damaged` and `unwritable` ones raise."""
+    """Checkpoints as names of files; `damaged`, `unwritable` and `unrevokable` ones raise.
+
+    Those `unanswered` are written, and raise after that.
+    """
 
     def __init__(self) -> None:
         self.stored: list[int] = []
@@ -40,6 +43,9 @@ class FakeStore:
         self.deleted: list[str] = []
         self.damaged: set[int] = set()
         self.unwritable: set[int] = set()
+        self.unanswered: set[int] = set()
+        self.unrevokable: set[int] = set()
+        self.revoked: list[int] = []
         #: complete checkpoints by id, as far as their metadata is there
         self.checkpoints: dict[int, Any] = {}
         self.epoch = 0
@@ -55,6 +61,8 @@ class FakeStore:
     def complete(self, metadata: Any, savepoint_path: str | None = None) -> str:
         if metadata.checkpoint_id in self.unwritable:
             raise OSError("disk full")
+        if metadata.checkpoint_id in self.revoked:
+            raise FileExistsError("it was revoked")
         self.stored.append(metadata.checkpoint_id)
         missing = {f.path for f in metadata.state_files() if f.path is not None} - self.files
         assert not missing, f"checkpoint {metadata.checkpoint_id} refers to files that are gone: {missing}"
@@ -64,7 +72,16 @@ class FakeStore:
                 return savepoint_path
         self.checkpoints[metadata.checkpoint_id] = metadata
         self.files.add(f"job-1/chk-{metadata.checkpoint_id}/_metadata")
+        if metadata.checkpoint_id in self.unanswered:
+            raise OSError("connection lost")
         return f"job-1/chk-{metadata.checkpoint_id}"
+
+    def revoke(self, checkpoint_id: int) -> None:
+        if checkpoint_id in self.unrevokable:
+            raise OSError("still disk full")
+        self.revoked.append(checkpoint_id)
+        self.checkpoints.pop(checkpoint_id, None)
+        self.files.add(f"job-1/chk-{checkpoint_id}/_metadata")
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         self.discarded_savepoints.append(savepoint_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
 
@@ -11,8 +11,15 @@ from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
 CHECKPOINT_FILE = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
 
 
-def garbage(listing: Iterable[str], kept: Iterable[CheckpointMetadata], oldest_live_id: int) -> list[str]:
+def garbage(
+    listing: Iterable[str],
+    kept: Iterable[CheckpointMetadata],
+    oldest_live_id: int,
+    revoked: Collection[int] = (),
+) -> list[str]:
     """The files to delete, metadata first, so that what is half deleted never looks whole.
+
+    What says that a checkpoint was revoked stays: its metadata may yet come.
 
     These are needed: all files of checkpoints from `oldest_live_id` on, which may still be in the making; the metadata
     of kept checkpoints; and every state file that one of these refers to, whichever checkpoint wrote it.
@@ -26,7 +33,7 @@ def garbage(listing: Iterable[str], kept: Iterable[CheckpointMetadata], oldest_l
         if match is None or int(match[1]) >= oldest_live_id or path in needed:
             continue
         if match[2] == METADATA_NAME:
-            if int(match[1]) not in ids:
+            if int(match[1]) not in ids and int(match[1]) not in revoked:
                 metadata_files.append(path)
         else:
             state_files.append(path)

@@ -13,7 +13,7 @@ from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import CheckpointStore
 from penstock.storage.job_marks import BEGUN, JobMark
-from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata
+from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, RevokedError
 
 #: Attempts that one job master may use; the next one begins above them.
 ATTEMPTS_PER_MASTER: Final = 1 << 17
@@ -69,6 +69,8 @@ def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
             break
         try:
             completed.append(store.load_checkpoint(checkpoint_id))
+        except RevokedError:
+            continue
         except CheckpointError as error:
             damaged.append(f"checkpoint {checkpoint_id} cannot be restored: {error}")
             passed_over += not completed

@@ -51,6 +51,7 @@ from penstock.core.master.steps import (
     OpenSources,
     ReadThrough,
     Request,
+    Revoke,
     RunEpoch,
     SnapshotSources,
     Steps,
@@ -104,6 +105,9 @@ class EpochMaster(StepwiseMaster):
         self.completed: list[CheckpointMetadata] = []
         #: whether something that is in a checkpoint or savepoint has yet to be delivered
         self.owes = False
+        #: one that failed as it was written, so that it may be visible all the same
+        self._doubtful: int | None = None
+        self._revoked: tuple[int, ...] = ()
         self._coordinator: EpochCoordinator | None = None
         #: whether the job begins where one was drained, which may have died before it delivered all
         self.is_drained = False
@@ -119,6 +123,7 @@ class EpochMaster(StepwiseMaster):
         super().validate()
         ids = [metadata.checkpoint_id for metadata in self.completed]
         assert ids == sorted(set(ids)), f"kept checkpoints are in order, not {ids}"
+        assert self._doubtful is None or self._doubtful not in ids, "a kept checkpoint is complete"
         assert len(ids) <= self._retained + 1, f"{len(ids)} checkpoints are kept, expected {self._retained}"
         assert all(metadata.job_id == self.job_id for metadata in self.completed), "kept checkpoints are the job's own"
         assert not (self.owes and self.status is JobStatus.FINISHED), "a finished job owes nothing"
@@ -250,10 +255,11 @@ class EpochMaster(StepwiseMaster):
                 yield from self.restart(error, bool(self.completed), self.point)
 
     def _attempt(self, ends: bool, records_max: int | None) -> Steps[Epoch]:
+        yield from self._settle()
         begun_ms = self.clock.now_ms()
         try:
             epoch = yield from self.run_epoch(ends, records_max)
-            yield Complete(epoch.metadata)
+            yield from self._complete(epoch.metadata)
         except Cancelled:
             raise
         except Exception as error:
@@ -264,6 +270,24 @@ class EpochMaster(StepwiseMaster):
         self.completed.append(epoch.metadata)
         self.figures.epoch_completed(epoch.metadata, begun_ms, self.clock.now_ms())
         return epoch
+
+    def _complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> Steps[None]:
+        """Complete a checkpoint, or a savepoint, of which the one that ends the job lies among the checkpoints too."""
+        if savepoint_path is None or metadata.ends_job:
+            self._doubtful = metadata.checkpoint_id
+        yield Complete(metadata, savepoint_path)
+        self._doubtful = None
+
+    def _settle(self) -> Steps[None]:
+        """Revoke a checkpoint that failed as it was written.
+
+        The next epoch begins from an older one, and its sinks remove what only the doubtful one holds. A driver that
+        found that one visible after this would begin from it, without its output.
+        """
+        if self._doubtful is not None:
+            yield Revoke(self._doubtful)
+            self._revoked = (*self._revoked, self._doubtful)
+            self._doubtful = None
 
     def run_epoch(
         self, ends: bool, records_max: int | None, path: str | None = None, reads: bool | None = None
@@ -296,7 +320,7 @@ class EpochMaster(StepwiseMaster):
     def _delete_garbage(self, oldest_live_id: int) -> Steps[None]:
         """Nothing is in the making now, so the leftovers of task runs that did not count go too."""
         try:
-            yield DeleteGarbage(tuple(self.completed), oldest_live_id)
+            yield DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
         except Cancelled:
             raise
         except Exception as error:  # noqa: BLE001 - the next time finds the same files, and more
@@ -375,9 +399,10 @@ class EpochMaster(StepwiseMaster):
         ends = command.stop is StopMode.DRAIN
         path = savepoint_path(command.directory, self.job_id, self.coordinator.epoch + 1)
         try:
+            yield from self._settle()
             epoch = yield from self.run_epoch(ends, 0, path)
             savepoint = replace(epoch.metadata.as_savepoint(path), ends_job=command.stop is not None)
-            yield Complete(savepoint, path)
+            yield from self._complete(savepoint, path)
         except Exception as error:
             is_cancelled = isinstance(error, Cancelled)
             yield Answer(request, None, f"no savepoint: {'the job was cancelled' if is_cancelled else _words(error)}")

@@ -141,11 +141,19 @@ class Complete(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Revoke(Step):
+    """`CheckpointStore.revoke`: a checkpoint that failed as it was written is none for ever."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteGarbage(Step):
-    """Delete what no kept checkpoint needs, of checkpoints below an id."""
+    """Delete what no kept checkpoint needs, of checkpoints below an id; not what says that one was revoked."""
 
     kept: tuple[CheckpointMetadata, ...]
     oldest_live_id: int
+    revoked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,6 +230,10 @@ class _Writer(SinkWriter[Any, TransactionId]):
         self._count = 0
         self._open: list[Any] = []
         self._prepared: list[TransactionId] = []
+        self._since = context.restored_checkpoint_id or 0
+        if context.attempt > 0:
+            owner = (context.job_id, context.operator_id, context.subtask_index, context.parallelism)
+            self._world.remove_stale(*owner, context.attempt, self._since)
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         self._world.on_user_call()
@@ -244,7 +248,7 @@ class _Writer(SinkWriter[Any, TransactionId]):
             return []
         self._count += 1
         transaction_id = (*self._scope, f"{self._names}{self._count}")
-        self._world.prepare(transaction_id, self._name, self._open)
+        self._world.prepare(transaction_id, self._name, self._open, self._since)
         self._open = []
         self._prepared.append(transaction_id)
         return [transaction_id]
@@ -253,7 +257,12 @@ class _Writer(SinkWriter[Any, TransactionId]):
         for transaction_id in self._prepared:
             self._world.transactions[transaction_id].checkpoint_id = checkpoint_id
         self._prepared.clear()
+        self._since = checkpoint_id
         return []
+
+    def pin(self, checkpoint_id: int, committables: Sequence[TransactionId]) -> None:
+        for transaction_id in committables:
+            self._world.transactions[transaction_id].is_pinned = True
 
 
 class _Committer(Committer[TransactionId]):

@@ -169,6 +169,8 @@ CRASH_POINTS = (
     _master("file deleted", MemoryStore, "delete_file"),
     _master("abort decided", CheckpointCoordinator, "_abort", prelude="write"),
     _master("abort told to a task", *_send, _sends(NotifyCheckpointAborted), prelude="write"),
+    _master("doubtful checkpoint revoked", MemoryStore, "put_revocation", prelude="doubt"),
+    _master("revocation taken in", CheckpointCoordinator, "_on_revoked", prelude="doubt"),
     # The cluster.
     _master("worker registered", JobMaster, "_on_register"),
     _master("slots taken", JobMaster, "_deploy"),

@@ -133,6 +133,8 @@ class CrashRun:
         simulation = Simulation(self.seed, is_traced, scenario=scenario)
         if self.prelude == "write":
             simulation.faults.planned_storage = ["write-refused"]
+        elif self.prelude == "doubt":
+            simulation.faults.planned_storage = ["complete-done-but-error"]
         crashes = list(self.crashes)
         if self.prelude in PRELUDES:
             first = PRELUDES[self.prelude]

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.job_marks import MARKS_DIRECTORY, Left, LeftByJobs, decode_mark, of_name
-from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file, decode_metadata
+from penstock.storage.metadata import REVOKED, CheckpointMetadata, StateFile, check_file, decode_metadata
 
 METADATA = "_metadata"
 PARTIAL = "_metadata.part"
@@ -95,7 +95,7 @@ class Disk:
         found = []
         for path in sorted(self.files):
             job_id, _, rest = path.partition("/chk-")
-            if rest.endswith(f"/{METADATA}"):
+            if rest.endswith(f"/{METADATA}") and self.files[path] != REVOKED:
                 number = int(rest.partition("/")[0])
                 directory = f"{job_id}/chk-{number}"
                 found.append(Left(directory, job_id, number, self.load_savepoint(directory)))

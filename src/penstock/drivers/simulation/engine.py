@@ -13,6 +13,8 @@ from penstock.drivers.simulation.ready import Action, Channel, ReadySet
 T = TypeVar("T")
 
 SLOW_SPEED = 0.1
+#: Beyond every time-out of checkpoints (ms).
+LATE_MS_MAX = 30_000
 
 
 class EventLog:
@@ -36,6 +38,8 @@ class Engine:
     def __init__(self, chance: random.Random, faults: Faults, log: EventLog) -> None:
         self.ready = ReadySet()
         self.chance = chance
+        #: what lets late work begin at once
+        self.late: list[Callable[[], None]] = []
         self.faults = faults
         self.log = log
         self._now_ms = 0
@@ -62,6 +66,12 @@ class Engine:
         agenda = self._agenda
         while agenda and agenda[0][0] <= self._now_ms:
             heapq.heappop(agenda)[2]()
+
+    def let_late_work_begin(self) -> None:
+        """The faults are over, and the store answers."""
+        for begin in self.late:
+            begin()
+        self.late.clear()
 
     def between(self, low: int, high: int) -> int:
         """A random number, both ends included."""
@@ -116,7 +126,11 @@ class SimulatedBackground:
         engine.faults.maybe_kill_master()
         job = BackgroundJob(self, work, done)
         self.jobs.append(job)
-        if engine.faults.is_slow("slow-background", engine.faults.rates.slow_background):
+        if self.name == "master" and engine.faults.is_slow("late-store", engine.faults.rates.late_store):
+            # It may well come when the job has long given up waiting for it.
+            engine.late.append(lambda: self._enable(job))
+            engine.call_later(engine.between(200, LATE_MS_MAX), engine.late[-1])
+        elif engine.faults.is_slow("slow-background", engine.faults.rates.slow_background):
             engine.call_later(engine.between(1, 200), lambda: self._enable(job))
         else:
             engine.ready.add(job)

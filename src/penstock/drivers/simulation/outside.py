@@ -28,12 +28,25 @@ class PlannedError(Exception):
 
 @dataclass
 class Transaction:
-    """Records that a sink writer has prepared. `checkpoint_id` is the checkpoint in whose snapshot it lies first."""
+    """Records that a sink writer has prepared.
+
+    Attributes:
+        sink: the sink.
+        records: the records.
+        since: the last snapshot that the writer had taken part in, or was restored from.
+        checkpoint_id: the checkpoint in whose snapshot it lies first.
+        is_committed: whether it is visible.
+        is_pinned: whether a savepoint names it.
+        is_removed: whether a later attempt has removed it, because no snapshot that counts could name it.
+    """
 
     sink: str
     records: list[Any]
+    since: int
     checkpoint_id: int | None = None
     is_committed: bool = False
+    is_pinned: bool = False
+    is_removed: bool = False
 
 
 @dataclass
@@ -75,11 +88,20 @@ class Outside:
         self.on_commit, self.is_covered = on_commit, is_covered
         self.on_reader_begun, self.on_finish = on_reader_begun, on_finish
 
-    def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any]) -> None:
+    def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any], since: int) -> None:
         """Store records that are not visible yet."""
         if transaction_id in self.transactions:
             self.note(f"outside: transaction {transaction_id} was prepared twice")
-        self.transactions[transaction_id] = Transaction(sink, list(records))
+        self.transactions[transaction_id] = Transaction(sink, list(records), since)
+
+    def remove_stale(
+        self, job_id: str, operator_id: str, subtask: int, parallelism: int, attempt: int, restored_id: int
+    ) -> None:
+        """A writer begins: what former attempts have left goes, by the rules of the file sink (`part_names`)."""
+        for (owner, operator, writer, of_attempt, _), transaction in self.transactions.items():
+            is_own = (owner, operator) == (job_id, operator_id) and writer % parallelism == subtask
+            if is_own and of_attempt < attempt and transaction.since >= restored_id and not transaction.is_pinned:
+                transaction.is_removed = True
 
     def note(self, violation: str) -> None:
         """Keep a violation, unless there are many already."""
@@ -94,6 +116,8 @@ class Outside:
             self.note(f"outside: transaction {transaction_id} was committed but never prepared")
         elif transaction.is_committed:
             self.repeated_commits += 1
+        elif transaction.is_removed:
+            self.note(f"outside: transaction {transaction_id} was removed, and is to be committed after that")
         else:
             covered = transaction.checkpoint_id
             is_covered = covered is not None and self.is_covered(job_id, transaction_id[0], covered)

@@ -42,6 +42,8 @@ class FaultRates:
     user_error: float = 0.0
     storage_errors_max: int = 0
     storage_error: float = 0.0
+    #: that the store does not answer the job master for long
+    late_store: float = 0.0
     slow_background: float = 0.0
     slow_channel: float = 0.0
     slow_executor: float = 0.0
@@ -93,7 +95,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         topology,
         mode,
         _configuration(chance, mode),
-        _rates(chance),
+        replace(_rates(chance), late_store=_late_store(world)),
         chance.choice((0, 0, 600, 1 << 20)),
         chance.choice((0.01, 0.03, 0.1)),
         chance.choice((3, 10, 30)),
@@ -173,6 +175,11 @@ def _changes(chance: random.Random, may_follow: bool) -> Changes:
         chance.random() < ROCKSDB_SHARES[0 if may_follow else 1],
         chance.choice((0.0, 0.0, 0.2)),
     )
+
+
+def _late_store(world: str) -> float:
+    own = random.Random(f"late store of {world}")
+    return own.choice((0.01, 0.05)) if own.random() < 0.25 else 0.0
 
 
 def _rates(chance: random.Random) -> FaultRates:

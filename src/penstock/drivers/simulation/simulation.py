@@ -239,6 +239,7 @@ class Simulation:
     def _end_faults(self) -> None:
         self.log.write("faults are over")
         self.faults.are_over = True
+        self.engine.let_late_work_begin()
         for channel in [*self.cluster.control.values(), *self.cluster.data.values()]:
             channel.speed = 1.0
         for worker in self.cluster.workers.values():

@@ -21,6 +21,7 @@ from penstock.storage.job_marks import (
     mark_file,
 )
 from penstock.storage.metadata import (
+    REVOKED,
     CheckpointMetadata,
     StateFile,
     check_file,
@@ -152,13 +153,30 @@ class MemoryStore:
         self._disk.files[f"{directory}/{PARTIAL}"] = data
 
     def make_visible(self, directory: str, checkpoint_id: int) -> None:
-        """Rename the metadata: from now on the checkpoint exists."""
-        self._disk.files[f"{directory}/{METADATA}"] = self._disk.files.pop(f"{directory}/{PARTIAL}")
+        """Give the metadata its name: from now on the checkpoint exists, unless it was revoked."""
+        data, there = self._disk.files.pop(f"{directory}/{PARTIAL}"), self._disk.files.get(f"{directory}/{METADATA}")
+        if there is not None:
+            if there != REVOKED:
+                self._disk.violations.append(f"checkpoint {directory} was written twice")
+            raise CheckpointError(f"{directory}/{METADATA} exists")
+        self._disk.files[f"{directory}/{METADATA}"] = data
         self.visible_id_max = max(self.visible_id_max, checkpoint_id)
 
     def publish_savepoint(self, savepoint_path: str) -> None:
         """Rename the metadata: from now on the savepoint exists."""
         self._disk.publish_savepoint(savepoint_path)
+
+    def revoke(self, checkpoint_id: int) -> None:
+        fault = self._faults.storage_fault(("revoke-refused", "revoke-done-but-error"))
+        if fault == "revoke-refused":
+            raise OSError("planned: the write was refused")
+        self.put_revocation(self.directory_of(checkpoint_id))
+        if fault is not None:
+            raise OSError("planned: the connection broke")
+
+    def put_revocation(self, directory: str) -> None:
+        """Take the place of the metadata, whether it is there or not."""
+        self._disk.files[f"{directory}/{METADATA}"] = REVOKED
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         if f"{savepoint_path}/{METADATA}" in self._disk.files:

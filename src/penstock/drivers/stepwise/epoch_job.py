@@ -30,6 +30,7 @@ from penstock.core.master.steps import (
     OpenSources,
     ReadThrough,
     ReleaseSavepoint,
+    Revoke,
     RunEpoch,
     SnapshotSources,
 )
@@ -84,7 +85,10 @@ class EpochJob(StepwiseJob):
             Load: lambda step: store.load(step.path),
             ReadThrough: lambda step: read_through(store, step.metadata),
             Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
-            DeleteGarbage: lambda step: store.delete(garbage(store.listing(), step.kept, step.oldest_live_id)),
+            DeleteGarbage: lambda step: store.delete(
+                garbage(store.listing(), step.kept, step.oldest_live_id, step.revoked)
+            ),
+            Revoke: lambda step: store.revoke(step.checkpoint_id),
             DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
             ClaimSavepoint: lambda step: claim_savepoint(step.path, owner),
             CheckClaim: lambda step: check_savepoint_is_own(step.path, owner),

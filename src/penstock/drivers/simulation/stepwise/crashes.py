@@ -36,6 +36,7 @@ STEPS: Final[dict[str, str | None]] = {
     "RunEpoch": None,
     "SnapshotSources": None,
     "Complete of the checkpoint": None,
+    "Revoke": "doubt",
     "Deliver": None,
     "DeleteGarbage": None,
     "Wait": "fail",
@@ -83,8 +84,8 @@ def applies(point: str, how: str) -> bool:
     """Whether that can happen there."""
     if point == CANCELLED:
         return how == FAILS
-    if POINTS[point] == "batch" and how == FAILS_FOR_GOOD:
-        return False  # a batch as a whole has no restarts
+    if POINTS[point] in ("batch", "doubt") and how == FAILS_FOR_GOOD:
+        return False  # a batch as a whole has no restarts, and only before a restart is anything in doubt
     if how == DIES or point.startswith("within Deliver"):
         return True
     return point.startswith("before") and not point.endswith(NEVER_FAIL)
@@ -152,6 +153,9 @@ class StepwiseCrash:
             if prelude == "again" and not has_begun_again and point == "after DeleteGarbage":
                 has_begun_again = 1
                 raise DriverKilled
+            if prelude == "doubt" and not has_begun_again and point == "after Complete of the checkpoint":
+                has_begun_again = 1
+                raise OSError("planned: the checkpoint is complete, and the answer was lost")
             if self.point == CANCELLED and point == "before RunEpoch of a savepoint" and not reached:
                 reached = 1
                 raise Cancelled

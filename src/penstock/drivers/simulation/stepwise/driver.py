@@ -106,6 +106,7 @@ class Driver:
             steps.Load: lambda step: self._store.load(step.path),
             steps.ReadThrough: lambda step: read_through(self._store, step.metadata),
             steps.Complete: self._complete,
+            steps.Revoke: self._revoke,
             steps.DeleteGarbage: self._delete_garbage,
             steps.DeleteSavepoint: self._delete_savepoint,
             steps.ClaimSavepoint: lambda _: None,
@@ -256,8 +257,14 @@ class Driver:
         self._is_stopping = step.metadata.ends_job and path is not None
         history.epochs += 1
 
+    def _revoke(self, step: steps.Revoke) -> None:
+        self._store.revoke(step.checkpoint_id)
+        drained = self._history.drained
+        if drained is not None and (drained.job_id, drained.checkpoint_id) == (self._job.job_id, step.checkpoint_id):
+            self._history.drained = None  # no job finds it from now on
+
     def _delete_garbage(self, step: steps.DeleteGarbage) -> None:
-        self._store.delete(garbage(self._store.listing(), step.kept, step.oldest_live_id))
+        self._store.delete(garbage(self._store.listing(), step.kept, step.oldest_live_id, step.revoked))
 
     def _delete_savepoint(self, step: steps.DeleteSavepoint) -> None:
         disk = self._history.disk
