@@ -1,6 +1,7 @@
 import threading
 from typing import Any
 
+import pytest
 from tests.drivers.spark.programs import wait_until
 
 from penstock.drivers.spark.background import ThreadBackground
@@ -45,3 +46,26 @@ def test_close_drops_what_has_not_begun_unless_told_to_finish() -> None:
         go.set()
         closing.join()
         assert done == ([1] if finish else [])
+
+
+def test_work_that_hangs_holds_up_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G11: such as a call that a store never answers."""
+    monkeypatch.setattr("penstock.drivers.spark.background.HANGS_SECONDS", 0.0)
+    begun, answered, ready = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        begun.set()
+        answered.wait(30)
+
+    results: list[Any] = []
+    background = ThreadBackground("test", 1, ready.release)
+    try:
+        background.submit(hang, lambda result, error: results.append("hung"))
+        assert begun.wait(30)
+        background.submit(lambda: "done", lambda result, error: results.append(result))
+        assert ready.acquire(timeout=30)
+        background.deliver()
+        assert results == ["done"]
+    finally:
+        answered.set()
+        background.close()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+#: After this time work counts as hanging: when all threads hang, another one is started.
+HANGS_SECONDS: Final = 5.0
+THREADS_MAX: Final = 16
 
 _Done = Callable[[Any, BaseException | None], None]
 
@@ -18,7 +23,7 @@ class ThreadBackground:
 
     Args:
         name: begins the threads' names.
-        threads: how many pieces of work run at once.
+        threads: how many pieces of work run at once, not counting those that hang.
         wake: called from a thread when a result is ready; the owner then calls `deliver` in its turn.
     """
 
@@ -27,13 +32,26 @@ class ThreadBackground:
         self._work: queue.SimpleQueue[tuple[Callable[[], Any], _Done] | None] = queue.SimpleQueue()
         self._finished: deque[tuple[_Done, Any, BaseException | None]] = deque()
         self._closed = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{index}", daemon=True) for index in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._name = name
+        self._threads: list[threading.Thread] = []
+        #: since when each thread has been at its present work, None for one that waits for work
+        self._since: list[float | None] = []
+        for _ in range(threads):
+            self._start()
+
+    def _start(self) -> None:
+        index = len(self._threads)
+        self._since.append(None)
+        self._threads.append(
+            threading.Thread(target=self._run, args=(index,), name=f"{self._name}-{index}", daemon=True)
+        )
+        self._threads[-1].start()
 
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        long_ago = time.monotonic() - HANGS_SECONDS
+        all_hang = bool(self._since) and all(since is not None and since < long_ago for since in self._since)
+        if all_hang and len(self._threads) < THREADS_MAX:
+            self._start()
         self._work.put((work, done))
 
     def deliver(self) -> bool:
@@ -60,16 +78,18 @@ class ThreadBackground:
         self._closed = True
         self._finished.clear()
 
-    def _run(self) -> None:
+    def _run(self, index: int) -> None:
         while (item := self._work.get()) is not None:
             if self._closed:
                 continue
             work, done = item
+            self._since[index] = time.monotonic()
             result, error = None, None
             try:
                 result = work()
             except BaseException as caught:  # noqa: BLE001 - handed to `done`, whatever it is
                 error = caught
+            self._since[index] = None
             self._finished.append((done, result, error))
             if not self._closed:
                 self._wake()
