@@ -175,7 +175,7 @@ def skip_committing_what_had_finished() -> Any:
 MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     finish_what_is_cancelled: (("finish",), 3),
     close_before_the_savepoint_completes: (("waiter", "output", "lost"), 2),
-    forget_union_state_of_finished_subtasks: (("output",), 1030),
+    forget_union_state_of_finished_subtasks: (("lost", "output"), 191),
     take_broadcast_state_of_the_first_subtask: (("output",), 514),
     end_partitions_before_the_data: (("stalled",), 2),
     drain_without_the_last_watermark: (("lost", "output"), 57),

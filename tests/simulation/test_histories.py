@@ -18,7 +18,7 @@ from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.simulation import Simulation, run_seed
 
 #: Enough for each kind of fault to happen.
-SEEDS = range(1_100, 1_200)
+SEEDS = (*range(1_100, 1_200), 1_255)
 A_TEST = 50
 DETERMINISTIC_SEEDS = tries(10)
 
@@ -116,6 +116,7 @@ def test_histories_keep_their_promises_and_meet_every_kind_of_fault() -> None:
         "dropped-connection",
         "kill",
         "kill-within-call",
+        "late-store",
         "listing-refused",
         "master-kill",
         "master-kill-within-call",
