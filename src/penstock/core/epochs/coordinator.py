@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from penstock.core.batch.edges import consumers_of_vertex, is_keyed
 from penstock.core.checkpoint.coordinator import enumerator_state
-from penstock.core.epochs.event_time import Watermarks, restored_watermarks, watermarks_in_checkpoint
+from penstock.core.epochs.event_time import Watermarks, not_over, restored_watermarks, watermarks_in_checkpoint
 from penstock.core.epochs.idleness import watermarks_behind
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochVertex, EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph
@@ -89,6 +89,9 @@ class EpochCoordinator:
     def roll_back(self) -> None:
         """The last checkpoint is where the next epoch begins, and its splits are dealt out again."""
         self._no_more.clear()
+        self._watermarks = {
+            task: {place: not_over(mark) for place, mark in marks.items()} for task, marks in self._watermarks.items()
+        }
 
     def fall_back(self, before: CheckpointMetadata) -> None:
         """The last checkpoint is damaged: continue from an earlier one, whose output was also delivered."""
@@ -187,4 +190,6 @@ class EpochCoordinator:
         self.latest = metadata
         self._is_delivered = True
         self._watermarks = watermarks_behind(answers)
+        # One that had ended reads on when it was dealt splits after a failure.
+        self._ended -= {task for task, answer in answers.items() if answer.records_read}
         self._ended |= {task for task, answer in answers.items() if answer.has_ended}

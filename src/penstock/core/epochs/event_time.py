@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.core.graph.job_graph import JobGraph, JobVertex
-from penstock.core.records import MIN_TIMESTAMP
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
 
 #: By the operator's place in its chain, and the chain's input under INPUT_PLACE.
@@ -48,12 +48,21 @@ def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph
         for subtask in range(vertex.parallelism):
             of_task = {}
             for place, operator in enumerate(vertex.operators):
-                before, output = _of_subtask(states.get(operator.operator_id), subtask, vertex.parallelism)
+                marks = _of_subtask(states.get(operator.operator_id), subtask, vertex.parallelism)
+                before, output = map(not_over, marks)
                 if place == 0:
                     of_task[INPUT_PLACE] = before
                 of_task[place] = output
             restored[vertex.index, subtask] = of_task
     return restored
+
+
+def not_over(watermark: int) -> int:
+    """Event time as an attempt begins with it: where it was over, for want of more to read, it begins again.
+
+    A reader that was told that there is nothing more may be dealt splits now, and what it reads is not late.
+    """
+    return MIN_TIMESTAMP if watermark == MAX_WATERMARK else watermark
 
 
 def _of_subtask(state: OperatorState | None, subtask: int, parallelism: int) -> tuple[int, int]:
