@@ -132,6 +132,43 @@ def test_a_task_that_ends_answers_what_waits_in_its_mailbox() -> None:
     assert (declined.checkpoint_id, declined.reason) == (2, "the task has ended")
 
 
+def ended_while_a_part_is_stored() -> Rig:
+    """Checkpoint 1, after which the source may go, is complete while its part of savepoint 2 is on its way."""
+    rig = Rig(numbers(2), 0, partitioner=ForwardPartitioner(), settings={"checkpointing": True})
+    rig.message(AssignSplits(rig.execution, "op0", (pickle.dumps(CollectionSplit()),), True))
+    rig.message(TriggerCheckpoint(rig.execution, 1, 0))
+    rig.background.hold = True
+    rig.message(TriggerCheckpoint(rig.execution, 2, 0, SAVEPOINT))
+    rig.message(NotifyCheckpointComplete(rig.execution, 1))
+    assert rig.states[-1] == "RUNNING"
+    return rig
+
+
+def test_a_task_does_not_leave_a_part_that_is_being_stored() -> None:
+    """H1, F3: a task may go while its part of a savepoint is on its way to the store. It waits and acknowledges the
+    part, or the savepoint's directory would hold a file that its metadata does not name."""
+    rig = ended_while_a_part_is_stored()
+    rig.background.run()
+    rig.run()
+    assert [a.checkpoint_id for a in rig.outbox.of(AcknowledgeCheckpoint)] == [1, 2]
+    assert rig.states[-1] == "FINISHED"
+
+
+def test_a_task_does_not_wait_for_a_part_that_was_given_up() -> None:
+    """F3: a store that does not answer holds a task up until the checkpoint is given up, and no longer."""
+    rig = ended_while_a_part_is_stored()
+    rig.message(NotifyCheckpointAborted(rig.execution, 2))
+    assert rig.states[-1] == "FINISHED"
+
+
+def test_a_task_that_waits_for_its_parts_takes_no_more() -> None:
+    """F3, G10: it would never end if each checkpoint came before the last one's part is stored."""
+    rig = ended_while_a_part_is_stored()
+    rig.message(TriggerCheckpoint(rig.execution, 3, 0))
+    (declined,) = rig.outbox.of(DeclineCheckpoint)
+    assert declined.checkpoint_id == 3
+
+
 def test_savepoints_are_aligned() -> None:
     """H1, G5: whatever the mode of checkpoints, a savepoint's barrier overtakes nothing."""
     rig = source_rig(settings={"unaligned": True, "alignment_timeout_ms": 0})

@@ -7,6 +7,10 @@ After the end of its data a task waits for its *last checkpoint*, which commits 
 it takes after that end, or the savepoint that ends the job. A later one does as well. With checkpoints off there is
 nothing to wait for, unless a savepoint ends the job.
 
+A part of a later one may be on its way to the store by then. The task waits for that, too, and acknowledges it: a
+checkpoint does without a part of a finished task, but a savepoint names all files in its directory. It takes no more
+parts meanwhile, or slow storage and frequent checkpoints could keep it for ever.
+
 The barrier of a savepoint that ends the job belongs behind the end of the data. If it comes while the task drains, it
 is held here until then.
 """

@@ -57,6 +57,14 @@ class TaskSnapshots:
         self._tell = tell
         self._is_over = is_over
         self._incomplete: dict[int, Part] = {}
+        self._storing: set[int] = set()
+        #: Whether the store has answered since the task looked last, which resets it.
+        self.has_answer = False
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a part that the coordinator may wait for is on its way to the store."""
+        return bool(self._storing)
 
     def add(self, part: Part, is_complete: bool) -> None:
         """Store a part, now or when `complete` is called."""
@@ -78,7 +86,8 @@ class TaskSnapshots:
         return checkpoint_id in self._incomplete
 
     def forget(self, checkpoint_id: int) -> None:
-        """The checkpoint was given up."""
+        """The checkpoint was given up. A part that is being stored is waited for no longer."""
+        self._storing.discard(checkpoint_id)
         part = self._incomplete.pop(checkpoint_id, None)
         for captures in part.captures.values() if part is not None else ():
             for capture in captures:
@@ -105,6 +114,8 @@ class TaskSnapshots:
         confirmed = self.histories.confirmed
 
         def stored(operators: dict[str, OperatorSubtaskState] | None, error: BaseException | None) -> None:
+            self._storing.discard(barrier.checkpoint_id)
+            self.has_answer = True
             if self._is_over():
                 return
             if operators is None:
@@ -128,4 +139,5 @@ class TaskSnapshots:
                 )
             )
 
+        self._storing.add(barrier.checkpoint_id)
         self._background.submit(lambda: writer.store(part.captures, confirmed), stored)

@@ -174,7 +174,9 @@ class StreamTask:
         if phase is Phase.OPEN:
             return Step.IDLE
         assert self._loop is not None, f"a task in {phase.value} has been opened"
-        if phase is Phase.CLOSING:
+        if phase is Phase.DATA_FINISHED and self.snapshots.has_answer:
+            self.close_when_done()
+        if self.life.phase is Phase.CLOSING:
             self._loop.flush_if_due(self._clock.now_ms())
             return self._try_finish()
         return self._loop.step()
@@ -201,8 +203,9 @@ class StreamTask:
         if gate.channels and phase is not Phase.OPEN:
             is_input_over = all(channel.end_of_data is not None for channel in gate.channels)
             assert is_input_over is (phase is not Phase.PROCESSING), "the data of a task ends when its input does"
-        may_close = gate.is_finished and ending.may_close
-        assert not has_ended or may_close is (phase is Phase.CLOSING), "a task closes as soon as it may, and not before"
+        has_news = not has_ended or self.snapshots.has_answer
+        may_close = gate.is_finished and ending.may_close and not self.snapshots.is_storing
+        assert has_news or may_close is (phase is Phase.CLOSING), "a task closes as soon as it may, and not before"
 
     def validate_state(self) -> None:
         """As `validate`, for the keyed state of the operators: what is dear to look at, and seldom wrong."""
@@ -301,8 +304,10 @@ class StreamTask:
         self.close_when_done()
 
     def close_when_done(self) -> None:
-        """Close the operators once the data, the channels, and the last checkpoint are at their end."""
-        if self.life.phase is not Phase.DATA_FINISHED or not self.gate.is_finished or not self.ending.may_close:
+        """Close the operators once the data, the channels, the last checkpoint, and its parts are at their end."""
+        self.snapshots.has_answer = False
+        is_ready = self.gate.is_finished and self.ending.may_close and not self.snapshots.is_storing
+        if self.life.phase is not Phase.DATA_FINISHED or not is_ready:
             return
         assert self.chain is not None, "what has data has been opened"
         self.life.move(Phase.CLOSING)
@@ -366,7 +371,8 @@ class StreamTask:
 
     def _on_trigger(self, message: TriggerCheckpoint) -> None:
         life = self.life
-        if not (life.may.inject_barriers and self.gate.is_finished) or self.ending.held is not None:
+        is_ready = life.may.inject_barriers and self.gate.is_finished and not self.ending.is_committed
+        if not is_ready or self.ending.held is not None:
             self._decline(message, "the task cannot inject a barrier now")
             return
         if message.stop is not None and self.source is not None and life.may.run_operators:
@@ -398,3 +404,4 @@ class StreamTask:
         assert self._loop is not None, "mail is for tasks that have been opened"
         self._loop.barriers.on_aborted(message.checkpoint_id)
         self._checkpoints.on_aborted(message.checkpoint_id)
+        self.close_when_done()  # it may have waited for its part of that one
