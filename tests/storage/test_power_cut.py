@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,6 +26,7 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import JobMark
 from penstock.storage.metadata import METADATA_NAME
+from penstock.storage.savepoint_directories import claim_savepoint
 
 
 @pytest.fixture
@@ -73,15 +75,19 @@ def test_a_checkpoint_that_is_complete_survives(live: Path, cut: PowerCut, tmp_p
     assert visible > len(complete)
 
 
-def test_a_savepoint_survives(live: Path, cut: PowerCut, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_savepoint_survives(live: Path, cut: PowerCut, tmp_path: Path, is_claimed: bool) -> None:
     """H1: with what it shares with a checkpoint, in directories that were made for it."""
     store = FileCheckpointStore(str(live / "checkpoints"), "job", 0)
-    path = str(live / "savepoints" / "deep" / "mine")
+    place = Path("savepoints") / "very" / "deep" / "down" / "mine"
+    path = str(live / place)
+    if is_claimed:
+        claim_savepoint(path, "job")
     shared = store.write(1, "op-0-0-count", b"shared")
     own = store.write(2, "op-0-1-count", b"own", path)
     store.complete(metadata_of(shared, own, checkpoint_id=2), path)
     for image in images(cut, tmp_path / "images"):
-        saved = FileCheckpointStore(None, "other", 0).load(str(image / "savepoints" / "deep" / "mine"))
+        saved = FileCheckpointStore(None, "other", 0).load(str(image / place))
         assert [Path((file.path or "").removeprefix("file://")).read_bytes() for file in saved.state_files()] == [
             b"shared",
             b"own",
@@ -162,7 +168,7 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
     "directories of checkpoints": (
         "penstock.base.durable_files.sync_directories",
         nothing,
-        test_a_savepoint_survives,
+        partial(test_a_savepoint_survives, is_claimed=True),
     ),
     "number of a job master": (
         "penstock.base.durable_files.sync_directories",

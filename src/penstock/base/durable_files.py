@@ -9,10 +9,32 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, Protocol
 
 #: What a file system says that has no hard links.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+
+
+class FileSystem(Protocol):
+    """What is needed of an fsspec file system."""
+
+    protocol: Any
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a directory and all that are missing above it."""
+
+
+def is_local(fs: FileSystem) -> bool:
+    """Whether it is the local file system of this machine, or one mounted into it."""
+    return "file" in ([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
+
+
+def make_directories_in(fs: FileSystem, path: str) -> None:
+    """As `make_directories` in the local file system; in others a directory that was made is there for good."""
+    if is_local(fs):
+        make_directories(path)
+    else:
+        fs.makedirs(path, exist_ok=True)
 
 
 def make_directories(path: str) -> None:

@@ -15,7 +15,15 @@ from urllib.parse import quote
 
 import fsspec
 
-from penstock.base.durable_files import create_file, make_directories, publish, sync_directories, write_bytes
+from penstock.base.durable_files import (
+    create_file,
+    is_local,
+    make_directories,
+    make_directories_in,
+    publish,
+    sync_directories,
+    write_bytes,
+)
 from penstock.base.errors import CheckpointError
 from penstock.storage.metadata import (
     METADATA_NAME,
@@ -29,9 +37,8 @@ from penstock.storage.metadata import (
 
 #: How much of a state's name goes into the name of its file, which must do for any file system.
 NAME_CHARACTERS_MAX: Final = 120
-#: File systems in which a file is seen while it is written, and renaming is one step.
-_RENAMING: Final = frozenset({"file", "local", "hdfs", "webhdfs"})
-_LOCAL: Final = frozenset({"file", "local"})
+#: File systems but the local one in which a file is seen while it is written, and renaming is one step.
+_RENAMING: Final = frozenset({"hdfs", "webhdfs"})
 
 
 def absolute_url(path: str) -> str:
@@ -51,9 +58,9 @@ def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     """Write a state file under a name that says what it holds; a second writer of the same bytes does no harm."""
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
-    _make_directory(fs, directory)
+    make_directories_in(fs, directory)
     # A task that runs again, or twice at a time, may write what is there already, and die meanwhile.
-    _write_whole(fs, path, data, _partial(path))
+    _write_whole(fs, path, data)
     return StateFile(len(data), digest, path=path)
 
 
@@ -65,7 +72,7 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> Non
     Raises:
         CheckpointError: if there is metadata, or it was revoked.
     """
-    if _is(fs, _LOCAL):
+    if is_local(fs):
         above = posixpath.dirname(directory)
         make_directories(directory)
         for made_by_any in (posixpath.dirname(above), above):
@@ -92,17 +99,17 @@ def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool 
     Raises:
         FileExistsError: if there is one of that name, and `replaces` is not set.
     """
-    _make_directory(fs, directory)
-    _write_whole(fs, posixpath.join(directory, name), data, posixpath.join(directory, _partial(name)), replaces)
-    if _is(fs, _LOCAL):
+    make_directories_in(fs, directory)
+    _write_whole(fs, posixpath.join(directory, name), data, replaces)
+    if is_local(fs):
         sync_directories([directory])
 
 
 def create(fs: Any, directory: str, name: str) -> bool:
     """Make an empty file for good; False if there is one, and of several processes at a time only one gets True."""
-    _make_directory(fs, directory)
+    make_directories_in(fs, directory)
     path = posixpath.join(directory, name)
-    if _is(fs, _LOCAL):
+    if is_local(fs):
         return create_file(path)
     try:
         fs.pipe_file(path, b"", mode="create")
@@ -111,28 +118,14 @@ def create(fs: Any, directory: str, name: str) -> bool:
     return True
 
 
-def _is(fs: Any, protocols: frozenset[str]) -> bool:
-    return not protocols.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
-
-
-def _make_directory(fs: Any, directory: str) -> None:
-    if _is(fs, _LOCAL):
-        make_directories(directory)
-    else:
-        fs.makedirs(directory, exist_ok=True)
-
-
-def _partial(path: str) -> str:
-    return f"{path}.{uuid.uuid4().hex[:8]}.part"
-
-
-def _write_whole(fs: Any, path: str, data: bytes, partial: str, replaces: bool = True) -> None:
+def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None:
     """Write a file under a partial name first, where a file is seen while it is written."""
-    if not _is(fs, _RENAMING):
-        fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
-    elif _is(fs, _LOCAL):
+    partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
+    if is_local(fs):
         write_bytes(partial, data)
         (os.replace if replaces else publish)(partial, path)
+    elif _RENAMING.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
+        fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
     else:
         fs.pipe_file(partial, data)
         if not replaces and fs.exists(path):

@@ -10,7 +10,7 @@ from typing import Final
 import fsspec
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import load_metadata
+from penstock.storage.files import create, load_metadata
 from penstock.storage.metadata import METADATA_NAME, StateFile
 
 #: What a file begins with that says which job writes a savepoint at a path that a person chose.
@@ -33,8 +33,7 @@ def claim_savepoint(savepoint_path: str, owner: str) -> None:
     """
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     if not is_taken(savepoint_path):
-        fs.makedirs(directory, exist_ok=True)
-        fs.pipe_file(posixpath.join(directory, f"{CLAIM_PREFIX}{owner}"), b"")
+        create(fs, directory, f"{CLAIM_PREFIX}{owner}")
         fs.invalidate_cache(directory)
         if [posixpath.basename(path) for path in fs.find(directory)] == [f"{CLAIM_PREFIX}{owner}"]:
             return

@@ -20,7 +20,7 @@ import fsspec
 from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
-from penstock.base.durable_files import make_directories, sync_directories
+from penstock.base.durable_files import make_directories_in, sync_directories
 from penstock.base.errors import FormatError, MissingPathError
 
 #: How often a directory is made again when others remove it because nothing is in it yet.
@@ -117,7 +117,7 @@ def create(path: str) -> BinaryIO:
     fs, root = url_to_fs(path)
     for attempts_left in reversed(range(_ATTEMPTS_MAX)):
         try:
-            _make_directories(fs, fs._parent(root))
+            make_directories_in(fs, fs._parent(root))
             return cast(BinaryIO, fs.open(root, "wb"))
         except FileNotFoundError:
             # Others remove directories that they find empty: this one, or one above it that was just made.
@@ -232,7 +232,7 @@ def rename(source: str, target: str) -> None:
     """Moves a file within one file system, in place of what was at the target, and makes the directories above it."""
     fs, root = url_to_fs(source)
     goal = url_to_fs(target)[1]
-    _make_directories(fs, fs._parent(goal))
+    make_directories_in(fs, fs._parent(goal))
     if "file" in fs.protocol:
         try:
             os.replace(root, goal)
@@ -241,13 +241,6 @@ def rename(source: str, target: str) -> None:
             if error.errno != errno.EXDEV:
                 raise
     fs.mv(root, goal)
-
-
-def _make_directories(fs: Any, directory: str) -> None:
-    if "file" in fs.protocol:
-        make_directories(directory)
-    else:
-        fs.makedirs(directory, exist_ok=True)
 
 
 def remove(paths: Iterable[str]) -> None:
