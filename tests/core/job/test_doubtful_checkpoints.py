@@ -122,6 +122,24 @@ def test_it_is_revoked_again_when_the_store_does_not_answer_to_that() -> None:
     assert (rig.status, len(rig.deployed)) == ("RUNNING", deployed)
 
 
+def test_the_log_says_once_what_holds_the_job_up() -> None:
+    """G8: also when the first call hangs, and only later ones are refused."""
+    rig = with_one_checkpoint()
+    rig.store.unwritable = {2}
+    rig.background.hold = True
+    rig.acknowledge(2)
+    write, written = rig.background.waiting.popleft()
+    with pytest.raises(OSError, match="disk full") as refused:
+        write()
+    written(None, refused.value)
+    rig.background.waiting.clear()
+    rig.background.hold = False
+    rig.store.unrevokable = {2}
+    rig.advance(13_000)
+    (line,) = [line for line in rig.logs if "may be visible all the same" in line]
+    assert line.startswith("checkpoint 2 failed")
+
+
 def test_a_savepoint_is_taken_after_one_that_hung() -> None:
     """G6, H1: whoever asks for it does not hear that tasks are not running."""
     rig = with_one_checkpoint()

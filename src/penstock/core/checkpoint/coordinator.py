@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from penstock.core.checkpoint.doubtful import DoubtfulCheckpoints
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.news import CheckpointNews, CheckpointsFailed, CheckpointsSettled, SavepointSettled
 from penstock.core.checkpoint.pending import PendingCheckpoint
@@ -40,9 +41,6 @@ from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
 
 #: How soon the last checkpoint of a job that only waits for it is tried again.
 LAST_CHECKPOINT_RETRY_MS: Final = 1_000
-#: How long after an error a checkpoint is revoked again, and how long after a call that the store has not answered.
-REVOKE_AGAIN_MS: Final = 1_000
-REVOKE_UNANSWERED_MS: Final = 10_000
 
 
 class EnumeratedSource(Protocol):
@@ -92,12 +90,7 @@ class CheckpointCoordinator:
         #: Those whose metadata is being written, given up or not: they may become visible, so they keep their files.
         #: Unless the job is over, what then becomes visible is complete, and a recovery waits to know.
         self._writing: dict[int, PendingCheckpoint] = {}
-        #: Those that failed as their metadata was written, so that they may be visible, or become so: they are revoked.
-        self._doubtful: dict[int, PendingCheckpoint] = {}
-        #: when (ms) the revocation of those is tried again
-        self._revoke_again_ms: int | None = None
-        #: those that were revoked, and are none whatever the store still does
-        self._revoked: set[int] = set()
+        self._doubtful = DoubtfulCheckpoints(clock, effects, store, self._on_revoked)
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
@@ -154,13 +147,13 @@ class CheckpointCoordinator:
         No attempt begins before that. It would begin from an older checkpoint, and sinks would remove what only the
         doubtful one holds; a later job master that found that one visible would begin from it, without its output.
         """
-        return not self._doubtful and not any(pending.is_completing for pending in self._pending.values())
+        return not self._doubtful.open and not any(pending.is_completing for pending in self._pending.values())
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
         times = [p.timestamp_ms + self.settings.timeout_ms for p in self._pending.values()]
-        if self._revoke_again_ms is not None:
-            times.append(self._revoke_again_ms)
+        if (again_ms := self._doubtful.next_deadline()) is not None:
+            times.append(again_ms)
         times += [request.deadline_ms for request in self._requests]
         if self._next_ms is not None and self._admits():
             times.append(self._next_ms)
@@ -176,8 +169,7 @@ class CheckpointCoordinator:
                 reason = f"not complete within {self.settings.timeout_ms} ms{where}"
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, (False, True))
-        if self._revoke_again_ms is not None and now_ms >= self._revoke_again_ms:
-            self._revoke(is_again=True)
+        self._doubtful.on_time(now_ms)
         self._tell_if_settled_now(was_settled)
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
@@ -219,8 +211,7 @@ class CheckpointCoordinator:
         self.stop(reason)
         for checkpoint_id in list(self._pending):
             self._abort(checkpoint_id, reason, counts=False)
-        self._doubtful.clear()  # no attempt follows that it could mislead
-        self._revoke_again_ms = None
+        self._doubtful.clear()
         requests, self._requests = self._requests, deque()
         for request in requests:
             self._refuse(request, reason)
@@ -419,47 +410,13 @@ class CheckpointCoordinator:
         if self.is_settled and not was_settled:
             self._tell(CheckpointsSettled())
 
-    # --- what has no certain end -----------------------------------------------------------------------------------
-
     def _doubt(self, pending: PendingCheckpoint) -> None:
         """Revoke a checkpoint that fails while its metadata is written, unless no recovery would look at it."""
         savepoint = pending.savepoint
         if pending.is_completing and (savepoint is None or savepoint.command.stop is not None):
-            self._doubtful[pending.checkpoint_id] = pending
-            self._revoke()
+            self._doubtful.add(pending)
 
-    def _revoke(self, is_again: bool = False) -> None:
-        """Revoke all that are doubtful; again after a while, if the store does not answer."""
-        store, ids = self._store, list(self._doubtful)
-        self._revoke_again_ms = self._clock.now_ms() + REVOKE_UNANSWERED_MS if ids else None
-
-        def work() -> None:
-            for checkpoint_id in ids:
-                store.revoke(checkpoint_id)
-
-        def done(result: None, error: BaseException | None) -> None:
-            open_ids = [checkpoint_id for checkpoint_id in ids if checkpoint_id in self._doubtful]
-            if not open_ids:
-                return  # another call has done it, or the job is over
-            if error is not None:
-                self._revoke_again_ms = self._clock.now_ms() + REVOKE_AGAIN_MS
-                if not is_again:
-                    self._effects.log(
-                        f"checkpoint {open_ids[0]} failed and may be visible all the same: the job does not restart "
-                        f"until the store has taken it back, which failed: {type(error).__name__}: {error}"
-                    )
-                return
-            self._on_revoked(open_ids)
-
-        if ids:
-            self._effects.run(work, done)
-
-    def _on_revoked(self, ids: Iterable[int]) -> None:
-        for checkpoint_id in ids:
-            del self._doubtful[checkpoint_id]
-            self._revoked.add(checkpoint_id)
-        if not self._doubtful:
-            self._revoke_again_ms = None
+    def _on_revoked(self) -> None:
         self._collect_garbage()
         self._tell_if_settled_now(False)
 
@@ -565,8 +522,8 @@ class CheckpointCoordinator:
         self._collecting = True
         self._collect_again = False
         store = self._store
-        live = {**self._pending, **self._writing, **self._doubtful}
-        revoked = frozenset(self._revoked)
+        live = {**self._pending, **self._writing, **self._doubtful.open}
+        revoked = frozenset(self._doubtful.revoked)
         kept = self.completed + self._dropped + [base for pending in live.values() for base in pending.bases]
         oldest_live_id = min(live, default=self._last_id + 1)
 

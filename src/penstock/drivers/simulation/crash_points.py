@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.checkpoint.doubtful import DoubtfulCheckpoints
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.job_master import JobMaster
@@ -170,7 +171,7 @@ CRASH_POINTS = (
     _master("abort decided", CheckpointCoordinator, "_abort", prelude="write"),
     _master("abort told to a task", *_send, _sends(NotifyCheckpointAborted), prelude="write"),
     _master("doubtful checkpoint revoked", MemoryStore, "put_revocation", prelude="doubt"),
-    _master("revocation taken in", CheckpointCoordinator, "_on_revoked", prelude="doubt"),
+    _master("revocation taken in", DoubtfulCheckpoints, "_take_back", prelude="doubt"),
     # The cluster.
     _master("worker registered", JobMaster, "_on_register"),
     _master("slots taken", JobMaster, "_deploy"),
