@@ -355,6 +355,25 @@ def test_nothing_in_the_making_is_deleted() -> None:
     assert completed(rig) == [2]
 
 
+def test_what_is_being_written_keeps_its_files() -> None:
+    """G6, G11: the metadata of checkpoint 1 is on its way when checkpoint 2 completes and subsumes it: it may become
+    visible yet, so its files stay until that is known."""
+    rig = rig_with(max_concurrent_checkpoints=2)
+    rig.advance(2000)
+    assert rig.triggered() == [1, 2]
+    rig.background.hold = True
+    rig.acknowledge(1)
+    ((write, written),) = rig.background.waiting
+    rig.background.waiting.clear()
+    rig.background.hold = False
+    rig.acknowledge(2)
+    assert completed(rig) == [2]
+    assert set(rig.store.files_of(1)) == {state_path(1, e) for e in rig.executions}
+    written(write(), None)
+    assert completed(rig) == [2]
+    assert rig.store.files_of(1) == []
+
+
 def test_files_written_late_go_with_the_next_collection() -> None:
     """G11: what a task still wrote for a checkpoint that had been given up is found and deleted later."""
     rig = rig_with()

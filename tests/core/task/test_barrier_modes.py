@@ -105,6 +105,9 @@ UNALIGNED = {
         "take 1 | r1 | r2 | take 2 | whole 2",
     ),
     "aborted while aligning": (2, "0:t1 0:r1 x1 1:t1 +20 1:r2", "r1 | r2"),
+    "aborted before any barrier": (2, "x1 0:o1 0:r1 1:o1 1:r2", "r1 | r2"),
+    "aborted before any barrier that would be aligned on": (2, "x1 0:t1 0:r1 +20 1:t1 1:r2", "r1 | r2"),
+    "aborted while its barrier waits behind records": (2, "1.r1,t1 x1 +20 p", "r1"),
     "another one is aborted": (2, "0:o2 x1 1:o2", "take 2 | whole 2"),
     "a newer one while capturing": (
         2,
