@@ -95,7 +95,7 @@ OPERATION = st.one_of(
     st.tuples(st.just("capture"), st.booleans()),
     st.tuples(st.just("savepoint")),
     st.tuples(st.just("store")),
-    st.tuples(st.just("complete")),
+    st.tuples(st.just("complete"), st.booleans()),
     st.tuples(st.just("restore"), st.booleans()),
 )
 
@@ -173,11 +173,12 @@ def test_histories_against_a_plain_dictionary(operations: list) -> None:
             assert subtask.read(state) == expected
             stored[stored_id] = (state, expected)
         elif verb == "complete" and stored:
-            newest = max(stored)
-            completed = stored[newest]
-            subtask.complete(newest)
-            stored.clear()
-            waiting = {i: w for i, w in waiting.items() if i > newest}
+            # While one is on its way to be completed, newer ones may be captured and stored.
+            completed_id = min(stored) if operation[1] else max(stored)
+            completed = stored[completed_id]
+            subtask.complete(completed_id)
+            stored = {i: s for i, s in stored.items() if i > completed_id}
+            waiting = {i: w for i, w in waiting.items() if i > completed_id}
         elif verb == "restore" and completed is not None:
             state, model = completed[0], deepcopy(completed[1])
             rescaled = operation[1]
@@ -208,6 +209,18 @@ def test_histories_against_a_plain_dictionary(operations: list) -> None:
         for name, (handle,) in state.keyed.items()
     }
     assert compact(merged) == compact(model)
+
+
+def test_what_was_captured_while_an_older_one_completes_is_still_to_be_confirmed() -> None:
+    """G7: checkpoint 2 has captured a change and does not complete, so checkpoint 3, built on 1, holds it."""
+    subtask = filled(10)
+    subtask.snapshot(1)
+    change(subtask, range(1), "of 2")
+    subtask.snapshot(2)
+    subtask.complete(1)
+    change(subtask, range(1, 2), "of 3")
+    state = subtask.read(subtask.snapshot(3))
+    assert state["count"][None] == {0: "of 2", 1: "of 3", **{key: f"value {key}" for key in range(2, 10)}}
 
 
 def test_later_changes_do_not_reach_the_snapshot() -> None:

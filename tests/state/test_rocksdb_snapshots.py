@@ -236,6 +236,46 @@ def test_rescaling(tmp_path: Path, canonical: bool) -> None:
         backend.close()
 
 
+FEW = 7
+#: For each of so few key groups a key.
+KEY_OF = {key_group_of(key, FEW): key for key in range(100)}
+
+
+def at_parallelism(
+    tmp_path: Path, parallelism: int, storage: Storage, handles: list[tuple[tuple[int, int], dict[str, int]]]
+) -> list[RocksDBKeyedStateBackend]:
+    """The subtasks of an operator that goes on from these files."""
+    backends = []
+    for number in range(parallelism):
+        directory = Path(tempfile.mkdtemp(dir=tmp_path))
+        backend = RocksDBKeyedStateBackend(FEW, directory / "db", "Op", key_group_range(number, FEW, parallelism))
+        fetched = enumerate(handles)
+        backend.restore_files([storage.fetch(files, directory / str(i), groups) for i, (groups, files) in fetched])
+        backends.append(backend)
+    return backends
+
+
+@pytest.mark.parametrize("after", range(1, 5))
+@pytest.mark.parametrize("before", range(1, 5))
+def test_no_subtask_keeps_a_key_group_of_its_neighbour(tmp_path: Path, before: int, after: int) -> None:
+    """D4: not at either end of its range. What it kept would come back when the operator has its former parallelism
+    again, though the owner has long cleared it. All subtasks write, clear every value, and are read by one."""
+    storage = Storage()
+    handles: list[tuple[tuple[int, int], dict[str, int]]] = []
+    for step, parallelism in enumerate((before, after, 1)):
+        backends = at_parallelism(tmp_path, parallelism, storage, handles)
+        handles = []
+        for backend in backends:
+            value = backend.value_state(ValueStateDescriptor("value"))
+            for group in range(backend.key_groups[0], backend.key_groups[1] + 1):
+                keyed(backend, KEY_OF[group])
+                assert value.value() == (group if step == 1 else None)
+                value.update(group) if step == 0 else value.clear()
+                backend.settle()
+            handles.append((backend.key_groups, storage.checkpoint(backend, step, {})))
+            backend.close()
+
+
 def test_nothing_of_ours_in_the_sources(tmp_path: Path) -> None:
     """D4: sources without one of the subtask's key groups leave it empty."""
     storage = Storage()
