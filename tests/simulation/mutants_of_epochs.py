@@ -295,6 +295,14 @@ def begin_an_epoch_while_one_is_doubtful() -> Any:
     return mock.patch.object(EpochMaster, "_settle", settle)
 
 
+def forget_event_time_between_epochs() -> Any:
+    def complete(original: Any, coordinator: Any, *args: Any) -> None:
+        original(coordinator, *args)
+        coordinator._watermarks = {}
+
+    return around(EpochCoordinator, "complete", complete)
+
+
 @dataclass(frozen=True)
 class FoundBy:
     """The kinds of violation that give a mutant away, and where: in seeds from one on, or when a step goes wrong."""
@@ -330,6 +338,7 @@ MUTANTS_OF_EPOCHS: dict[Mutant, FoundBy] = {
     keep_the_last_savepoint_from_the_job: FoundBy(("output",), 9),
     deal_on_where_a_failed_epoch_was: FoundBy(("output",)),
     take_answers_of_mixed_runs: FoundBy(("output",), 80),
+    forget_event_time_between_epochs: FoundBy(("time",)),
     begin_an_epoch_while_one_is_doubtful: FoundBy(("output",), 438),
     give_an_epoch_the_number_of_the_one_that_failed: FoundBy(("outside",), 2),
     read_for_a_savepoint: FoundBy(("output",), point="after Complete of the savepoint"),

@@ -43,6 +43,14 @@ def go_on_capturing_for_an_aborted_checkpoint() -> Any:
     return mock.patch.object(UnalignedBarrierHandler, "on_aborted", AlignedBarrierHandler.on_aborted)
 
 
+def align_on_what_was_given_up_before() -> Any:
+    def on_aborted(original: Any, barriers: Any, checkpoint_id: int) -> None:
+        original(barriers, checkpoint_id)
+        barriers._aborted.clear()
+
+    return around(AlignedBarrierHandler, "on_aborted", on_aborted)
+
+
 def restore_the_keys_of_others_too() -> Any:
     def restore_canonical(
         original: Any, backend: Any, name: str, files: Iterable[bytes], key_groups: Any = None, *more: Any
@@ -58,5 +66,6 @@ MUTANTS_OF_TASKS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     return_credit_twice: (("invalid",), 1),
     close_when_the_next_message_comes: (("invalid",), 1),
     go_on_capturing_for_an_aborted_checkpoint: (("invalid",), 12),
+    align_on_what_was_given_up_before: (("invalid",), 12),
     restore_the_keys_of_others_too: (("invalid",), 9),
 }

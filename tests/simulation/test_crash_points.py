@@ -1,14 +1,18 @@
 """Every step of the checkpoint protocol can be the last one of its process. `penstock-sim --crash-points` does all."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from tests.effort import EFFORT, tries
 from tests.simulation.fresh_seeds import commit_number
 
+from penstock.core.checkpoint import coordinator
+from penstock.core.checkpoint.garbage import garbage
 from penstock.drivers.simulation.command.crash_command import run_pairs
 from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
 from penstock.drivers.simulation.crash_runs import JOBS, CrashTable, random_pair
+from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.scenario import MODES
 from penstock.drivers.simulation.store import MemoryStore
 
@@ -54,6 +58,25 @@ def test_a_job_that_has_deleted_its_checkpoints_does_not_begin_again(monkeypatch
     monkeypatch.setattr(MemoryStore, "mark_of_job", lambda store: None)
     ((_, violations),) = covered().failed
     assert violations[0].startswith("output: ")
+
+
+def test_what_is_half_deleted_never_looks_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G6, G11: a job master that takes over would begin from it. The metadata of a checkpoint goes first."""
+    point = next(point for point in CRASH_POINTS if point.name == "file deleted")
+
+    def violations() -> list[str]:
+        table = CrashTable()
+        with watched():
+            for job in ("keyed", "union", "wide"):
+                table.cover(point, True, job, "aligned")
+        return [violation for _, found in table.failed for violation in found]
+
+    def metadata_last(*args: Any) -> list[str]:
+        return sorted(garbage(*args), key=lambda path: path.endswith(METADATA))
+
+    assert not violations()
+    monkeypatch.setattr(coordinator, "garbage", metadata_last)
+    assert any(found.startswith("missing-file: ") and "looks whole" in found for found in violations())
 
 
 def test_planned_history_is_the_same_again() -> None:

@@ -71,6 +71,8 @@ class SimulatedCluster:
         self.make_backends: Callable[[], SimulatedBackends] = lambda: SimulatedBackends("hashmap", StateFolder())
         #: called with each message that the job master sends
         self.on_send: Callable[[ToWorker], None] = lambda message: None
+        #: called with each message that reaches a worker
+        self.on_deliver: Callable[[ToWorker], None] = lambda message: None
         #: called with each worker that the job master lets go
         self.on_release: Callable[[Worker], None] = lambda worker: None
         #: called after each turn of a worker
@@ -247,6 +249,7 @@ class SimulatedCluster:
         self.was_protocol = isinstance(message, PROTOCOL)
         worker = self.workers.get(channel.receiver)
         if worker is not None:
+            self.on_deliver(message)
             worker.turn(lambda: worker.executor.on_message(message))
 
     def _deliver_data(self, channel: Channel, item: tuple[ChannelId, Any]) -> None:

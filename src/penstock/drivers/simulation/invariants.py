@@ -9,7 +9,16 @@ from typing import Any
 from penstock.base.job_status import JobStatus
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.graph.states import ExecutionState
-from penstock.core.protocol import DeclineCheckpoint, StopMode, TaskStateChanged, ToMaster
+from penstock.core.protocol import (
+    DeclineCheckpoint,
+    ExecutionId,
+    NotifyCheckpointAborted,
+    StopMode,
+    TaskStateChanged,
+    ToMaster,
+    ToWorker,
+)
+from penstock.core.task.barriers import AlignedBarrierHandler
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
 from penstock.drivers.simulation.person import Request
@@ -36,6 +45,8 @@ class Invariants:
         self._completed = 0
         self._last_id = 0
         self._turns = 0
+        #: the checkpoints of which tasks were told that they were given up
+        self._given_up: dict[ExecutionId, set[int]] = {}
         #: whether no worker was found to be invalid
         self._is_valid = True
 
@@ -104,6 +115,15 @@ class Invariants:
             self._found.append(f"checkpoint-id: the kept checkpoints are {ids}")
         self._check_files()
 
+    def before_job(self) -> None:
+        """Another job begins, which numbers its attempts and checkpoints from the beginning."""
+        self._given_up.clear()
+
+    def before_worker(self, message: ToWorker) -> None:
+        """A message reaches a worker."""
+        if isinstance(message, NotifyCheckpointAborted):
+            self._given_up.setdefault(message.execution, set()).add(message.checkpoint_id)
+
     def after_worker(self, worker: Worker) -> None:
         """A worker had its turn: what always holds is looked at bit by bit, one of its tasks a turn.
 
@@ -120,11 +140,25 @@ class Invariants:
             if tasks:
                 task = tasks[look % len(tasks)]
                 task.validate()
+                self._check_barriers(task)
                 if look % STATE_EVERY == 0:
                     task.validate_state()
         except AssertionError as broken:
             self._is_valid = False
             self._found.append(f"invalid: {worker.worker_id}: {broken}")
+
+    def _check_barriers(self, task: StreamTask) -> None:
+        """Some barriers of a checkpoint that was given up never come: no channel may wait for them."""
+        given_up = self._given_up.get(task.execution)
+        if given_up is None or task._loop is None:
+            return
+        unread = {message.checkpoint_id for message in task.mail if isinstance(message, NotifyCheckpointAborted)}
+        barriers = task._loop.barriers
+        aligning = barriers._aligning if isinstance(barriers, AlignedBarrierHandler) else None
+        for checkpoint_id in {barriers.capturing_id, None if aligning is None else aligning.checkpoint_id}:
+            assert checkpoint_id not in given_up - unread, (
+                f"{task.execution} works for checkpoint {checkpoint_id}, of which it was told that it was given up"
+            )
 
     def _check_files(self) -> None:
         simulation = self._simulation
@@ -134,6 +168,11 @@ class Invariants:
                 self._found.append(
                     f"missing-file: kept checkpoint {metadata.checkpoint_id} lacks {missing[:SHOWN_MAX]}"
                 )
+
+    def on_master_death(self) -> None:
+        """The job master died, in the middle of a deletion perhaps: what looks whole to the next one is whole."""
+        for directory, missing in self._simulation.jobs.now.store.damaged().items():
+            self._found.append(f"missing-file: checkpoint {directory} looks whole and lacks {missing[:SHOWN_MAX]}")
 
     def on_release(self, worker: Worker) -> None:
         """The job master releases a worker: at the end of the job nothing of the job may be left there."""

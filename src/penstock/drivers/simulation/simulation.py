@@ -106,6 +106,7 @@ class Simulation:
         self.process.after_turn = self.invariants.after_master
         self.process.on_death = self._on_master_death
         self.cluster.on_send = self._on_sent
+        self.cluster.on_deliver = self.invariants.before_worker
         self.cluster.after_turn = self.invariants.after_worker
         self.cluster.on_release = self.invariants.on_release
         self.outside.watch(
@@ -211,6 +212,7 @@ class Simulation:
         self.log.write(f"{job.program.backend}: {job.program.topology}")
         self.cluster.store = job.store
         self.is_refused = False
+        self.invariants.before_job()
         self.process.begin_next()
 
     def _loop(self) -> None:
@@ -299,6 +301,7 @@ class Simulation:
 
     def _on_master_death(self) -> None:
         self.outside.stopping.clear()
+        self.invariants.on_master_death()
         disk = self.jobs.disk
         disk.excused.update(path for path in self.jobs.now.savepoints if path not in disk.savepoints)
         if self.may_go():

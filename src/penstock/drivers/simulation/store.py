@@ -277,6 +277,17 @@ class MemoryStore:
         where = f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}"
         return [p for p in [where, *wanted] if p not in self._disk.files]
 
+    def damaged(self) -> dict[str, list[str]]:
+        """Checkpoints that are visible and lack files, by directory, with these files."""
+        found = {}
+        for where in [path for path in self.own_files() if path.endswith(f"/{METADATA}")]:
+            if self._disk.files[where] != REVOKED:
+                files = decode_metadata(self._disk.files[where], where).state_files()
+                missing = [f.path for f in files if f.path is not None and f.path not in self._disk.files]
+                if missing:
+                    found[where.removesuffix(f"/{METADATA}")] = missing
+        return found
+
     def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
         """All files of checkpoints, but of those that are kept.
 

@@ -13,6 +13,7 @@ from penstock.core.batch.rows import COMMITTABLES, Rows
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
 from penstock.core.epochs.coordinator import epoch_vertices
+from penstock.core.epochs.event_time import INPUT_PLACE, restored_watermarks
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL
@@ -22,6 +23,7 @@ from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.driving import drive
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.protocol import StopMode
+from penstock.core.records import MIN_TIMESTAMP
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.jobs import Job
@@ -292,11 +294,21 @@ class Driver:
         return carry_out
 
     def _run_epoch(self, step: steps.RunEpoch) -> steps.Left:
+        self._check_time(step.works)
         backends = self._history.jobs.backends()
         try:
             return left_of(run_in_order(self._job.graph, self._task(step.works, backends), lambda: None))
         finally:
             backends.close()
+
+    def _check_time(self, works: Mapping[Task, EpochWork]) -> None:
+        """No task begins an epoch with event time behind where its checkpoint has it: what was late would not be."""
+        for task, reached in restored_watermarks(self.master.coordinator.latest, self._job.graph).items():
+            for place, mark in reached.items():
+                begun = works[task].watermarks.get(place, MIN_TIMESTAMP)
+                has_input = place != INPUT_PLACE or not self._job.graph.vertices[task[0]].sources
+                if begun < mark and has_input:
+                    self._history.violations.append(f"time: task {task} begins at {begun}, its checkpoint has {mark}")
 
     def _task(self, works: Mapping[Task, EpochWork], backends: Any) -> Any:
         """Runs a task, at times twice: then either run may be the one that counts."""
