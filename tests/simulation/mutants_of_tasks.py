@@ -51,6 +51,13 @@ def align_on_what_was_given_up_before() -> Any:
     return around(AlignedBarrierHandler, "on_aborted", on_aborted)
 
 
+def capture_what_is_held_back_too() -> Any:
+    def capture(original: Any, barriers: Any, *about: Any) -> None:
+        original(barriers, *about[:3])
+
+    return around(UnalignedBarrierHandler, "_capture", capture)
+
+
 def restore_the_keys_of_others_too() -> Any:
     def restore_canonical(
         original: Any, backend: Any, name: str, files: Iterable[bytes], key_groups: Any = None, *more: Any
@@ -67,5 +74,6 @@ MUTANTS_OF_TASKS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     close_when_the_next_message_comes: (("invalid",), 1),
     go_on_capturing_for_an_aborted_checkpoint: (("invalid",), 12),
     align_on_what_was_given_up_before: (("invalid",), 12),
+    capture_what_is_held_back_too: (("invalid",), 9),
     restore_the_keys_of_others_too: (("invalid",), 9),
 }

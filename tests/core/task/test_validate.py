@@ -187,6 +187,14 @@ def test_a_capture_that_is_whole_or_belongs_to_nothing_is_found() -> None:
     refused(rig, "kept without a capture")
 
 
+def test_a_capture_of_what_was_held_back_is_found() -> None:
+    """G5: a channel that had delivered the barrier holds nothing ahead of it, and will not deliver it again."""
+    rig = handler_rig("unaligned", "0:t1 +10")
+    assert rig.handler._open == {1, 2}
+    rig.handler._open.add(0)
+    refused(rig, "has the barriers of channels that it listens to")
+
+
 def test_a_capture_beside_an_alignment_is_found() -> None:
     """G3: at most one of them is in progress."""
     rig = handler_rig("unaligned", "0:b1")

@@ -33,6 +33,8 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         self._capturing_id: int | None = None
         self._in_flight: InFlight = {}
         self._open: set[int] = set()
+        #: Channels that had delivered the barrier when aligning was given up.
+        self._delivered: set[int] = set()
         #: The newest barrier with a time-out that has arrived; it may wait after records, not yet seen by alignment.
         self._announced: CheckpointBarrier | None = None
 
@@ -51,6 +53,9 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
             return
         assert self._aligning is None, f"checkpoint {captured} is captured, while another one is aligned on"
         assert captured <= self._latest_id, f"checkpoint {captured} is captured, and did not begin"
+        assert not self._open & self._delivered, (
+            f"checkpoint {captured} has the barriers of channels that it listens to"
+        )
         assert self._open, f"the capture for checkpoint {captured} waits for no channel"
         assert not any(self.gate.channels[index].ended for index in self._open), (
             f"the capture for checkpoint {captured} waits for a channel that has ended"
@@ -132,6 +137,7 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
         alignment_ms = self.target.now_ms() - self._begun_ms
         held_back = self.gate.held_back_bytes()
         self._end_alignment()
+        self._delivered = arrived
         self._capture(barrier, alignment_ms, held_back, arrived)
 
     def _capture(
@@ -197,4 +203,4 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
 
     def _forget_capture(self) -> None:
         self._capturing_id = None
-        self._in_flight, self._open = {}, set()
+        self._in_flight, self._open, self._delivered = {}, set(), set()
