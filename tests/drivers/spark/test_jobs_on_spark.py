@@ -49,13 +49,16 @@ def test_output_is_exactly_once_through_the_death_of_a_worker(spark: SparkHandle
     client = submit(counting_job(count, 1_000, 2), configuration, listener)
     wait_for_checkpoint(client, 2)
     assert len(list(copies.iterdir())) == 2, "each worker keeps copies of its state"
-    _, _, process_id = client.get_progress().result(PATIENCE_S).workers[0]
+    worker_id, _, process_id = client.get_progress().result(PATIENCE_S).workers[0]
     os.kill(process_id, signal.SIGKILL)
     result = client.wait()
     assert result.get_job_id() == client.get_job_id()
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert listener.counts == expected_counts(count)
-    assert any("its Python process died" in (reason or "") for reason in listener.reasons)
+    # A busy machine may be slow to tell of the death; then the other worker's lost connection is what is heard first.
+    died = rf"{worker_id} \(process {process_id} .* its Python process died"
+    told = re.compile(rf"{died}|connection to {worker_id} was lost")
+    assert any(told.search(reason or "") for reason in listener.reasons), listener.reasons
     # The dead worker's as well, by the one that took its place.
     wait_until(lambda: not list(copies.iterdir()), "the copies are gone")
 
