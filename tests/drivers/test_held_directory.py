@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from penstock.drivers.held_directory import HeldDirectory
 
@@ -28,3 +31,29 @@ os.kill(os.getpid(), signal.SIGKILL)
     for directory in (alive, other):
         directory.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by kill -9"])
+def test_a_cached_stream_leaves_nothing(tmp_path: Path, ends: str) -> None:
+    """Its records are on disk for as long as its process lives, or until the next one that caches a stream."""
+    program = f"""
+import os, signal
+from penstock.common import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+configuration = Configuration.from_dict({{"execution.target": "local", "execution.runtime-mode": "BATCH"}})
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+numbers = env.from_collection([1, 2]).cache()
+numbers.print()
+env.execute()
+assert len(os.listdir({str(tmp_path)!r})) == 1
+if {ends!r} == "by kill -9":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command, environment = [sys.executable, "-c", program], {**os.environ, "TMPDIR": str(tmp_path)}
+    code = subprocess.run(command, check=False, capture_output=True, env=environment).returncode
+    if ends == "by itself":
+        assert (code, list(tmp_path.iterdir())) == (0, [])
+    else:
+        assert (code, len(list(tmp_path.iterdir()))) == (-signal.SIGKILL, 1)
+        assert subprocess.run(command, check=False, capture_output=True, env=environment).returncode == -signal.SIGKILL
+        assert len(list(tmp_path.iterdir())) == 1, "that of the second one, which has removed that of the first one"

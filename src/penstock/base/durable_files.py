@@ -26,7 +26,12 @@ class FileSystem(Protocol):
 
 def is_local(fs: FileSystem) -> bool:
     """Whether it is the local file system of this machine, or one mounted into it."""
-    return "file" in ([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol)
+    return "file" in protocols_of(fs)
+
+
+def protocols_of(fs: FileSystem) -> set[str]:
+    """The names of its kind: one, or several for the same."""
+    return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 
 def make_directories_in(fs: FileSystem, path: str) -> None:

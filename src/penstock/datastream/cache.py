@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
-import shutil
 import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from penstock.core.connector import Boundedness
 from penstock.core.operators.record.stateless import PassOnOperator
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.operators.source.source import SourceOperator
+from penstock.drivers.held_directory import directory_of_this_process
 from penstock.plan.transformation import Transformation, Upstream
 
 if TYPE_CHECKING:
@@ -93,9 +92,7 @@ class Cache:
 
 def _new_directory(parent: str | None) -> str:
     if parent is None:
-        directory = tempfile.mkdtemp(prefix="penstock-cache-")
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        return directory
+        return directory_of_this_process("penstock-cache-")
     name = tempfile.mktemp(prefix="cache-", dir="").lstrip("/")
     return join(absolute_path(parent), name)
 

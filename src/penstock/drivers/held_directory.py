@@ -6,6 +6,7 @@ containers may share a disk.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from pathlib import Path
@@ -27,13 +28,25 @@ class HeldDirectory:
         for held in parent.glob(f"{prefix}*/{_HELD}"):
             if remove_unless_held(str(held)):
                 shutil.rmtree(held.parent, ignore_errors=True)
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        self._file = create_held(str(made / _HELD))
-        #: empty
-        self.path = made / "content"
-        self.path.mkdir()
+        while True:
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            #: empty
+            self.path = made / "content"
+            try:
+                self._file = create_held(str(made / _HELD))
+                self.path.mkdir()
+                return
+            except FileNotFoundError:
+                continue  # another process removed it, between its creation and the lock
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
         shutil.rmtree(self.path.parent, ignore_errors=True)
         self._file.close()
+
+
+def directory_of_this_process(prefix: str) -> str:
+    """A directory of temporary files for as long as this process lives."""
+    held = HeldDirectory(prefix)
+    atexit.register(held.remove)
+    return str(held.path)

@@ -20,6 +20,7 @@ from penstock.base.durable_files import (
     is_local,
     make_directories,
     make_directories_in,
+    protocols_of,
     publish,
     sync_directories,
     write_bytes,
@@ -124,7 +125,7 @@ def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None
     if is_local(fs):
         write_bytes(partial, data)
         (os.replace if replaces else publish)(partial, path)
-    elif _RENAMING.isdisjoint([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
+    elif _RENAMING.isdisjoint(protocols_of(fs)):
         fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
     else:
         fs.pipe_file(partial, data)

@@ -20,6 +20,7 @@ import fsspec
 from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
+from penstock.base import durable_files
 from penstock.base.durable_files import make_directories_in, sync_directories
 from penstock.base.errors import FormatError, MissingPathError
 
@@ -168,7 +169,7 @@ def _lock(descriptor: int, how: int) -> bool:
 def is_local(path: str) -> bool:
     """Whether the path is one of the local file system."""
     fs, _ = url_to_fs(path)
-    return "file" in fs.protocol
+    return durable_files.is_local(fs)
 
 
 def read_bytes(path: str) -> bytes:
@@ -224,7 +225,7 @@ def sync_names(paths: Iterable[str]) -> None:
 
     Where that cannot be asked for, they are there for good already.
     """
-    local = {root.rpartition("/")[0] for fs, root in map(url_to_fs, paths) if "file" in fs.protocol}
+    local = {root.rpartition("/")[0] for fs, root in map(url_to_fs, paths) if durable_files.is_local(fs)}
     sync_directories(sorted(directory for directory in local if os.path.isdir(directory)))
 
 
@@ -233,7 +234,7 @@ def rename(source: str, target: str) -> None:
     fs, root = url_to_fs(source)
     goal = url_to_fs(target)[1]
     make_directories_in(fs, fs._parent(goal))
-    if "file" in fs.protocol:
+    if durable_files.is_local(fs):
         try:
             os.replace(root, goal)
             return
@@ -302,7 +303,7 @@ class _Layered:
 
 
 def _public(fs: Any, name: str) -> str:
-    return name if "file" in fs.protocol else cast(str, fs.unstrip_protocol(name))
+    return name if durable_files.is_local(fs) else cast(str, fs.unstrip_protocol(name))
 
 
 def _hidden(name: str, below: str) -> bool:

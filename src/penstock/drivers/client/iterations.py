@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from tempfile import mkdtemp
 from typing import Any, Final
 
 import cloudpickle
@@ -33,6 +32,7 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
 )
 from penstock.drivers.client.superstep_loop import LoopEnd, LoopJobs, SuperstepLoop
+from penstock.drivers.held_directory import directory_of_this_process
 from penstock.plan.iterations import LoopPlan
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation
@@ -131,7 +131,7 @@ class Iteration:
         if cache is not None:
             return join(absolute_path(cache), f"iteration-{self._id}"), False
         if self._of_this_machine is None:
-            self._of_this_machine = mkdtemp(prefix="penstock-iteration-")
+            self._of_this_machine = directory_of_this_process("penstock-iteration-")
         return self._of_this_machine, False
 
 

@@ -12,9 +12,6 @@ directory and is deleted when the program ends.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -34,6 +31,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from penstock.drivers.held_directory import directory_of_this_process
 from penstock.drivers.spark.frame_records import RecordShape, records_of, shape_of
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 
@@ -96,9 +94,7 @@ class DataFrameSource(Source[Any, FileSplit]):
                 "to stream a data frame on a cluster, set execution.checkpointing.dir to a directory that all machines "
                 "can reach: Penstock writes a copy of the frame there"
             )
-        base = tempfile.mkdtemp(prefix="penstock-frame-")
-        atexit.register(shutil.rmtree, base, ignore_errors=True)
-        return base
+        return directory_of_this_process("penstock-frame-")
 
     def create_enumerator(
         self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
