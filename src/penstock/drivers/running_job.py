@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
@@ -22,6 +22,9 @@ from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.job_client import JobClient
 from penstock.storage.files import absolute_url
+
+#: How often a program that waits looks for signals: one that another thread got does not wake the one that waits.
+SIGNALS_SECONDS: Final = 0.5
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -64,7 +67,7 @@ class RunningJob(JobClient):
         grace_ms: int = 0,
     ) -> None:
         self._job_id = job_id
-        self._result = result
+        self._result = self._told = result
         self._savepoint_directory = savepoint_directory
         self._cancellation = CancellationWatch(job_name, result, configuration, self.where, grace_ms)
 
@@ -116,7 +119,9 @@ class RunningJob(JobClient):
             JobExecutionError: if the job failed or was cancelled.
         """
         try:
-            return self._result.result()
+            while not wait([self._told], SIGNALS_SECONDS).done:
+                pass
+            return self._told.result()
         except KeyboardInterrupt:
             try:
                 self.end()
@@ -138,7 +143,30 @@ class RunningJob(JobClient):
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
         """The outcome: done when nothing of the job is left."""
-        return self._result
+        return self._told
+
+    def before_result(self, action: Callable[[BaseException | None], None]) -> None:
+        """Do something with the failure, or None, when the job is over and before anyone hears of it.
+
+        A callback of the result is too late for what must not be lost: the program may end before it is called.
+        Call this before the job is handed on.
+        """
+        outcome, told = self._told, CompletableFuture[JobExecutionResult]()
+        self._told = told
+
+        def on_done(done: Future[JobExecutionResult]) -> None:
+            failure = None if done.cancelled() else done.exception()
+            try:
+                action(failure)
+            finally:
+                if done.cancelled():
+                    told.cancel()
+                elif failure is not None:
+                    told.complete_exceptionally(failure)
+                else:
+                    told.complete(done.result())
+
+        outcome.add_done_callback(on_done)
 
     def get_accumulators(self) -> Future[dict[str, Any]]:
         """The users' accumulators, by name, as last reported; when the job has finished, their final values."""
