@@ -28,6 +28,7 @@ from penstock.core.operators.base import UserCodeError
 from penstock.core.task.failures import failure_of
 from penstock.formats.errors import MalformedRecordError
 from penstock.state.keys import RefusedKeyError
+from penstock.storage.leadership import DeposedError
 
 PACKAGE = Path(penstock.__file__).parent
 
@@ -199,6 +200,7 @@ def test_no_other_class_is_an_exception():
 
 ARGUMENTS = {
     JobExecutionError: ("job", "no"),
+    DeposedError: ("job", "no"),
     UserFunctionError: ("job", "map", 0, 1, "1", "ValueError: no", "open()"),
     SlotsUnavailableError: ("job", 8, 3, "no"),
     MalformedRecordError: ("a.json", 7, "no", "{"),

@@ -27,6 +27,7 @@ from penstock.core.master.steps import (
     Complete,
     DeleteGarbage,
     Deliver,
+    Join,
     MarkJob,
     OpenSources,
     Step,
@@ -152,6 +153,7 @@ def begin_with_nothing_when_nothing_can_be_read() -> Any:
         try:
             return (yield from original(*args))
         except Exception:  # noqa: BLE001 - that is the bug
+            yield Join(args[0].name)
             return None
 
     return mock.patch.object(epochs_module, "begin_from_latest", partial(begin_from_latest, real_begin_from_latest))
@@ -343,7 +345,7 @@ MUTANTS_OF_EPOCHS: dict[Mutant, FoundBy] = {
     give_an_epoch_the_number_of_the_one_that_failed: FoundBy(("outside",), 2),
     read_for_a_savepoint: FoundBy(("output",), point="after Complete of the savepoint"),
     delete_the_newest_checkpoint: FoundBy(("missing-file", "output")),
-    begin_with_nothing_when_nothing_can_be_read: FoundBy(("output",), point="before FindLeft", how=FAILS_FOR_GOOD),
+    begin_with_nothing_when_nothing_can_be_read: FoundBy(("output",), point="before TakeOver", how=FAILS_FOR_GOOD),
     say_nothing_of_a_beginning: FoundBy(("output",), 6),
     forget_where_the_job_began: FoundBy(("output",), point="after MarkJob BEGUN with a savepoint"),
     end_with_the_first_reader: FoundBy(("output",)),

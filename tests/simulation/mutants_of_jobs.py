@@ -117,11 +117,11 @@ def keep_state_that_nobody_claims() -> Iterator[None]:
 #: Each mutant, the kinds of violation that give it away, and a seed from which on it is found soon.
 MUTANTS_OF_JOBS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     leave_key_groups_with_the_old_subtask: (("output", "lost"), 85),
-    give_lists_to_every_subtask: (("output",), 13),
-    leave_union_state_with_the_old_subtask: (("output",), 13),
-    lose_prepared_output_when_scaling_down: (("output", "lost"), 440),
-    lose_timers_on_the_way_to_rocksdb: (("output", "lost"), 602),
+    give_lists_to_every_subtask: (("output",), 66),
+    leave_union_state_with_the_old_subtask: (("output",), 66),
+    lose_prepared_output_when_scaling_down: (("output", "lost"), 512),
+    lose_timers_on_the_way_to_rocksdb: (("output", "lost"), 410),
     delete_what_is_not_claimed: (("storage",), 13),
-    build_on_files_of_another_job: (("missing-file", "storage"), 127),
-    keep_state_that_nobody_claims: (("output", "missing-file"), 382),
+    build_on_files_of_another_job: (("missing-file", "storage"), 222),
+    keep_state_that_nobody_claims: (("output", "missing-file"), 421),
 }

@@ -73,7 +73,7 @@ MUTANTS_OF_TASKS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     return_credit_twice: (("invalid",), 1),
     close_when_the_next_message_comes: (("invalid",), 1),
     go_on_capturing_for_an_aborted_checkpoint: (("invalid",), 12),
-    align_on_what_was_given_up_before: (("invalid",), 12),
+    align_on_what_was_given_up_before: (("invalid",), 14),
     capture_what_is_held_back_too: (("invalid",), 9),
-    restore_the_keys_of_others_too: (("invalid",), 9),
+    restore_the_keys_of_others_too: (("invalid",), 57),
 }

@@ -23,12 +23,12 @@ A_TEST = 15
 #: Histories that once found a fault. 51: a path that names the savepoint of a drained job, whose data epochs read on;
 #: 111: records in flight that lay with subtasks that a batch at a lower parallelism does not have; 1427082006: a store
 #: out of reach as a job looks for what others have left; 4994448009: a reader that had ended in one job and was dealt a
-#: split in the next.
-PINNED = (51, 111, 1427082006, 4994448009)
+#: split in the next; 344: a job that went back to a checkpoint and ended before the last split was dealt.
+PINNED = (51, 111, 344, 1427082006, 4994448009)
 #: From the seed on that is known to find a mutant.
 SEEDS_MAX = 60
 #: Enough for everything to happen.
-SEEDS = range(1, 27)
+SEEDS = range(24, 50)
 
 
 @pytest.mark.parametrize("offset", range(0, FRESH_SEEDS, A_TEST))

@@ -184,8 +184,8 @@ def test_a_revoked_checkpoint_is_none(directory, comes):
             store.complete(metadata)
     with pytest.raises(RevokedError, match="chk-1/_metadata says that the checkpoint was given up"):
         store.load_checkpoint(1)
-    assert store.left_by("name").checkpoints == ()
-    recovery = read_recovery(store, 1)
+    assert store.take_over("name").checkpoints == ()
+    recovery = read_recovery(store, "job", "name", 1)
     assert (recovery.completed, recovery.damaged, recovery.last_id) == ((), (), 1)
 
 

@@ -24,14 +24,6 @@ def complete(store: FileCheckpointStore, job_id: str, name: str = "words") -> No
     store.complete(CheckpointMetadata(1, job_id, name, 1, False, ()))
 
 
-def test_a_job_finds_its_own_mark(tmp_path: Path) -> None:
-    """G8: another job master of the job sees how it has ended."""
-    store_of(tmp_path, "a").mark_job(mark("a"))
-    assert store_of(tmp_path, "a").mark_of_job() == mark("a")
-    assert store_of(tmp_path, "b").mark_of_job() is None
-    assert store_of(tmp_path / "nowhere", "a").mark_of_job() is None
-
-
 def test_there_is_one_mark_for_each_name(tmp_path: Path) -> None:
     """G8: so that they do not become more with every run; names that look alike are told apart."""
     names = ["words", "words-", "wörter/2", "w" * 200, "w" * 201]
@@ -42,7 +34,7 @@ def test_there_is_one_mark_for_each_name(tmp_path: Path) -> None:
             store_of(tmp_path, job_id).mark_job(mark(job_id, "FINISHED", name))
     assert len(list((tmp_path / "jobs").iterdir())) == len(names)
     store = store_of(tmp_path, "x")
-    assert [store.left_by(name).marks for name in names] == [
+    assert [store.take_over(name).marks for name in names] == [
         (mark(f"2{number}", "FINISHED", name),) for number, name in enumerate(names)
     ]
 
@@ -65,7 +57,7 @@ def test_what_jobs_of_a_name_have_left(tmp_path: Path) -> None:
         path = tmp_path / job_id / "chk-2" / "_metadata"
         path.parent.mkdir(parents=True)
         path.write_bytes(b"spoilt")
-    found = store_of(tmp_path, "x").left_by("words").checkpoints
+    found = store_of(tmp_path, "x").take_over("words").checkpoints
     assert [(f.job_id, f.checkpoint_id, f.metadata is None) for f in found] == [
         ("a", 1, False),
         ("a", 2, True),
@@ -77,18 +69,20 @@ def test_what_jobs_of_a_name_have_left(tmp_path: Path) -> None:
     assert store_of(tmp_path, "x").load(str(whole.external_path)) == whole
 
 
-def test_a_mark_that_is_damaged_is_an_error(tmp_path: Path) -> None:
+def test_a_mark_that_is_damaged_is_told(tmp_path: Path) -> None:
     """G11: it is not taken for none."""
     store_of(tmp_path, "a").mark_job(mark("a"))
     (file,) = (tmp_path / "jobs").iterdir()
     file.write_bytes(b"{")
-    with pytest.raises(CheckpointError, match="does not record the outcome of a job"):
-        store_of(tmp_path, "a").mark_of_job()
+    (damage,) = store_of(tmp_path, "a").take_over("words").damaged
+    assert "does not record the outcome of a job" in damage
 
 
 def test_in_memory_there_are_none() -> None:
     """G8: without a directory no other job master can take a job over."""
     store = FileCheckpointStore(None, "a", 0)
+    store.join("words")
     store.mark_job(mark("a"))
-    assert store.mark_of_job() is None
-    assert store.left_by("words").checkpoints == ()
+    store.check_leads()
+    with pytest.raises(CheckpointError, match=r"without execution\.checkpointing\.dir"):
+        store.take_over("words")

@@ -125,6 +125,8 @@ class CheckpointStore(Protocol):
 
         What is there already is never overwritten: that is an error, and so is a checkpoint that was revoked.
 
+        After that it looks whether this job master still leads: nothing is committed before. Raises `DeposedError`.
+
         With a `savepoint_path` the directory is that one. It is made self-contained: what the savepoint shares with
         checkpoints is copied. A savepoint that `ends_job` is then also put among the job's checkpoints, so that a
         recovery finds it.
@@ -135,7 +137,7 @@ class CheckpointStore(Protocol):
         """Let a checkpoint whose completion has no certain end be none for ever.
 
         Its metadata may be there, or still be on its way: what comes after this call is refused. Doing so again changes
-        nothing.
+        nothing. Raises `DeposedError`: a later job master may have begun from it.
         """
         ...
 
@@ -152,11 +154,22 @@ class CheckpointStore(Protocol):
         ...
 
     def delete(self, paths: list[str]) -> None:
-        """Delete files, in this order; what is gone already is no error."""
+        """Delete files, in this order; what is gone already is no error. Raises `DeposedError` before it begins."""
         ...
 
-    def claim_epoch(self) -> int:
-        """A number for a job master that takes this job over: higher than all given out before, from 1 on."""
+    def join(self, job_name: str) -> None:
+        """The job begins anew, beside others of its name: a job master that takes over later deposes this one."""
+        ...
+
+    def take_over(self, job_name: str) -> LeftByJobs:
+        """Depose all job masters of a name; then read what its jobs have left, with complete paths, and their marks.
+
+        What this finds, and what job masters from this one on do, is all that counts from now on (`leadership`).
+        """
+        ...
+
+    def check_leads(self) -> None:
+        """Raise `DeposedError` if another job master has taken the job over."""
         ...
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
@@ -169,14 +182,6 @@ class CheckpointStore(Protocol):
 
     def mark_job(self, mark: JobMark) -> None:
         """Say durably what has become of the job, in the place of what jobs of its name have said before."""
-        ...
-
-    def mark_of_job(self) -> JobMark | None:
-        """What a former job master of the job has said, when no other job of its name has said anything since."""
-        ...
-
-    def left_by(self, job_name: str) -> LeftByJobs:
-        """The checkpoints that jobs of a name have left, with complete paths, and their marks."""
         ...
 
     def verify(self, metadata: CheckpointMetadata) -> None:

@@ -19,8 +19,9 @@ import fsspec
 from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import absolute_url, create, load_metadata, revoke_metadata, write_file, write_metadata
+from penstock.storage.files import absolute_url, load_metadata, revoke_metadata, write_file, write_metadata
 from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
+from penstock.storage.leadership import Leaders, checkpoint_counts, mark_counts
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -31,7 +32,6 @@ from penstock.storage.metadata import (
 )
 from penstock.storage.savepoint_directories import delete_savepoint, discard_savepoint
 
-EPOCH_PREFIX: Final = "master-"
 #: The job and the number of a checkpoint, by its directory.
 CHECKPOINT_DIRECTORY: Final = re.compile(r"/([^/]+)/chk-(\d+)$")
 #: State that one subtask may hold inside the job master when no directory is configured.
@@ -43,6 +43,9 @@ class FileCheckpointStore:
 
     def __init__(self, directory: str | None, job_id: str, inline_bytes_max: int) -> None:
         self._inline_bytes_max = inline_bytes_max
+        #: that of the job master, once it has one
+        self._number = 0
+        self._leaders: Leaders | None = None
         self._fs: Any = None
         if directory is not None:
             self._directory = absolute_url(directory)
@@ -54,11 +57,11 @@ class FileCheckpointStore:
         self._root = posixpath.join(path, self._job_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_fs", "_root")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_fs", "_root", "_leaders")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._fs = None
+        self._fs = self._leaders = None
         if "_directory" in state:
             self._open()
 
@@ -119,6 +122,7 @@ class FileCheckpointStore:
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
         """Write the metadata, last and atomically; that of a savepoint that ends its job among the checkpoints too."""
+        metadata = replace(metadata, job_master=self._number)
         if savepoint_path is not None:
             self._complete_savepoint(metadata, savepoint_path)
             if not metadata.ends_job:
@@ -127,12 +131,15 @@ class FileCheckpointStore:
             return savepoint_path or "<job master>"
         directory = self._checkpoint_directory(metadata.checkpoint_id)
         write_metadata(self._fs, directory, metadata)
+        self.check_leads()
         return savepoint_path or directory
 
     def revoke(self, checkpoint_id: int) -> None:
         """Let a checkpoint that may be complete, or become so, be none for ever."""
         if self._fs is not None:
+            self.check_leads()  # a successor may have begun from it
             revoke_metadata(self._fs, self._checkpoint_directory(checkpoint_id))
+            self.check_leads()
 
     def _complete_savepoint(self, metadata: CheckpointMetadata, savepoint_path: str) -> None:
         """Copy what the savepoint shares with checkpoints, then write its metadata."""
@@ -154,6 +161,7 @@ class FileCheckpointStore:
 
     def delete_savepoint(self, savepoint_path: str) -> None:
         """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
+        self.check_leads()
         delete_savepoint(savepoint_path)
 
     def listing(self) -> list[str]:
@@ -168,6 +176,7 @@ class FileCheckpointStore:
         """Delete files in this order, then empty directories; a file that is gone already is not an error."""
         if self._fs is None:
             return
+        self.check_leads()
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)
@@ -178,15 +187,30 @@ class FileCheckpointStore:
                 if not self._fs.ls(directory, detail=False):
                     self._fs.rmdir(directory)
 
-    def claim_epoch(self) -> int:
-        """Reserve a number for a job master that takes the job over, kept as a file of that name."""
-        if self._fs is None:
-            raise CheckpointError("without execution.checkpointing.dir, no other job master can take over a job")
-        taken = [posixpath.basename(path) for path in self.listing() if posixpath.dirname(path) == self._root]
-        epoch = 1 + max((int(n.removeprefix(EPOCH_PREFIX)) for n in taken if n.startswith(EPOCH_PREFIX)), default=0)
-        while not create(self._fs, self._root, f"{EPOCH_PREFIX}{epoch}"):
-            epoch += 1  # another job master has taken that number since the listing
-        return epoch
+    # --- who leads -------------------------------------------------------------------------------------------------
+
+    def join(self, job_name: str) -> None:
+        """Begin a job anew, beside those of its name."""
+        marks = self._marks()
+        if marks is not None:
+            self._leaders = marks.leaders(job_name)
+            self._number = self._leaders.highest()
+
+    def take_over(self, job_name: str) -> LeftByJobs:
+        """Depose the job masters of a name; then read what has been left, and record it, as far as it counts."""
+        marks = self._marks()
+        if marks is None:
+            raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
+        self._leaders = marks.leaders(job_name)
+        self._number = self._leaders.take()
+        left = replace(self._left_by(job_name, marks, self._leaders), number=self._number)
+        self._leaders.note(left.found())
+        return left
+
+    def check_leads(self) -> None:
+        """Raise `DeposedError` if another job master has taken the job over."""
+        if self._leaders is not None:
+            self._leaders.check(self._number)
 
     # --- what has become of jobs -----------------------------------------------------------------------------------
 
@@ -196,32 +220,32 @@ class FileCheckpointStore:
     def mark_job(self, mark: JobMark) -> None:
         """Record durably what has become of the job; does nothing without a directory."""
         if (marks := self._marks()) is not None:
-            marks.set(mark)
+            marks.set(replace(mark, job_master=self._number), None if self._leaders is None else self._leaders.found())
+            self.check_leads()
 
-    def mark_of_job(self) -> JobMark | None:
-        """What the job itself has recorded."""
-        marks = self._marks()
-        return None if marks is None else marks.of_job(self._job_id)
-
-    def left_by(self, job_name: str) -> LeftByJobs:
-        """What all jobs of a name have left below the directory; reads the metadata of every checkpoint there."""
-        marks = self._marks()
-        if marks is None:
-            return LeftByJobs((), ())
+    def _left_by(self, job_name: str, marks: JobMarks, leaders: Leaders) -> LeftByJobs:
+        """What counts of all that jobs of a name have left; reads the metadata of every checkpoint there."""
+        before = leaders.found()
         found = []
         for file in marks.metadata_files():
             match = CHECKPOINT_DIRECTORY.search(posixpath.dirname(file))
             assert match is not None
             directory = self._fs.unstrip_protocol(posixpath.dirname(file))
-            metadata, damage = None, ""
+            number, metadata, damage = int(match[2]), None, ""
             try:
                 metadata = self.load(directory)
             except RevokedError:
                 continue
             except CheckpointError as error:
                 damage = str(error)
-            found.append(Left(directory, match[1], int(match[2]), metadata, damage))
-        return LeftByJobs(of_name(job_name, found), marks.of_name(job_name))
+            if metadata is not None and (metadata.job_id, metadata.checkpoint_id) != (match[1], number):
+                damage = f"it holds metadata of checkpoint {metadata.checkpoint_id}, not its own"
+                metadata = None
+            if metadata is None or checkpoint_counts(before, match[1], number, metadata.job_master):
+                found.append(Left(directory, match[1], number, metadata, damage))
+        set_marks, damaged = marks.of_name(job_name)
+        counting = [mark for mark in set_marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
+        return LeftByJobs(of_name(job_name, found), tuple(counting), damaged=tuple(damaged))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -249,10 +273,11 @@ class FileCheckpointStore:
 
     def verify(self, metadata: CheckpointMetadata) -> None:
         """Read every file once; raises `CheckpointError` for the first that does not hold."""
+        self.check_leads()
         is_checkpoint = metadata.external_path is None or metadata.ends_job
         if self._fs is not None and is_checkpoint and metadata.job_id == self._job_id:
             stored = load_metadata(self._fs, self._checkpoint_directory(metadata.checkpoint_id))
-            if stored != metadata:
+            if stored != replace(metadata, job_master=stored.job_master):
                 raise CheckpointError(f"the metadata of checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():
             self.read(file)

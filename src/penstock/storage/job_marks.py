@@ -3,7 +3,7 @@
 A job that ends and deletes its checkpoints says so first, in a small file below `<directory>/jobs`. Without this file,
 a job that died in between would look as if it had never begun. A job that begins, but not where a job of its name left
 off, says so too, because what was left before is not its own. There is one such mark for each name, that of the last
-job to set it.
+job to set it. A mark of a job master that was deposed does not count (`leadership`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.files import write_named
+from penstock.storage.leadership import Found, Leaders, mark_counts
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
 
 MARKS_DIRECTORY: Final = "jobs"
@@ -33,7 +34,7 @@ class JobMark(msgspec.Struct, frozen=True):
 
     `savepoint`: the one that it began from, or was stopped with. `drained`: whether nothing is left to be done then.
 
-    `discards`: whether the job deletes its checkpoints next.
+    `discards`: whether the job deletes its checkpoints next. `job_master`: the number of the one that says it.
     """
 
     job_id: str
@@ -43,6 +44,7 @@ class JobMark(msgspec.Struct, frozen=True):
     savepoint: str | None = None
     drained: bool = False
     discards: bool = False
+    job_master: int = 0
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -56,19 +58,34 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class LeftByJobs(msgspec.Struct, frozen=True):
-    """What the jobs of one name have left; `checkpoints` includes those whose name cannot be read."""
+    """What the jobs of one name have left, as far as it counts; `checkpoints` includes those whose name is damaged.
+
+    `number`: that of the job master which has asked. `damaged`: why marks cannot be read.
+    """
 
     checkpoints: tuple[Left, ...]
     marks: tuple[JobMark, ...]
+    number: int = 0
+    damaged: tuple[str, ...] = ()
+
+    def found(self) -> Found:
+        """The record of what its job master found."""
+        return Found(
+            self.number,
+            tuple((left.job_id, left.checkpoint_id) for left in self.checkpoints),
+            tuple((mark.job_id, mark.status) for mark in self.marks),
+        )
 
 
-def mark_file(job_name: str, job_id: str) -> str:
-    """The name of the file of a job's mark."""
-    return f"{_prefix(job_name)}{job_id}"
+def mark_file(mark: JobMark) -> str:
+    """The name of a mark's file. Those of different job masters have different ones, so none replaces another's."""
+    number = f"{mark.job_master}-" if mark.job_master else ""
+    return f"{file_of_name(mark.job_name)}-{number}{mark.job_id}"
 
 
-def _prefix(job_name: str) -> str:
-    return f"{quote(job_name, safe='')[:NAME_CHARACTERS_MAX]}-{checksum(job_name.encode()):016x}-"
+def file_of_name(job_name: str) -> str:
+    """A job's name as part of a path."""
+    return f"{quote(job_name, safe='')[:NAME_CHARACTERS_MAX]}-{checksum(job_name.encode()):016x}"
 
 
 def encode_mark(mark: JobMark) -> bytes:
@@ -98,20 +115,31 @@ class JobMarks:
         self._root = root
         self._directory = posixpath.join(root, MARKS_DIRECTORY)
 
-    def set(self, mark: JobMark) -> None:
-        """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted."""
-        name = mark_file(mark.job_name, mark.job_id)
+    def set(self, mark: JobMark, found: Found | None) -> None:
+        """Set a job's mark durably, in place of those of its name; what they had begun to delete is deleted.
+
+        Those of later job masters stay. `found` says which ones count.
+        """
+        name = mark_file(mark)
         write_named(self._fs, self._directory, name, encode_mark(mark))
-        self._remove(other for other in self._of_name(mark.job_name) if other != name)
+        self._remove((other for other in self._of_name(mark.job_name) if other != name), mark.job_master, found)
 
-    def of_job(self, job_id: str) -> JobMark | None:
-        """A job's own mark, when it is the last of its name to have set one."""
-        found = next((name for name in self._names() if name.endswith(f"-{job_id}")), None)
-        return None if found is None else self._read(found)
+    def of_name(self, job_name: str) -> tuple[list[JobMark], list[str]]:
+        """The marks of a name: one, or several for a moment; and why others cannot be read."""
+        marks, damaged = [], []
+        for name in self._of_name(job_name):
+            try:
+                mark = self._read(name)
+            except CheckpointError as error:
+                damaged.append(str(error))
+                continue
+            if mark is not None:
+                marks.append(mark)
+        return marks, damaged
 
-    def of_name(self, job_name: str) -> tuple[JobMark, ...]:
-        """The marks of a name: one, or several for a moment."""
-        return tuple(mark for name in self._of_name(job_name) if (mark := self._read(name)) is not None)
+    def leaders(self, job_name: str) -> Leaders:
+        """The numbers of a name's job masters."""
+        return Leaders(self._fs, posixpath.join(self._directory, file_of_name(job_name)), job_name)
 
     def metadata_files(self) -> list[str]:
         """The metadata of all checkpoints of all jobs."""
@@ -126,7 +154,7 @@ class JobMarks:
             return []
 
     def _of_name(self, job_name: str) -> list[str]:
-        prefix = _prefix(job_name)
+        prefix = f"{file_of_name(job_name)}-"
         return [name for name in self._names() if name.startswith(prefix)]
 
     def _read(self, name: str) -> JobMark | None:
@@ -136,11 +164,13 @@ class JobMarks:
         except FileNotFoundError:
             return None  # another job of the name has set its own just now
 
-    def _remove(self, names: Iterable[str]) -> None:
+    def _remove(self, names: Iterable[str], number: int, found: Found | None) -> None:
         for name in names:
             mark = self._read(name)
+            if mark is not None and mark.job_master > number:
+                continue
             with contextlib.suppress(FileNotFoundError):
-                if mark is not None and mark.discards:
+                if mark is not None and mark.discards and mark_counts(found, mark.job_id, mark.status, mark.job_master):
                     self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(posixpath.join(self._directory, name))

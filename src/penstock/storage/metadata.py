@@ -145,6 +145,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     ends_job: bool = False
     #: The edges of the job by name, in the order of their numbers; records in flight belong to edges.
     edges: tuple[str, ...] = ()
+    #: The number of the job master that completed it (`storage.leadership`).
+    job_master: int = 0
 
     def state_files(self) -> list[StateFile]:
         """Every state file, inline ones included."""

@@ -64,3 +64,19 @@ def test_after_a_failure_a_reader_that_had_ended_may_read_on() -> None:
     assert not coordinator.has_ended
     coordinator.complete(checkpoint(), {**answers, (0, 1): answer(MAX, ended=True, read=1)})
     assert coordinator.has_ended
+
+
+def test_after_a_failure_the_enumerator_tells_of_the_end_again() -> None:
+    """I1: it begins again from what was kept of it, so it may still have a split for a reader that it had told."""
+    coordinator = EpochCoordinator(two_vertices(), "job-0", None)
+    coordinator.works({"id-source": Dealt(((b"a",), ()), (False, True))})
+    sinks = {(1, subtask): answer(70) for subtask in range(2)}
+    coordinator.complete(checkpoint(), {(0, 0): answer(70, read=5), (0, 1): answer(MAX, ended=True), **sinks})
+    coordinator.works({"id-source": Dealt(((b"b",), ()), (True, True))})
+    coordinator.roll_back()
+    coordinator.works({"id-source": Dealt(((), ()), (True, False))})
+    answers = {(0, 0): answer(MAX, ended=True), (0, 1): answer(MIN), **sinks}
+    coordinator.complete(checkpoint(), answers)
+    assert not coordinator.has_ended, "the other reader waits for the split"
+    coordinator.complete(checkpoint(), {**answers, (0, 1): answer(MAX, ended=True, read=5)})
+    assert coordinator.has_ended

@@ -25,7 +25,8 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
     WorkerLost,
 )
-from penstock.storage.job_marks import LeftByJobs
+from penstock.storage.job_marks import Left, LeftByJobs
+from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState, StateFile, checksum
 from penstock.testing import VirtualClock
 
@@ -48,7 +49,12 @@ class FakeStore:
         self.revoked: list[int] = []
         #: complete checkpoints by id, as far as their metadata is there
         self.checkpoints: dict[int, Any] = {}
-        self.epoch = 0
+        #: how many job masters have taken over
+        self.number = 0
+        #: and how many have begun beside others
+        self.joined = 0
+        #: whether another job master has taken the job over; a call that looks raises then
+        self.is_deposed = False
         #: what has become of jobs, by name
         self.marks: dict[str, Any] = {}
         #: what other jobs of the name have left
@@ -74,6 +80,7 @@ class FakeStore:
         self.files.add(f"job-1/chk-{metadata.checkpoint_id}/_metadata")
         if metadata.checkpoint_id in self.unanswered:
             raise OSError("connection lost")
+        self.check_leads()
         return f"job-1/chk-{metadata.checkpoint_id}"
 
     def revoke(self, checkpoint_id: int) -> None:
@@ -94,6 +101,7 @@ class FakeStore:
         return sorted(self.files)
 
     def delete(self, paths: list[str]) -> None:
+        self.check_leads()
         self.deleted += paths
         self.files -= set(paths)
 
@@ -106,9 +114,18 @@ class FakeStore:
         ids = dict.fromkeys(int(path.split("/chk-")[1].split("/")[0]) for path in self.deleted)
         return [i for i in ids if not self.files_of(i)]
 
-    def claim_epoch(self) -> int:
-        self.epoch += 1
-        return self.epoch
+    def join(self, job_name: str) -> None:
+        self.joined += 1
+
+    def take_over(self, job_name: str) -> LeftByJobs:
+        self.number += 1
+        own = [Left(f"job-1/chk-{i}", "job-1", i, metadata) for i, metadata in self.checkpoints.items()]
+        marks = tuple(mark for mark in self.marks.values() if mark.job_name == job_name)
+        return LeftByJobs((*self.left, *own), marks, self.number)
+
+    def check_leads(self) -> None:
+        if self.is_deposed:
+            raise DeposedError("words", "another job master has taken it over")
 
     def load_checkpoint(self, checkpoint_id: int) -> Any:
         return self.checkpoints[checkpoint_id]
@@ -120,14 +137,13 @@ class FakeStore:
 
     def mark_job(self, mark: Any) -> None:
         self.marks[mark.job_name] = mark
+        self.check_leads()
 
     def mark_of_job(self) -> Any:
         return next((mark for mark in self.marks.values() if mark.job_id == "job-1"), None)
 
-    def left_by(self, job_name: str) -> LeftByJobs:
-        return LeftByJobs(tuple(self.left), tuple(m for m in self.marks.values() if m.job_name == job_name))
-
     def verify(self, metadata: Any) -> None:
+        self.check_leads()
         if metadata.checkpoint_id in self.damaged:
             raise CheckpointError(f"chk-{metadata.checkpoint_id}/state: the checksum does not match")
 

@@ -17,6 +17,7 @@ from penstock.core.protocol import (
     AssignSplits,
     CancelTask,
     ClientOutput,
+    DeployTask,
     ExecutionId,
     Heartbeat,
     NotifyCheckpointComplete,
@@ -576,7 +577,7 @@ def test_a_store_that_is_out_of_reach_at_a_takeover() -> None:
     """G8, G11: a job master that could not see what there is ends without deleting any of it."""
     rig = with_two_checkpoints()
     store = rig.store
-    store.claim_epoch = lambda: 1 / 0
+    store.take_over = lambda name: 1 / 0
     other = MasterRig(store=store, recover=True)
     assert other.status == "FAILED"
     other.master.sweep()
@@ -674,6 +675,14 @@ def test_an_error_that_suppresses_restarts_fails_the_job() -> None:
     assert "the state does not fit" in str(rig.master.failure)
 
 
+def test_a_worker_whose_death_is_known_before_it_registers_is_not_used() -> None:
+    """E2, E4: nobody would ever say again that it is lost."""
+    rig = MasterRig(workers=0)
+    rig.lose("w1")
+    rig.register(3)
+    assert {worker for worker, message in rig.sent if isinstance(message, DeployTask)} == {"w2", "w3"}
+
+
 # --- a job that has ended, and another job master --------------------------------------------------------------------
 
 
@@ -705,9 +714,13 @@ def test_a_job_that_has_ended_is_not_begun_again(status: str) -> None:
 def test_the_mark_of_the_end_waits_for_that_of_the_beginning() -> None:
     """G8: a store that is slow to note the beginning does not put that over the end."""
     rig = MasterRig(hold=True)
-    (begin,) = rig.background.waiting
+    ((join, joined),) = rig.background.waiting
+    rig.background.waiting.clear()
+    joined(join(), None)
+    begin, look_who_leads = rig.background.waiting
     rig.background.waiting.clear()
     rig.background.hold = False
+    rig.background.submit(*look_who_leads)
     rig.run_all()
     rig.advance(1000)
     rig.acknowledge(1)

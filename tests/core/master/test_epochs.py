@@ -30,6 +30,8 @@ SILENT = (
     steps.OpenSources,
     steps.DealSplits,
     steps.SnapshotSources,
+    steps.Join,
+    steps.CheckLeads,
     steps.EndSinks,
 )
 
@@ -52,6 +54,8 @@ class Play:
         self.master = EpochMaster(two_vertices(), "job-1", configuration, self.clock, None)
         #: what became of the steps that count
         self.done: list[str] = []
+        #: the names of all steps
+        self.names: list[str] = []
         self.works: list[dict[Task, EpochWork]] = []
         self.answers: list[tuple[Any, str | None]] = []
         self.logs: list[str] = []
@@ -74,6 +78,7 @@ class Play:
     def _perform(self, step: steps.Step) -> Any:
         self.master.validate()
         name = type(step).__name__
+        self.names.append(name)
         count = self._counts[name] = self._counts.get(name, 0) + 1
         error = self.failing.get((name, count))
         if not isinstance(step, SILENT):
@@ -188,6 +193,19 @@ def test_a_checkpoint_that_fails_as_it_is_written_is_taken_back() -> None:
         *("run 2", "complete 2", "Deliver", "keep [2] below 3"),
         *drained(3),
     ]
+
+
+@pytest.mark.parametrize("is_revoked", [True, False])
+def test_a_job_that_fails_keeps_what_a_doubtful_checkpoint_has_prepared(is_revoked: bool) -> None:
+    """G8, G9: its metadata may be visible, and a job that comes later begins from it and commits what it holds. So the
+    sinks' leftovers go only when it was taken back."""
+    play = Play(epochs=2, **{"restart-strategy.fixed-delay.attempts": "0"}).fail("Complete", 2)
+    if not is_revoked:
+        play.fail("Revoke")
+    play.run()
+    assert play.master.status.name == "FAILED"
+    assert "Revoke" in play.names
+    assert ("EndSinks" in play.names) is is_revoked
 
 
 def test_what_cannot_be_delivered_is_delivered_again_and_nothing_else_runs() -> None:

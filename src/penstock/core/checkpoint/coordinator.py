@@ -22,6 +22,7 @@ from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
+from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.states import ExecutionState
@@ -79,6 +80,7 @@ class CheckpointCoordinator:
         self._effects = effects
         self._store = store
         self._tell = tell
+        self._calls = StoreCalls(effects, tell)
         #: The savepoint or foreign checkpoint that the job began from, when it did.
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
@@ -90,7 +92,7 @@ class CheckpointCoordinator:
         #: Those whose metadata is being written, given up or not: they may become visible, so they keep their files.
         #: Unless the job is over, what then becomes visible is complete, and a recovery waits to know.
         self._writing: dict[int, PendingCheckpoint] = {}
-        self._doubtful = DoubtfulCheckpoints(clock, effects, store, self._on_revoked)
+        self._doubtful = DoubtfulCheckpoints(clock, effects, self._calls, store, self._on_revoked)
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
@@ -216,6 +218,17 @@ class CheckpointCoordinator:
         for request in requests:
             self._refuse(request, reason)
 
+    def suspend(self) -> None:
+        """Another job master has the job: nothing more is completed, told to tasks, or deleted."""
+        requests = self._waiting()
+        self._running, self._next_ms = False, None
+        self._pending.clear()
+        self._doubtful.clear()
+        self._requests.clear()
+        for request in requests:
+            self._refuse(request, "another job master has taken the job over")
+        self.keep_all()
+
     def trigger_soon(self) -> None:
         """Do not wait for the interval: all data was processed, and only a checkpoint is missing (F6)."""
         if self._running and self._next_ms is not None:
@@ -276,7 +289,7 @@ class CheckpointCoordinator:
 
         if self.settings.interval_ms is not None:
             self._is_marking_begin = True
-            self._effects.run(lambda: store.mark_job(mark), done)
+            self._calls.run(lambda: store.mark_job(mark), done)
 
     def in_progress(self) -> list[CheckpointRecord]:
         """Those in the making, oldest first."""
@@ -404,7 +417,7 @@ class CheckpointCoordinator:
                 self._on_visible(pending, metadata)
             self._tell_if_settled_now(was_settled)
 
-        self._effects.run(lambda: store.complete(metadata, pending.savepoint_path), done)
+        self._calls.run(lambda: store.complete(metadata, pending.savepoint_path), done)
 
     def _tell_if_settled_now(self, was_settled: bool) -> None:
         if self.is_settled and not was_settled:
@@ -454,7 +467,7 @@ class CheckpointCoordinator:
         path = initial.external_path if initial is not None and self.settings.claims_initial else None
         if path is not None:
             store = self._store
-            self._effects.run(lambda: store.delete_savepoint(path), lambda result, error: None)
+            self._calls.run(lambda: store.delete_savepoint(path), lambda result, error: None)
 
     def _abort(
         self, checkpoint_id: int, reason: str, counts: bool = True, heals: tuple[bool, bool] = (False, False)
@@ -496,7 +509,7 @@ class CheckpointCoordinator:
         path, store = pending.savepoint_path, self._store
         if path is not None:
             self.given_up.append(path)
-            self._effects.run(lambda: store.discard_savepoint(path), lambda result, error: None)
+            self._calls.run(lambda: store.discard_savepoint(path), lambda result, error: None)
 
     def _fail_when_too_many(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
         self._failures_in_a_row += 1
@@ -536,7 +549,7 @@ class CheckpointCoordinator:
             self._say_how_it_ended()
             store.delete(garbage(store.listing(), kept, oldest_live_id, revoked))
 
-        self._effects.run(work, done)
+        self._calls.run(work, done)
 
 
 def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.effects import Effects
 from penstock.core.ports import CheckpointStore, Clock
 
@@ -22,13 +23,21 @@ REVOKE_UNANSWERED_MS: Final = 10_000
 class DoubtfulCheckpoints:
     """See the module's text. `on_revoked` is called when the store has taken some back."""
 
-    def __init__(self, clock: Clock, effects: Effects, store: CheckpointStore, on_revoked: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        effects: Effects,
+        calls: StoreCalls,
+        store: CheckpointStore,
+        on_revoked: Callable[[], None],
+    ) -> None:
         #: Those that are not yet taken back.
         self.open: dict[int, PendingCheckpoint] = {}
         #: Those that were taken back, and are none whatever the store still does.
         self.revoked: set[int] = set()
         self._clock = clock
         self._effects = effects
+        self._calls = calls
         self._store = store
         self._on_revoked = on_revoked
         self._again_ms: int | None = None
@@ -72,7 +81,7 @@ class DoubtfulCheckpoints:
             self._again_ms = self._clock.now_ms() + REVOKE_AGAIN_MS
             self._say(open_ids[0], error)
 
-        self._effects.run(work, done)
+        self._calls.run(work, done)
 
     def _take_back(self, ids: list[int]) -> None:
         for checkpoint_id in ids:

@@ -1,8 +1,9 @@
 """Where a job begins that continues from the newest checkpoint of its name. Pure: what there is in, a choice out.
 
-Checkpoints count, and so does the savepoint that the last job was stopped with; the newest by time is taken. A job that
-has ended and said so has left nothing else, and one that came to its end has nothing more to do. A checkpoint does not
-count if it is older than the beginning of a job that did not continue from it.
+Checkpoints count, and so does the savepoint that the last job was stopped with. The newest is taken: that of the
+highest job master, and of one job master the newest by time. A job that has ended and said so has left nothing else,
+and one that came to its end has nothing more to do. A checkpoint does not count if it is older than the beginning of a
+job that did not continue from it.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class Choice:
 
 def choose_latest(left: LeftByJobs) -> Choice:
     """Where to continue."""
-    mark = max(left.marks, key=lambda mark: mark.timestamp_ms, default=None)
+    mark = max(left.marks, key=lambda mark: (mark.job_master, mark.timestamp_ms), default=None)
     ended = {mark.job_id for mark in left.marks if mark.status != BEGUN}
-    since = -1 if mark is None else mark.timestamp_ms
+    since = (0, -1) if mark is None else (mark.job_master, mark.timestamp_ms)
     counting = [found for found in left.checkpoints if found.job_id not in ended]
-    whole = [found for found in counting if found.metadata is not None and _age(found)[0] >= since]
+    whole = [found for found in counting if found.metadata is not None and _age(found)[:2] >= since]
     whole.sort(key=_age, reverse=True)
     if mark is not None and not whole and mark.status == "FINISHED":
         is_stopped = mark.savepoint is not None and not mark.drained
@@ -71,9 +72,10 @@ def finished_before(end: JobMark) -> str:
     )
 
 
-def _age(found: Left) -> tuple[int, int]:
-    assert found.metadata is not None
-    return found.metadata.timestamp_ms, found.checkpoint_id
+def _age(found: Left) -> tuple[int, int, int]:
+    metadata = found.metadata
+    assert metadata is not None
+    return metadata.job_master, metadata.timestamp_ms, found.checkpoint_id
 
 
 def _may_be_newer(damaged: Left, whole: list[Left], known: set[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from penstock.core.checkpoint.savepoints import SavepointRequest
 from penstock.core.protocol import Failure
+from penstock.storage.leadership import DeposedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +31,11 @@ class SavepointSettled:
     error: str | None
 
 
-CheckpointNews: TypeAlias = CheckpointsFailed | CheckpointsSettled | SavepointSettled
+@dataclass(frozen=True, slots=True)
+class JobDeposed:
+    """Another job master has taken the job over."""
+
+    error: DeposedError
+
+
+CheckpointNews: TypeAlias = CheckpointsFailed | CheckpointsSettled | SavepointSettled | JobDeposed

@@ -12,7 +12,7 @@ from penstock.base.options import RECOVERY_PAST_DAMAGED, RECOVERY_PATH
 from penstock.core.checkpoint.garbage import CHECKPOINT_FILE
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.ports import CheckpointStore
-from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.job_marks import BEGUN, JobMark, LeftByJobs
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, RevokedError
 
 #: Attempts that one job master may use; the next one begins above them.
@@ -25,7 +25,8 @@ class Recovery:
 
     completed: tuple[CheckpointMetadata, ...]
     last_id: int
-    first_attempt: int
+    #: All that jobs of the name have left.
+    left: LeftByJobs
     #: Checkpoints that look complete and cannot be read, each with the reason.
     damaged: tuple[str, ...]
     #: Those of them that are newer than all others.
@@ -33,6 +34,11 @@ class Recovery:
     #: How the job has ended, when it has; `last` is the savepoint that it was stopped with, if that is still there.
     end: JobMark | None = None
     last: CheckpointMetadata | None = None
+
+    @property
+    def first_attempt(self) -> int:
+        """Above all attempts of former job masters."""
+        return self.left.number * ATTEMPTS_PER_MASTER
 
 
 def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
@@ -47,24 +53,22 @@ def complete_ids(listing: Iterable[str]) -> tuple[list[int], int]:
     return sorted(complete, reverse=True), highest
 
 
-def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
-    """Look into the store; does IO. Checkpoints whose metadata is damaged are passed over and reported.
+def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: int) -> Recovery:
+    """Take the job over, and look into the store; does IO. Damaged checkpoints are passed over and reported.
 
     So is a damaged mark: where checkpoints are left, the last one serves as well, because that of a job that has ended
     ends it again.
     """
-    epoch = store.claim_epoch()
-    end, unreadable = None, []
-    try:
-        end = store.mark_of_job()
-    except CheckpointError as error:
-        unreadable.append(str(error))
-    if end is not None and end.status != BEGUN:
-        return Recovery((), 0, epoch * ATTEMPTS_PER_MASTER, (), (), end, _savepoint_of(store, end))
+    left = store.take_over(job_name)
+    own = [mark for mark in left.marks if mark.job_id == job_id and mark.status != BEGUN]
+    end = max(own, key=lambda mark: mark.job_master, default=None)
+    if end is not None:
+        return Recovery((), 0, left, (), (), end, _savepoint_of(store, end))
     ids, highest = complete_ids(store.listing())
+    counting = {one.checkpoint_id for one in left.checkpoints if one.job_id == job_id}
     completed: list[CheckpointMetadata] = []
     damaged, passed_over = [], 0
-    for checkpoint_id in ids:
+    for checkpoint_id in filter(counting.__contains__, ids):
         if len(completed) == retained:
             break
         try:
@@ -74,9 +78,8 @@ def read_recovery(store: CheckpointStore, retained: int) -> Recovery:
         except CheckpointError as error:
             damaged.append(f"checkpoint {checkpoint_id} cannot be restored: {error}")
             passed_over += not completed
-    first_attempt = epoch * ATTEMPTS_PER_MASTER
     newer = tuple(damaged[:passed_over])
-    return Recovery(tuple(reversed(completed)), highest, first_attempt, (*damaged, *unreadable), newer)
+    return Recovery(tuple(reversed(completed)), highest, left, (*damaged, *left.damaged), newer)
 
 
 def _savepoint_of(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | None:

@@ -87,8 +87,12 @@ class EpochCoordinator:
         }
 
     def roll_back(self) -> None:
-        """The last checkpoint is where the next epoch begins, and its splits are dealt out again."""
+        """The last checkpoint is where the next epoch begins, and its splits are dealt out again.
+
+        By enumerators that do not know whom they had told of the end: a reader has ended when it is told again.
+        """
         self._no_more.clear()
+        self._ended.clear()
         self._watermarks = {
             task: {place: not_over(mark) for place, mark in marks.items()} for task, marks in self._watermarks.items()
         }

@@ -30,7 +30,7 @@ from penstock.base.options import (
 )
 from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
-from penstock.core.checkpoint.news import CheckpointsFailed, CheckpointsSettled, SavepointSettled
+from penstock.core.checkpoint.news import CheckpointsFailed, CheckpointsSettled, JobDeposed, SavepointSettled
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.effects import Effect
@@ -76,6 +76,7 @@ from penstock.core.protocol import (
     WorkerRequestFailed,
 )
 from penstock.core.task.settings import task_settings
+from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import CheckpointMetadata
 
 _S = JobStatus
@@ -297,6 +298,8 @@ class JobMaster:
                 self._on_checkpoints_settled()
             case JobGivenUp(error):
                 self._give_up(error)
+            case JobDeposed(error):
+                self._suspend(error)
             case JobHadEnded(status):
                 self._end_as_before(status)
             case SavepointSettled(request, path):
@@ -581,6 +584,19 @@ class JobMaster:
         self._graph.reset()
         self._move(_S.CREATED, None)
         self._acquire_slots()
+
+    def _suspend(self, error: DeposedError) -> None:
+        """Another job master has the job: end here, and leave everything to it."""
+        if self.is_done:
+            return
+        self.failure = error
+        self._remember(None)
+        self.checkpoints.suspend()
+        for source in self._sources.values():
+            source.close()
+        self._move(_S.SUSPENDED, str(error))
+        self._slot_pool.release_all()
+        self._savepoints.on_end()
 
     def _end_as_before(self, status: JobStatus) -> None:
         """The job had ended before this job master began, and said so: all that is left is to end."""

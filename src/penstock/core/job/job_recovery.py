@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_status import JobStatus
-from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.base.options import CHECKPOINTING_DIR, RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import (
@@ -19,6 +19,7 @@ from penstock.core.checkpoint.recovery import (
     refusal_to_fall_back,
 )
 from penstock.core.checkpoint.restore import check_fit
+from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
@@ -34,6 +35,9 @@ class RecoveringMaster(Protocol):
 
     @property
     def job_graph(self) -> JobGraph: ...
+
+    @property
+    def job_id(self) -> str: ...
 
     @property
     def status(self) -> JobStatus: ...
@@ -61,6 +65,7 @@ class JobRecovery:
         self._store = store
         self._effects = master.turns.effects
         self._tell = master.turns.tell
+        self._calls = StoreCalls(self._effects, self._tell)
         self._savepoint_path = configuration.read(RECOVERY_PATH)
         #: whether what jobs of this name have left does not count from now on
         self._begins_anew = False
@@ -73,16 +78,25 @@ class JobRecovery:
         """Continue from the newest checkpoint of a former job master of this job, if it took any."""
         retained = self._master.checkpoints.settings.retained
         self._master.checkpoints.keep_all()
-        self._effects.run(lambda: read_recovery(self._store, retained), self._on_recovery_read)
+        job_id, name = self._master.job_id, self._master.job_graph.name
+        self._calls.run(lambda: read_recovery(self._store, job_id, name, retained), self._on_recovery_read)
 
     def begin(self) -> None:
         """From the newest checkpoint of the job's name, the savepoint that the configuration names, or nothing."""
         name, store = self._master.job_graph.name, self._store
         if self._configuration.read(RECOVERY_FROM_LATEST):
-            self._effects.run(lambda: store.left_by(name), self._on_left_read)
+            self._calls.run(lambda: store.take_over(name), self._on_left_read)
+        else:
+            self._calls.run(lambda: store.join(name), self._on_joined)
+
+    def _on_joined(self, result: None, error: BaseException | None) -> None:
+        if self._master.status is not JobStatus.CREATED:
             return
-        self._begins_anew = True
-        self._begin_from_path()
+        if error is None:
+            self._begins_anew = True
+            self._begin_from_path()
+        else:
+            self._give_up(f"{CHECKPOINTING_DIR.key()} cannot be read: {type(error).__name__}: {error}")
 
     def _begin_from_path(self) -> None:
         path = self._savepoint_path
@@ -90,7 +104,7 @@ class JobRecovery:
             self._mark_begin()
             self._tell(BeginKnown())
         else:
-            self._effects.run(lambda: self._store.load(path), self._on_savepoint_read)
+            self._calls.run(lambda: self._store.load(path), self._on_savepoint_read)
 
     def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
         if self._master.status is not JobStatus.CREATED:
@@ -129,8 +143,9 @@ class JobRecovery:
         if self._master.status is not JobStatus.CREATED:
             return
         name, option = self._master.job_graph.name, RECOVERY_FROM_LATEST.key()
-        if left is None:
-            self._give_up(f"{option}: cannot read what jobs of this name have left: {error}")
+        if left is None or left.damaged:
+            cause = error if left is None else left.damaged[0]
+            self._give_up(f"{option}: cannot read what jobs of this name have left: {cause}")
             return
         choice = choose_latest(left)
         for line in choice.damaged:
@@ -178,17 +193,16 @@ class JobRecovery:
         self._graph.reset(recovery.first_attempt)
         if self._master.checkpoints.completed:
             self._tell(BeginKnown())
+        elif self._configuration.read(RECOVERY_FROM_LATEST):
+            self._on_left_read(recovery.left, None)
         else:
-            self.begin()
+            self._on_joined(None, None)
 
     def prepare_attempt(self) -> None:
         """Read all of the checkpoint to restore: a damaged one is skipped for the one before (G11)."""
         if not self._master.checkpoints.is_settled:
             return  # one may be completing this moment: the master is told when, and calls again
         metadata = self._master.checkpoints.latest
-        if metadata is None:
-            self._tell(AttemptReady(None))
-            return
         attempt, store = self._graph.attempt, self._store
 
         def verified(result: None, error: BaseException | None) -> None:
@@ -199,12 +213,14 @@ class JobRecovery:
                 return
             if not isinstance(error, CheckpointError):
                 # The store could not be read just now; the checkpoint may be whole.
-                failure = Failure(f"checkpoint {metadata.checkpoint_id} could not be read: {error}")
+                what = CHECKPOINTING_DIR.key() if metadata is None else f"checkpoint {metadata.checkpoint_id}"
+                failure = Failure(f"{what} could not be read: {error}")
                 self._tell(AttemptFailed(failure))
                 return
             self._on_damage(error)
 
-        self._effects.run(lambda: read_through(store, metadata), verified)
+        # A deposed job master begins no attempt, not from nothing either.
+        self._calls.run(store.check_leads if metadata is None else lambda: read_through(store, metadata), verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
         """The latest checkpoint is damaged: continue from the one before, if there is one and nothing forbids it.

@@ -93,7 +93,9 @@ class SlotPool:
         self._deadline_ms = None
 
     def register(self, registration: RegisterWorker) -> None:
-        """A worker has come."""
+        """A worker has come, unless it has died since, and the news of that was faster."""
+        if registration.worker_id in self._lost:
+            return
         self.on_request_answered()
         self._workers[registration.worker_id] = _Worker(registration, self.clock.now_ms())
 

@@ -9,7 +9,7 @@ from penstock.core.checkpoint.latest import Choice, choose_latest, finished_befo
 from penstock.core.checkpoint.recovery import must_not_fall_back, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.master.steps import FindLeft, Load, Log, ReadThrough, Steps
+from penstock.core.master.steps import Load, Log, ReadThrough, Steps, TakeOver
 from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -28,7 +28,9 @@ def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Step
     """
     name, option = job_graph.name, RECOVERY_FROM_LATEST.key()
     try:
-        left: LeftByJobs = yield FindLeft(name)
+        left: LeftByJobs = yield TakeOver(name)
+        if left.damaged:
+            raise CheckpointError(left.damaged[0])
         choice = choose_latest(left)
         for line in choice.damaged:
             yield Log(line)

@@ -8,6 +8,9 @@ stream.
 An epoch exists once its checkpoint does. Then the master delivers its output, and only after that deletes an older
 checkpoint. So one checkpoint always exists from which everything not yet delivered can be delivered. An epoch that
 fails before its checkpoint runs again; one that fails after it is only delivered again.
+
+A master that was deposed (`storage.leadership`) hears of it when it completes, marks or deletes something, and stops at
+once. It then leaves its sinks as they are: what they have prepared may be its successor's to commit.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
 from penstock.base.job_status import JobStatus
 from penstock.base.options import (
+    CHECKPOINTING_DIR,
     MICRO_BATCH_INTERVAL_MS,
     MICRO_BATCH_RECORDS_MAX,
     RECOVERY_FROM_LATEST,
@@ -37,12 +41,14 @@ from penstock.core.master.master import StepwiseMaster
 from penstock.core.master.steps import (
     Answer,
     Cancelled,
+    CheckLeads,
     Complete,
     DealSplits,
     DeleteGarbage,
     DeleteSavepoint,
     Deliver,
     EndSinks,
+    Join,
     Last,
     Left,
     Log,
@@ -60,6 +66,7 @@ from penstock.core.master.steps import (
 from penstock.core.ports import Clock
 from penstock.core.protocol import StopMode
 from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import CheckpointMetadata, StateFile
 
 T = TypeVar("T")
@@ -151,13 +158,25 @@ class EpochMaster(StepwiseMaster):
         try:
             yield from self._open_sources()
             yield from run()
-        except GeneratorExit:
+        except (GeneratorExit, DeposedError):
             raise
         except BaseException:
             if not self.owes:
-                yield EndSinks()
+                yield from self._end_sinks()
             raise
-        yield EndSinks()
+        yield from self._end_sinks()
+
+    def _end_sinks(self) -> Steps[None]:
+        """Unless a job that comes later may have to commit what they have prepared."""
+        try:
+            yield from self._settle()
+            yield CheckLeads()
+        except DeposedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the job has come to its end all the same
+            yield Log(f"leftovers of sinks stay, because a later job may need them: {_words(error)}")
+        else:
+            yield EndSinks()
 
     def _begin(self) -> Steps[CheckpointMetadata | None]:
         if self.configuration.read(RECOVERY_FROM_LATEST):
@@ -165,10 +184,19 @@ class EpochMaster(StepwiseMaster):
             if found is not None:
                 self.is_drained = found.ends_job and found.is_drained
                 return found
+        else:
+            yield from self._join()
         begin_from = yield from self.begin_from_path()
         if not self.configuration.read(RECOVERY_FROM_LATEST):
             yield MarkJob(self._mark(BEGUN, None if begin_from is None else begin_from.external_path))
         return begin_from
+
+    def _join(self) -> Steps[None]:
+        name = self.job_graph.name
+        try:
+            yield Join(name)
+        except OSError as error:
+            raise JobExecutionError(name, f"{CHECKPOINTING_DIR.key()} cannot be read: {_words(error)}") from error
 
     def begin_from_path(self) -> Steps[CheckpointMetadata | None]:
         """What the configuration names. After a drain nothing follows but commits, in whichever tempo."""
@@ -186,6 +214,8 @@ class EpochMaster(StepwiseMaster):
             return
         try:
             yield MarkJob(self._mark("FINISHED", discards=True))
+        except DeposedError:
+            raise
         except Exception as error:  # noqa: BLE001 - everything is delivered
             yield Log(f"could not record the end of the job, so its last checkpoint stays: {_words(error)}")
             return
@@ -248,7 +278,7 @@ class EpochMaster(StepwiseMaster):
                 if not is_first:
                     yield from go_back()
                 return (yield from attempt())
-            except Cancelled:
+            except (Cancelled, DeposedError):
                 raise
             except Exception as error:  # noqa: BLE001 - the restart strategy decides
                 is_first = False
@@ -321,7 +351,7 @@ class EpochMaster(StepwiseMaster):
         """Nothing is in the making now, so the leftovers of task runs that did not count go too."""
         try:
             yield DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
-        except Cancelled:
+        except (Cancelled, DeposedError):
             raise
         except Exception as error:  # noqa: BLE001 - the next time finds the same files, and more
             yield Log(f"old checkpoints could not be deleted: {_words(error)}")
@@ -406,6 +436,8 @@ class EpochMaster(StepwiseMaster):
         except Exception as error:
             is_cancelled = isinstance(error, Cancelled)
             yield Answer(request, None, f"no savepoint: {'the job was cancelled' if is_cancelled else _words(error)}")
+            if isinstance(error, DeposedError):
+                raise
             yield from self._delete_garbage(self.coordinator.epoch + 1)
             yield from self._delete_savepoint(path)
             if is_cancelled:
@@ -424,7 +456,11 @@ class EpochMaster(StepwiseMaster):
                     f"{_words(error)}. A job that starts from the savepoint commits it",
                 )
                 raise
-            yield from self._mark_stopped(path, ends)
+            try:
+                yield from self._mark_stopped(path, ends)
+            except DeposedError:
+                yield Answer(request, path)  # it is complete, and so is the output
+                raise
         yield Answer(request, path)
         if command.cancels:
             raise Cancelled
@@ -433,6 +469,8 @@ class EpochMaster(StepwiseMaster):
     def _mark_stopped(self, path: str, drained: bool) -> Steps[None]:
         try:
             yield MarkJob(self._mark("FINISHED", path, drained))
+        except DeposedError:
+            raise
         except Exception as error:  # noqa: BLE001 - the savepoint is there, and the job's last checkpoint says as much
             yield Log(f"could not record the end of the job: {_words(error)}")
 

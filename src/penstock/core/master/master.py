@@ -21,6 +21,7 @@ from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.view import JobView, SubtaskView, job_view
 from penstock.core.master.steps import Cancelled, Log, PrepareSources, Report, Steps, Wait
 from penstock.core.ports import Clock
+from penstock.storage.leadership import DeposedError
 
 _S: Final = JobStatus
 
@@ -81,6 +82,10 @@ class StepwiseMaster(ABC):
         except Cancelled:
             yield from self._move(_S.CANCELLING)
             yield from self._move(_S.CANCELED)
+        except DeposedError as error:
+            self.failure = error
+            self._remember(error)
+            yield from self._move(_S.SUSPENDED, str(error))
         except BaseException as error:  # noqa: BLE001 - whatever it is ends the job, and its waiter must hear of it
             self.failure = ending(self.job_graph.name, error)
             self._remember(self.failure)

@@ -112,8 +112,20 @@ class MarkJob(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class FindLeft(Step):
-    """`CheckpointStore.left_by`: what jobs of a name have left."""
+class Join(Step):
+    """`CheckpointStore.join`: the job begins beside others of its name."""
+
+    job_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLeads(Step):
+    """Raise `DeposedError` if another driver has taken the job over."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver(Step):
+    """`CheckpointStore.take_over`: depose the drivers of a name, and find what its jobs have left."""
 
     job_name: str
 

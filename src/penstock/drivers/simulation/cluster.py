@@ -60,6 +60,8 @@ class SimulatedCluster:
         self, engine: Engine, store: MemoryStore, reports_metrics: bool, on_master: Callable[[ToMaster], None]
     ) -> None:
         self.engine = engine
+        #: whether its job master is thought to be dead, and is not
+        self.is_deposed = False
         #: that of the job of now
         self.store = store
         self.workers: dict[str, Worker] = {}
@@ -80,8 +82,8 @@ class SimulatedCluster:
         self.connections = Connections(engine, self.workers, self.data)
         self._generation = 0
         self._reports_metrics = reports_metrics
-        self._on_master = on_master
-        self._made = 0
+        self.on_master = on_master
+        self.made = 0
         self._released: set[str] = set()
         self._registered: set[str] = set()
 
@@ -90,8 +92,8 @@ class SimulatedCluster:
     def request_workers(self, count: int) -> None:
         self.engine.faults.maybe_kill_master()
         for _ in range(count):
-            self._made += 1
-            worker_id = f"worker-{self._made}"
+            self.made += 1
+            worker_id = f"worker-{self.made}"
             self._later(START_MS_MAX, lambda w=worker_id: self._start(w))  # type: ignore[misc]
 
     def send(self, worker_id: str, message: ToWorker) -> None:
@@ -139,7 +141,7 @@ class SimulatedCluster:
     def _start(self, worker_id: str) -> None:
         self.engine.log.write(f"{worker_id} starts")
         worker = self.workers[worker_id] = Worker(worker_id, self, self._reports_metrics)
-        worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self._made))
+        worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self.made))
 
     def is_alive(self, worker: Worker) -> bool:
         """Whether a worker is still there."""
@@ -192,7 +194,7 @@ class SimulatedCluster:
         if worker_id not in self._released:
             lost = WorkerLost(worker_id, "it was killed")
             for _ in range(2 if self.engine.faults.is_doubled() else 1):
-                self._later(NOTICE_MS_MAX, lambda: self._on_master(lost))
+                self._later(NOTICE_MS_MAX, lambda: self.on_master(lost))
 
     def on_time(self, now_ms: int) -> None:
         """Time has passed."""
@@ -241,7 +243,7 @@ class SimulatedCluster:
             self._registered.add(message.worker_id)
         elif isinstance(message, EndOfDataReached):
             self.engine.faults.has_ending = True
-        self._on_master(message)
+        self.on_master(message)
 
     def _deliver_to_worker(self, channel: Channel, message: ToWorker) -> None:
         if self.engine.log.is_on:

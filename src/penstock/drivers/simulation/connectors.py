@@ -158,7 +158,8 @@ class _Reader(SourceReader[Any, Split]):
         self._has_stopped = False
         #: whether it has said that there is nothing more
         self.has_ended = False
-        self._world.on_reader_begun()
+        if not self._world.is_deposed():
+            self._world.on_reader_begun()
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         if self._has_stopped:
@@ -189,7 +190,7 @@ class _Reader(SourceReader[Any, Split]):
         self._no_more = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[Split]:
-        if checkpoint_id in self._world.stopping:
+        if checkpoint_id in self._world.stopping and not self._world.is_deposed():
             self._has_stopped = True
         return list(self._splits)
 

@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.job_marks import MARKS_DIRECTORY, Left, LeftByJobs, decode_mark, of_name
+from penstock.storage.leadership import Found, checkpoint_counts, mark_counts
 from penstock.storage.metadata import REVOKED, CheckpointMetadata, StateFile, check_file, decode_metadata
 
 METADATA = "_metadata"
@@ -27,6 +28,9 @@ class Disk:
         self.excused: set[str] = set()
         #: the files of checkpoints that outlived their jobs, by directory
         self.retained: dict[str, dict[str, bytes]] = {}
+        #: the number of the job master that leads, and what the last one that took over found
+        self.leader = 0
+        self.found: Found | None = None
         #: the savepoint or checkpoint that the job of now may delete
         self.claimed: str | None = None
 
@@ -91,16 +95,20 @@ class Disk:
         return msgspec.structs.replace(metadata, external_path=directory)
 
     def left_by(self, job_name: str) -> LeftByJobs:
-        """What the jobs of a name have left."""
+        """What the jobs of a name have left, as far as it counts."""
         found = []
         for path in sorted(self.files):
             job_id, _, rest = path.partition("/chk-")
             if rest.endswith(f"/{METADATA}") and self.files[path] != REVOKED:
                 number = int(rest.partition("/")[0])
                 directory = f"{job_id}/chk-{number}"
-                found.append(Left(directory, job_id, number, self.load_savepoint(directory)))
-        marks = (decode_mark(self.files[path], path) for path in self.below(MARKS_DIRECTORY))
-        return LeftByJobs(of_name(job_name, found), tuple(mark for mark in marks if mark.job_name == job_name))
+                metadata = self.load_savepoint(directory)
+                if checkpoint_counts(self.found, job_id, number, metadata.job_master):
+                    found.append(Left(directory, job_id, number, metadata))
+        marks = [decode_mark(self.files[path], path) for path in self.below(MARKS_DIRECTORY)]
+        of_jobs = [mark for mark in marks if mark.job_name == job_name]
+        counting = [mark for mark in of_jobs if mark_counts(self.found, mark.job_id, mark.status, mark.job_master)]
+        return LeftByJobs(of_name(job_name, found), tuple(counting))
 
     def flaws_of(self, directory: str) -> list[str]:
         """What is wrong with a savepoint that became visible: it has to be whole, and to need nothing outside (H1)."""

@@ -33,6 +33,8 @@ class Faults:
         self.has_ending = False
         #: whether a worker's own code runs now: only then can it be killed within a call
         self.in_worker = False
+        #: whether that worker is one of a deposed job master
+        self.in_deposed = False
         #: whether the job master's code runs now
         self.in_master = False
         #: whether the job has ended
@@ -109,6 +111,10 @@ class Faults:
     def is_zombie(self) -> bool:
         """Whether a released worker goes on for a while."""
         return self._happens("zombie", self.rates.zombie, 1_000)
+
+    def is_split(self) -> bool:
+        """Whether a job master that seems to have died goes on."""
+        return self._happens("split-brain", self.rates.split_brain, 1_000)
 
     def is_slow(self, kind: str, rate: float) -> bool:
         """Whether something new is slow."""

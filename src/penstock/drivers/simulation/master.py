@@ -41,13 +41,15 @@ class MasterProcess(Action):
         "_cluster",
         "_deadline_ms",
         "_engine",
-        "_listener",
         "_make",
         "after_turn",
         "background",
+        "has_successor",
         "is_down",
+        "listener",
         "master",
         "on_death",
+        "on_split",
         "totals",
     )
 
@@ -57,13 +59,17 @@ class MasterProcess(Action):
         super().__init__()
         self._engine = engine
         self._cluster = cluster
-        self._listener = listener
+        self.listener = listener
         self._make = make
         self._deadline_ms: int | None = None
         self.is_down = False
+        #: whether another process has taken the job over
+        self.has_successor = False
         self.totals = MasterTotals()
         #: called after each of its turns
         self.after_turn: Callable[[], None] = lambda: None
+        #: called when it seems to be dead to all others, and is not
+        self.on_split: Callable[[], None] = lambda: None
         #: called when it dies
         self.on_death: Callable[[], None] = lambda: None
         self.background = SimulatedBackground("master", engine, self.turn)
@@ -98,10 +104,10 @@ class MasterProcess(Action):
         faults.in_master = True
         try:
             call()
-            carry_out(self.master.take_effects(), self._cluster, self.background, self._listener)
+            carry_out(self.master.take_effects(), self._cluster, self.background, self.listener)
         except MasterKilled:
             faults.in_master = False
-            self.kill()
+            self.kill(is_within_call=True)
             return
         finally:
             faults.in_master = False
@@ -112,10 +118,16 @@ class MasterProcess(Action):
         self._deadline_ms = None if self.master.is_done else self.master.next_deadline()
         self.look_at_deadline(self._engine.now_ms())
 
-    def kill(self) -> None:
-        """The process ends silently, and all workers with it; another one is started."""
+    def kill(self, is_within_call: bool = False) -> None:
+        """The process ends silently, and all workers with it, or seems to; another one is started."""
         engine = self._engine
         if self.is_down:
+            return
+        # What it was about to do is lost within a call, so there it has to be dead. One that has yet to take its number
+        # could take it after its successor, and lead.
+        can_go_on = not is_within_call and not self.master.is_done and self.master.status is not JobStatus.CREATED
+        if can_go_on and engine.faults.is_split():
+            self.on_split()
             return
         engine.log.write("the job master dies")
         self._count()
@@ -125,7 +137,20 @@ class MasterProcess(Action):
         self.background.abandon()
         self._cluster.vanish()
         self.on_death()
-        engine.call_later(engine.between(0, START_MS_MAX), self._succeed)
+        if not self.has_successor:
+            engine.call_later(engine.between(0, START_MS_MAX), self._succeed)
+
+    def log(self, line: str) -> None:
+        """Write a line into the event log."""
+        self._engine.log.write(line)
+
+    def take_over(self, former: MasterProcess) -> None:
+        """Begin as the successor of a process that is thought to be dead."""
+        former._count()
+        self.totals = former.totals
+        former.totals = MasterTotals()
+        self.is_down = True
+        self._engine.call_later(self._engine.between(0, START_MS_MAX), self._succeed)
 
     def _succeed(self) -> None:
         self._engine.log.write("a new job master starts")

@@ -65,6 +65,8 @@ class Outside:
     on_reader_begun: Callable[[], None] = lambda: None
     #: called when a sink writer is told that no record will follow: operator, subtask, attempt
     on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None
+    #: whether it is a process of a deposed job master that does something now: nobody expects anything of those
+    is_deposed: Callable[[], bool] = lambda: False
     #: the savepoints that are to end the present job: no source is polled after their barriers
     stopping: dict[int, StopMode] = field(default_factory=dict)
     #: whether only what a checkpoint covers may be committed
@@ -83,9 +85,10 @@ class Outside:
         is_covered: Callable[[str, str, int], bool],
         on_reader_begun: Callable[[], None] = lambda: None,
         on_finish: Callable[[str, int, int], None] = lambda operator_id, subtask, attempt: None,
+        is_deposed: Callable[[], bool] = lambda: False,
     ) -> None:
         """From now on these hear of what happens."""
-        self.on_commit, self.is_covered = on_commit, is_covered
+        self.on_commit, self.is_covered, self.is_deposed = on_commit, is_covered, is_deposed
         self.on_reader_begun, self.on_finish = on_reader_begun, on_finish
 
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any], since: int) -> None:
@@ -107,6 +110,12 @@ class Outside:
         """Keep a violation, unless there are many already."""
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(violation)
+
+    def end_job(self, job_id: str) -> None:
+        """A job is over and owes nothing: what its runs have prepared and not committed goes."""
+        for (owner, *_), transaction in self.transactions.items():
+            if owner == job_id and not transaction.is_committed and not transaction.is_pinned:
+                transaction.is_removed = True
 
     def commit(self, transaction_id: TransactionId, job_id: str) -> None:
         """A job makes a transaction visible; one that is visible already stays as it is."""

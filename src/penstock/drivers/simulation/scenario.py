@@ -44,6 +44,8 @@ class FaultRates:
     storage_error: float = 0.0
     #: that the store does not answer the job master for long
     late_store: float = 0.0
+    #: that a job master which seems to have died goes on, with its workers, beside its successor
+    split_brain: float = 0.0
     slow_background: float = 0.0
     slow_channel: float = 0.0
     slow_executor: float = 0.0
@@ -95,7 +97,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         topology,
         mode,
         _configuration(chance, mode),
-        replace(_rates(chance), late_store=_late_store(world)),
+        replace(_rates(chance), late_store=_late_store(world), split_brain=_split_brain(world)),
         chance.choice((0, 0, 600, 1 << 20)),
         chance.choice((0.01, 0.03, 0.1)),
         chance.choice((3, 10, 30)),
@@ -180,6 +182,11 @@ def _changes(chance: random.Random, may_follow: bool) -> Changes:
 def _late_store(world: str) -> float:
     own = random.Random(f"late store of {world}")
     return own.choice((0.01, 0.05)) if own.random() < 0.25 else 0.0
+
+
+def _split_brain(world: str) -> float:
+    own = random.Random(f"split brain of {world}")
+    return own.choice((0.5, 1.0)) if own.random() < 0.3 else 0.0
 
 
 def _rates(chance: random.Random) -> FaultRates:

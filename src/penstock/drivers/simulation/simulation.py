@@ -23,9 +23,11 @@ from penstock.drivers.simulation.dump import dump
 from penstock.drivers.simulation.engine import Engine
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.person import Continuation, Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
+from penstock.drivers.simulation.split_brain import Deposed
 from penstock.drivers.simulation.surroundings import Surroundings
 
 FAULTY_STEPS = 6_000
@@ -90,12 +92,9 @@ class Simulation:
         self.events: Counter[str] = Counter()
         self.jobs = around.jobs
         self.outside = around.outside
-        self.cluster = SimulatedCluster(
-            self.engine, self.jobs.now.store, self.scenario.reports_metrics, self._on_message
-        )
-        self.cluster.make_backends = self.jobs.backends
-        self.process = MasterProcess(self.engine, self.cluster, self, self._make_master)
         self.invariants = Invariants(self)
+        self.deposed: list[Deposed] = []
+        self.cluster, self.process = self._present()
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
         self.is_refused = False
@@ -103,15 +102,39 @@ class Simulation:
         self.may_go: Callable[[], bool] = lambda: False
         self.is_gone = False
         self._step = 0
-        self.process.after_turn = self.invariants.after_master
-        self.process.on_death = self._on_master_death
-        self.cluster.on_send = self._on_sent
-        self.cluster.on_deliver = self.invariants.before_worker
-        self.cluster.after_turn = self.invariants.after_worker
-        self.cluster.on_release = self.invariants.on_release
         self.outside.watch(
-            self.faults.maybe_die, self.jobs.may_commit, self.invariants.on_reader_begun, self.invariants.on_finish
+            self.faults.maybe_die,
+            self.jobs.may_commit,
+            self.invariants.on_reader_begun,
+            self.invariants.on_finish,
+            lambda: self.faults.in_deposed,
         )
+
+    def _present(self) -> tuple[SimulatedCluster, MasterProcess]:
+        """A cluster and a job master's process that are watched."""
+        store, reports_metrics = self.jobs.now.store, self.scenario.reports_metrics
+        cluster = SimulatedCluster(self.engine, store, reports_metrics, self._on_message)
+        cluster.make_backends = self.jobs.backends
+        cluster.on_send = self._on_sent
+        cluster.on_deliver = self.invariants.before_worker
+        cluster.after_turn = self.invariants.after_worker
+        cluster.on_release = self.invariants.on_release
+        process = MasterProcess(self.engine, cluster, self, self._make_master)
+        process.after_turn = self.invariants.after_master
+        process.on_death = self._on_master_death
+        process.on_split = self._on_split
+        return cluster, process
+
+    def _on_split(self) -> None:
+        """All think that the job master is dead, and another one takes over; it goes on, and so do its workers."""
+        self.log.write("the job master is out of reach, and goes on")
+        self._forget_master()
+        former, self.cluster.on_send = self.process, self._on_sent_by_deposed
+        self.deposed.append(Deposed(former, self.cluster))
+        made = self.cluster.made
+        self.cluster, self.process = self._present()
+        self.cluster.made = made + 100
+        self.process.take_over(former)
 
     def _make_master(self, recovers: bool) -> JobMaster:
         job = self.jobs.now
@@ -120,7 +143,7 @@ class Simulation:
             job.job_id,
             job.configuration,
             clock=self.engine,
-            store=job.store,
+            store=LeadingStore(job.store),
             recover=recovers,
         )
 
@@ -191,6 +214,10 @@ class Simulation:
             self.invariants.stalled(dump(self))
             return
         self.cluster.close()
+        for deposed in self.deposed:
+            if (flaw := deposed.end()) is not None:
+                self.invariants.found.append(f"split-brain: {flaw}")
+        self.deposed.clear()
         are_over, self.faults.are_over = self.faults.are_over, True
         self.master.sweep()
         self.faults.are_over = are_over
@@ -276,6 +303,7 @@ class Simulation:
 
     def _next_due_ms(self) -> int | None:
         times = [self.engine.next_due_ms(), self.process.next_due_ms()]
+        times += [deposed.next_due_ms() for deposed in self.deposed]
         if not self.process.is_done:
             times.append(self.cluster.next_due_ms())
         return min((t for t in times if t is not None), default=None)
@@ -285,6 +313,8 @@ class Simulation:
         now = self.engine.now_ms()
         self.cluster.on_time(now)
         self.process.look_at_deadline(now)
+        for deposed in self.deposed:
+            deposed.on_time(now)
 
     def _on_message(self, message: ToMaster) -> None:
         if self.process.is_down:
@@ -294,16 +324,22 @@ class Simulation:
 
     def _on_sent(self, message: ToWorker) -> None:
         """The job master sends something: note the savepoints that it begins."""
+        self._on_sent_by_deposed(message)
+        if isinstance(message, TriggerCheckpoint) and message.stop is not None:
+            self.outside.stopping[message.checkpoint_id] = message.stop
+
+    def _on_sent_by_deposed(self, message: ToWorker) -> None:
         if isinstance(message, TriggerCheckpoint) and message.savepoint_path is not None:
             self.jobs.now.savepoints[message.savepoint_path] = message.stop
-            if message.stop is not None:
-                self.outside.stopping[message.checkpoint_id] = message.stop
 
-    def _on_master_death(self) -> None:
+    def _forget_master(self) -> None:
         self.outside.stopping.clear()
-        self.invariants.on_master_death()
         disk = self.jobs.disk
         disk.excused.update(path for path in self.jobs.now.savepoints if path not in disk.savepoints)
+
+    def _on_master_death(self) -> None:
+        self.invariants.on_master_death()
+        self._forget_master()
         if self.may_go():
             raise DriverGone
 

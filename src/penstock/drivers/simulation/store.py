@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from msgspec.structs import replace
+
 from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
 from penstock.drivers.simulation.faults import Faults
@@ -20,6 +22,7 @@ from penstock.storage.job_marks import (
     encode_mark,
     mark_file,
 )
+from penstock.storage.leadership import Found
 from penstock.storage.metadata import (
     REVOKED,
     CheckpointMetadata,
@@ -29,8 +32,6 @@ from penstock.storage.metadata import (
     decode_metadata,
     encode_metadata,
 )
-
-EPOCH_PREFIX = "master-"
 
 
 class MemoryStore:
@@ -156,7 +157,8 @@ class MemoryStore:
         """Give the metadata its name: from now on the checkpoint exists, unless it was revoked."""
         data, there = self._disk.files.pop(f"{directory}/{PARTIAL}"), self._disk.files.get(f"{directory}/{METADATA}")
         if there is not None:
-            if there != REVOKED:
+            is_known = there == REVOKED or decode_metadata(there, "").job_master != decode_metadata(data, "").job_master
+            if not is_known:
                 self._disk.violations.append(f"checkpoint {directory} was written twice")
             raise CheckpointError(f"{directory}/{METADATA} exists")
         self._disk.files[f"{directory}/{METADATA}"] = data
@@ -192,7 +194,7 @@ class MemoryStore:
         return self.own_files()
 
     def own_files(self) -> list[str]:
-        """The job's checkpoints, and the numbers of its masters."""
+        """The job's checkpoints."""
         return [path for path in self._disk.files if path.startswith(self._root)]
 
     def delete(self, paths: list[str]) -> None:
@@ -215,14 +217,24 @@ class MemoryStore:
         """Delete one file, when it is there."""
         self._disk.files.pop(path, None)
 
-    def claim_epoch(self) -> int:
+    def leader(self) -> int:
+        """The number of the job master that leads."""
+        return self._disk.leader
+
+    def take_number(self) -> int:
+        """Take a number above all others: whoever led is deposed from now on."""
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
-        prefix = f"{self._root}{EPOCH_PREFIX}"
-        taken = [int(path.removeprefix(prefix)) for path in self.own_files() if path.startswith(prefix)]
-        epoch = max(taken, default=0) + 1
-        self._disk.files[f"{prefix}{epoch}"] = b""
-        return epoch
+        self._disk.leader += 1
+        return self._disk.leader
+
+    def found(self) -> Found | None:
+        """What the last job master that took over has found."""
+        return self._disk.found
+
+    def put_found(self, left: LeftByJobs) -> None:
+        """Record what a job master found."""
+        self._disk.found = left.found()
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         where = f"{self.directory_of(checkpoint_id)}/{METADATA}"
@@ -237,10 +249,13 @@ class MemoryStore:
         return self._disk.load_savepoint(path)
 
     def verify(self, metadata: CheckpointMetadata) -> None:
-        if metadata.job_id == self.job_id and self.load_checkpoint(metadata.checkpoint_id) != metadata:
+        if metadata.job_id == self.job_id and self._stored(metadata) != metadata:
             raise CheckpointError(f"checkpoint {metadata.checkpoint_id} is not what was written")
         for file in metadata.state_files():
             self.read(file)
+
+    def _stored(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
+        return replace(self.load_checkpoint(metadata.checkpoint_id), job_master=metadata.job_master)
 
     # --- what has become of jobs -----------------------------------------------------------------------------------
 
@@ -254,15 +269,11 @@ class MemoryStore:
 
     def put_mark(self, mark: JobMark) -> None:
         """Record, visible to all from now on, that the job has begun, or ended."""
-        path = f"{MARKS_DIRECTORY}/{mark_file(mark.job_name, mark.job_id)}"
+        path = f"{MARKS_DIRECTORY}/{mark_file(mark)}"
         for other in self._disk.below(MARKS_DIRECTORY):
-            if other != path:
+            if other != path and decode_mark(self._disk.files[other], other).job_master <= mark.job_master:
                 self.delete_file(other)
         self._disk.files[path] = encode_mark(mark)
-
-    def mark_of_job(self) -> JobMark | None:
-        found = (path for path in self._disk.below(MARKS_DIRECTORY) if path.endswith(f"-{self.job_id}"))
-        return next((decode_mark(self._disk.files[path], path) for path in found), None)
 
     def left_by(self, job_name: str) -> LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
@@ -289,11 +300,7 @@ class MemoryStore:
         return found
 
     def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
-        """All files of checkpoints, but of those that are kept.
-
-        The numbers of job masters stay: a later one must not take them again.
-        """
-        prefix = f"{self._root}{EPOCH_PREFIX}"
+        """All files of checkpoints, but of those that are kept."""
         needed = {f.path for metadata in kept for f in metadata.state_files()}
         needed |= {f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}" for metadata in kept}
-        return sorted(path for path in self.own_files() if not path.startswith(prefix) and path not in needed)
+        return sorted(path for path in self.own_files() if path not in needed)

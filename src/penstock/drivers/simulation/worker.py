@@ -26,6 +26,9 @@ class Cluster(Protocol):
     def engine(self) -> Engine: ...
 
     @property
+    def is_deposed(self) -> bool: ...
+
+    @property
     def store(self) -> MemoryStore: ...
 
     @property
@@ -102,15 +105,15 @@ class Worker(Action):
     def turn(self, call: Callable[[], None]) -> None:
         """Let the executor do something, and see when it wants to be stepped again; it may die in doing so."""
         faults = self.cluster.engine.faults
-        faults.in_worker = True
+        faults.in_worker, faults.in_deposed = True, self.cluster.is_deposed
         try:
             call()
         except WorkerKilled:
-            faults.in_worker = False
+            faults.in_worker = faults.in_deposed = False
             self.cluster.kill(self)
             return
         finally:
-            faults.in_worker = False
+            faults.in_worker = faults.in_deposed = False
         if self.executor.shut_down:
             self.cluster.forget(self)
             return

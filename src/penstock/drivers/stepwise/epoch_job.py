@@ -16,13 +16,14 @@ from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.master.steps import (
     CheckClaim,
+    CheckLeads,
     ClaimSavepoint,
     Complete,
     DealSplits,
     DeleteGarbage,
     DeleteSavepoint,
     EmptySavepoint,
-    FindLeft,
+    Join,
     Last,
     Left,
     Load,
@@ -33,6 +34,7 @@ from penstock.core.master.steps import (
     Revoke,
     RunEpoch,
     SnapshotSources,
+    TakeOver,
 )
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
@@ -81,7 +83,9 @@ class EpochJob(StepwiseJob):
         return {
             **super().table(),
             MarkJob: lambda step: store.mark_job(step.mark),
-            FindLeft: lambda step: store.left_by(step.job_name),
+            Join: lambda step: store.join(step.job_name),
+            TakeOver: lambda step: store.take_over(step.job_name),
+            CheckLeads: lambda _: store.check_leads(),
             Load: lambda step: store.load(step.path),
             ReadThrough: lambda step: read_through(store, step.metadata),
             Complete: lambda step: store.complete(step.metadata, step.savepoint_path),

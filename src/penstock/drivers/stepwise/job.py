@@ -156,7 +156,7 @@ class StepwiseJob(RunningJob):
             raise
 
     def _report(self, step: Report) -> None:
-        if step.status.is_globally_terminal_state():
+        if step.status.is_terminal_state():
             try:
                 self.release()
             except Exception as error:  # noqa: BLE001 - the job itself has come to its end

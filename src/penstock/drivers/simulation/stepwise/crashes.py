@@ -28,7 +28,8 @@ TRIES_MAX: Final = 30
 STEPS: Final[dict[str, str | None]] = {
     "PrepareSources": None,
     "MarkJob BEGUN with a savepoint": "suspend",
-    "FindLeft": "again",
+    "Join": "suspend",
+    "TakeOver": "again",
     "Load": "suspend",
     "ReadThrough": "again",
     "OpenSources": None,
@@ -49,6 +50,7 @@ STEPS: Final[dict[str, str | None]] = {
     "RunEpoch of the last epoch": None,
     "Complete of the checkpoint that ends the job": None,
     "MarkJob FINISHED": None,
+    "CheckLeads": None,
     "EndSinks": None,
     "ClaimSavepoint": "fill",
     "CheckClaim": "fill",

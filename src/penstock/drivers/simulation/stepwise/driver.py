@@ -20,19 +20,20 @@ from penstock.core.graph.job_graph import BACK_FILL
 from penstock.core.job.failures import broken
 from penstock.core.master import steps
 from penstock.core.master.back_fill import BackFillMaster
-from penstock.core.master.driving import drive
+from penstock.core.master.driving import Driving
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.protocol import StopMode
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.jobs import Job
+from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.outside import PlannedError
 from penstock.drivers.simulation.person import COMMANDS
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 from penstock.drivers.stepwise.exchange import left_of, run_in_order
 from penstock.drivers.stepwise.sources import Sources
-from penstock.storage.job_marks import BEGUN
+from penstock.storage.job_marks import BEGUN, LeftByJobs
 
 STEPS_MAX: Final = 4_000
 NAME: Final = "epochs"
@@ -71,6 +72,8 @@ class Driver:
         self._store = job.store
         self._store.on_delete = lambda: history.on_point("within DeleteGarbage")
         self._store.on_last = lambda: history.on_point("within Complete of the savepoint that ends the job")
+        self._leading = LeadingStore(job.store)
+        self._leading.between = history.stopped.within_step
         self.sources = Sources(job.graph)
         self._vertices = epoch_vertices(job.graph, job.job_id)
         self.is_back_fill = job.graph.mode == BACK_FILL
@@ -90,6 +93,8 @@ class Driver:
         self._paths: dict[int, str] = {}
         self._serving: Ask | None = None
         self._is_cancelled = False
+        #: whether others think that it is dead
+        self.is_stopped = False
         #: whether the savepoint that ends the job is complete
         self._is_stopping = False
         #: whether the job has said that it has come to its end
@@ -102,11 +107,13 @@ class Driver:
             steps.Answer: self._answer,
             steps.PrepareSources: lambda _: None,
             steps.Deliver: self._deliver,
-            steps.EndSinks: lambda _: None,
+            steps.EndSinks: lambda _: history.outside.end_job(job.job_id),
             steps.MarkJob: self._mark,
-            steps.FindLeft: lambda step: self._store.left_by(step.job_name),
-            steps.Load: lambda step: self._store.load(step.path),
-            steps.ReadThrough: lambda step: read_through(self._store, step.metadata),
+            steps.Join: lambda step: self._leading.join(step.job_name),
+            steps.TakeOver: self._take_over,
+            steps.CheckLeads: lambda _: self._leading.check_leads(),
+            steps.Load: lambda step: self._leading.load(step.path),
+            steps.ReadThrough: lambda step: read_through(self._leading, step.metadata),
             steps.Complete: self._complete,
             steps.Revoke: self._revoke,
             steps.DeleteGarbage: self._delete_garbage,
@@ -120,19 +127,39 @@ class Driver:
             steps.SnapshotSources: self._of_sources(self.sources.snapshot),
             steps.RunEpoch: self._run_epoch,
         }
+        self._driving = Driving(self.master.run(), self._perform, Killed)
 
     def run(self) -> JobStatus:
-        """Run to the job's end; return how it ended. Raises `DriverKilled`."""
+        """Run to the job's end; return how it ended. Raises `DriverKilled`, also when others only think that."""
+        stopped = self._history.stopped
         try:
-            drive(self.master.run(), self._perform, Killed)
-            self.has_ended = True
-        except AssertionError as broken_promise:
-            self._history.violations.append(f"the master: {broken(NAME, broken_promise)}")
+            while self.advance():
+                # What others put in its place has to look for what it has left, and not be told of a path.
+                if self.goes_on_from is None and not self.is_back_fill and stopped.stops():
+                    self.is_stopped = True
+                    stopped.add(self)
+                    raise DriverKilled
+                stopped.between_steps()
         finally:
-            self.sources.close()
+            if not self.is_stopped:
+                self.close()
         for ask in self._waiting:
             ask.answers.append(steps.Answer(ask.request, None, "the job is over"))
         return self.master.status
+
+    def advance(self) -> bool:
+        """Take a step; returns whether there are more."""
+        try:
+            has_more = self._driving.advance()
+        except AssertionError as broken_promise:
+            self._history.violations.append(f"the master: {broken(NAME, broken_promise)}")
+            return False
+        self.has_ended = not has_more
+        return has_more
+
+    def close(self) -> None:
+        """It is over."""
+        self.sources.close()
 
     def check_answers(self) -> None:
         """The job is over, or its driver dead: each request got its one answer, and it was true."""
@@ -197,7 +224,8 @@ class Driver:
             self.master.validate()
         except AssertionError as broken_promise:
             self._history.violations.append(f"invalid: {broken_promise}")
-        for metadata in self.master.completed if not isinstance(step, steps.DeleteSavepoint) else ():
+        is_excused = self.is_stopped or isinstance(step, steps.DeleteSavepoint)
+        for metadata in self.master.completed if not is_excused else ():
             for path in self._store.missing_files(metadata):
                 self._history.violations.append(f"missing-file: {path}, after {type(step).__name__}")
 
@@ -208,6 +236,8 @@ class Driver:
 
     def _next_request(self) -> steps.Request | None:
         history = self._history
+        if self.is_stopped:
+            return None
         history.looks += 1
         if history.wish is not None:
             kind, look = history.wish
@@ -236,8 +266,17 @@ class Driver:
 
     # --- storage ---------------------------------------------------------------------------------------------------
 
+    def _take_over(self, step: steps.TakeOver) -> LeftByJobs:
+        left = self._leading.take_over(step.job_name)
+        drained, disk = self._history.drained, self._history.disk
+        if drained is not None:
+            place = drained.job_id, drained.checkpoint_id
+            if f"{place[0]}/chk-{place[1]}/{METADATA}" in disk.files and place not in left.found().checkpoints:
+                self._history.drained = None  # it became visible when this driver had looked
+        return left
+
     def _mark(self, step: steps.MarkJob) -> None:
-        self._store.mark_job(step.mark)
+        self._leading.mark_job(step.mark)
         if step.mark.status == BEGUN:
             self.goes_on_from = None
         if step.mark.status == "FINISHED" and step.mark.savepoint is None:
@@ -248,25 +287,26 @@ class Driver:
         if path is not None and self._serving is not None:
             self._paths[self._serving.request.number] = path
         try:
-            self._store.complete(step.metadata, path)
+            self._leading.complete(step.metadata, path)
             self.has_written = True
         finally:
             if step.metadata.ends_job and path is not None:
                 # From then on the next job finds it; until then this one has only left a savepoint that no job knows.
                 own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
-                if own in history.disk.files and step.metadata.is_drained and history.drained is None:
+                is_found = own in history.disk.files and self._leading.counts(step.metadata.checkpoint_id)
+                if is_found and step.metadata.is_drained and history.drained is None:
                     history.drained = history.disk.load_savepoint(path)
         self._is_stopping = step.metadata.ends_job and path is not None
         history.epochs += 1
 
     def _revoke(self, step: steps.Revoke) -> None:
-        self._store.revoke(step.checkpoint_id)
+        self._leading.revoke(step.checkpoint_id)
         drained = self._history.drained
         if drained is not None and (drained.job_id, drained.checkpoint_id) == (self._job.job_id, step.checkpoint_id):
             self._history.drained = None  # no job finds it from now on
 
     def _delete_garbage(self, step: steps.DeleteGarbage) -> None:
-        self._store.delete(garbage(self._store.listing(), step.kept, step.oldest_live_id, step.revoked))
+        self._leading.delete(garbage(self._leading.listing(), step.kept, step.oldest_live_id, step.revoked))
 
     def _delete_savepoint(self, step: steps.DeleteSavepoint) -> None:
         disk = self._history.disk

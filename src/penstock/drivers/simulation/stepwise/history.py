@@ -41,7 +41,7 @@ class StepwiseSimulation(StepwiseWorld):
                 try:
                     status = driver.run().name
                 except DriverKilled:
-                    self.seen["driver killed"] += 1
+                    self.seen["driver stopped" if driver.is_stopped else "driver killed"] += 1
                     self.write("the driver is dead")
                     status = "?"
                 driver.check_answers()
@@ -53,6 +53,7 @@ class StepwiseSimulation(StepwiseWorld):
                     break
             else:
                 self.violations.append(f"stalled: {JOBS_MAX} jobs, the last one {status}")
+            self.stopped.end()
             self._check_output()
         return self.history("epochs", status)
 

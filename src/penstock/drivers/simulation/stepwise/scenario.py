@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.base import options
@@ -33,6 +33,8 @@ class StepwiseScenario:
     #: how likely a person asks for something when the master looks
     asks: float
     cancels: float
+    #: how likely a driver is stopped after a step, and goes on when others think it dead
+    stops: float = 0.0
 
 
 def draw(chance: random.Random, world: str) -> StepwiseScenario:
@@ -66,7 +68,8 @@ def draw(chance: random.Random, world: str) -> StepwiseScenario:
     )
     inline_bytes_max = chance.choice((0, 0, 600, 1 << 20))
     scenario = Scenario(topology, "aligned", configuration, rates, inline_bytes_max, 0.0, 0, False)
-    return draw_around(chance, scenario, fills_first)
+    stops = random.Random(f"stops of {world}").choice((0.0, 0.0, 0.01, 0.05))
+    return replace(draw_around(chance, scenario, fills_first), stops=stops)
 
 
 def draw_around(chance: random.Random, scenario: Scenario, fills_first: bool = False) -> StepwiseScenario:

@@ -11,6 +11,7 @@ from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Killed
 from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
+from penstock.drivers.simulation.stepwise.stopped import StoppedDrivers
 from penstock.drivers.simulation.surroundings import Surroundings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -49,6 +50,8 @@ class StepwiseWorld:
         self.now = 0
         #: where the job was drained: what it read is all that is to be seen
         self.drained: CheckpointMetadata | None = None
+        #: those that all others think dead
+        self.stopped = StoppedDrivers(scenario.scenario.topology.world, scenario.stops, self.write)
         #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
         self.on_point: Callable[[str], None] = lambda point: None
         #: what a person asks for, and at which look of the master, by number; None for at random

@@ -1,0 +1,80 @@
+"""A job's checkpoint storage as one of its masters has it: with that master's number, as a file system store has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from penstock.drivers.simulation.store import MemoryStore
+from penstock.storage.job_marks import JobMark, LeftByJobs
+from penstock.storage.leadership import DeposedError, checkpoint_counts
+from penstock.storage.metadata import CheckpointMetadata
+
+
+class LeadingStore:
+    """The port `CheckpointStore` of one job master."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._number = 0
+        #: called between the steps of a call, in which other processes may do something
+        self.between: Callable[[], None] = lambda: None
+
+    def join(self, job_name: str) -> None:
+        self._number = self._store.leader()
+
+    def take_over(self, job_name: str) -> LeftByJobs:
+        self._number = self._store.take_number()
+        self.between()
+        left = replace(self._store.left_by(job_name), number=self._number)
+        self.between()
+        self._store.put_found(left)
+        return left
+
+    def counts(self, checkpoint_id: int) -> bool:
+        """Whether a checkpoint of this master is one of the job, as far as is known now."""
+        return checkpoint_counts(self._store.found(), self._store.job_id, checkpoint_id, self._number)
+
+    def check_leads(self) -> None:
+        if self._store.leader() > self._number:
+            raise DeposedError(self._store.job_id, "another job master has taken the job over")
+
+    def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
+        path = self._store.complete(replace(metadata, job_master=self._number), savepoint_path)
+        self.between()
+        if savepoint_path is None or metadata.ends_job:
+            self.check_leads()
+        return path
+
+    def revoke(self, checkpoint_id: int) -> None:
+        self.check_leads()
+        self._store.revoke(checkpoint_id)
+
+    def discard_savepoint(self, savepoint_path: str) -> None:
+        self._store.discard_savepoint(savepoint_path)
+
+    def delete_savepoint(self, savepoint_path: str) -> None:
+        self.check_leads()
+        self._store.delete_savepoint(savepoint_path)
+
+    def listing(self) -> list[str]:
+        return self._store.listing()
+
+    def delete(self, paths: list[str]) -> None:
+        self.check_leads()
+        self._store.delete(paths)
+
+    def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
+        return self._store.load_checkpoint(checkpoint_id)
+
+    def load(self, path: str) -> CheckpointMetadata:
+        return self._store.load(path)
+
+    def mark_job(self, mark: JobMark) -> None:
+        self._store.mark_job(replace(mark, job_master=self._number))
+        self.check_leads()
+
+    def verify(self, metadata: CheckpointMetadata) -> None:
+        self.check_leads()
+        self._store.verify(metadata)
