@@ -24,7 +24,7 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 
-here, action, count, rate = sys.argv[1:]
+here, action, count, rate, mode, election = sys.argv[1:]
 configuration = Configuration.from_dict({
     "execution.target": "local",
     "execution.checkpointing.dir": f"{here}/checkpoints",
@@ -32,9 +32,13 @@ configuration = Configuration.from_dict({
     "execution.checkpointing.savepoint-dir": f"{here}/savepoints",
     "penstock.recovery.from-latest": "true",
     "penstock.on-sigterm": action,
+    "execution.runtime-mode": mode,
+    "high-availability.type": election,
+    "execution.micro-batch.interval": "100 ms",
+    "execution.micro-batch.max-records": str(int(rate) // 10 or count),
 })
 env = StreamExecutionEnvironment.get_execution_environment(configuration)
-source = DataGeneratorSource(lambda n: n, int(count), float(rate) or None)
+source = DataGeneratorSource(lambda n: n, int(count), float(rate) or None if mode == "STREAMING" else None)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
 counts = numbers.key_by(lambda n: n % 7).reduce(lambda a, b: b).uid("last").map(str)
 sink = FileSink.for_row_format(f"{here}/out", Encoder.simple_string_encoder()).build()
@@ -45,8 +49,10 @@ print("executed", flush=True)
 
 
 @contextmanager
-def started(directory: Path, action: str = "none", rate: int = 0) -> Iterator[subprocess.Popen[str]]:
-    arguments = [sys.executable, "-c", PROGRAM, str(directory), action, str(COUNT), str(rate)]
+def started(
+    directory: Path, action: str = "none", rate: int = 0, mode: str = "STREAMING", election: str = "NONE"
+) -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", PROGRAM, str(directory), action, str(COUNT), str(rate), mode, election]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -275,7 +275,20 @@ RECOVERY_FROM_LATEST = _option(
     False,
     "Whether the job resumes from the newest checkpoint, or from the savepoint it was stopped with, that a job of the "
     "same name left under execution.checkpointing.dir. If there is none, the job starts as it would without this "
-    "option. If that job has finished, there is nothing left to do.",
+    "option. If that job has finished, there is nothing left to do. If its driver still runs, that driver is deposed: "
+    "it commits and deletes nothing more.",
+)
+HIGH_AVAILABILITY_TYPE = _option(
+    "high-availability.type",
+    choice("NONE", "FILE"),
+    "NONE",
+    "With FILE, one of several drivers of a job on one host runs it. The others stand by until its process ends. Then "
+    "one of them resumes the job as with penstock.recovery.from-latest. Drivers find each other by the job's name.",
+)
+HIGH_AVAILABILITY_DIR = _unset(
+    "high-availability.storageDir",
+    STRING,
+    "The directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir.",
 )
 RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     "execution.state-recovery.ignore-unclaimed-state",

@@ -44,6 +44,7 @@ _OLDER_NAMES: Final = {
     "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
     "execution.savepoint.path": "execution.state-recovery.path",
     "execution.savepoint-restore-mode": "execution.state-recovery.claim-mode",
+    "high-availability": "high-availability.type",
     "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
     "restart-strategy": "restart-strategy.type",
 }
@@ -60,7 +61,6 @@ _NOT_HERE: Final = (
     "execution.checkpointing.storage",
     "execution.shutdown-on-",
     "execution.sorted-inputs.",
-    "high-availability",
     "high-availability.",
     "jobmanager.",
     "metrics.",

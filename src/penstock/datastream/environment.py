@@ -55,7 +55,7 @@ from penstock.datastream.operator_settings import OperatorSettings
 from penstock.datastream.program_end import Unexecuted, watch
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.client.iterations import compile_iterations
-from penstock.drivers.client.submit import submit
+from penstock.drivers.client.standby import submit_when_leading
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
@@ -439,7 +439,10 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             return job.wait()
 
     def execute_async(self, job_name: str | None = None) -> RunningJob:
-        """Run the program and return at once; the environment is ready for the next one, also when this one fails."""
+        """Run the program and return at once; the environment is ready for the next one, also when this one fails.
+
+        With `high-availability.type` it returns when this driver leads the job.
+        """
         try:
             self._check_options()
             job_graph, caches = self._job_graph(job_name)
@@ -448,7 +451,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             self._transformations, self._left_out = [], set()
         for cache in caches:
             cache.invalidate()
-        job = submit(job_graph, self._configuration)
+        job = submit_when_leading(job_graph, self._configuration)
         watch(job, job_graph.name)
         for cache in caches:
             cache.written_by(job.get_job_execution_result())

@@ -1,0 +1,46 @@
+"""A driver that stands by until it leads, and then goes on from where its job is (E7)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, JobExecutionError
+from penstock.base.options import HIGH_AVAILABILITY_TYPE, RECOVERY_FROM_LATEST
+from penstock.core.graph.job_graph import JobGraph
+from penstock.drivers.client.submit import submit
+from penstock.drivers.leader_election import election_of
+from penstock.drivers.listener import ClientListener
+from penstock.drivers.running_job import RunningJob
+
+FINISHED: Final = "FINISHED"
+
+
+def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> RunningJob:
+    """Begin to run a job, at once or, with `high-availability.type`, as soon as this driver leads it.
+
+    Raises:
+        ConfigurationError: if standbys could not go on with the job.
+        JobExecutionError: if the job failed or was cancelled while this driver stood by.
+    """
+    election = election_of(configuration, job_graph.name)
+    if election is None:
+        return submit(job_graph, configuration)
+    if job_graph.mode not in ("STREAMING", "MICRO_BATCH"):
+        key = HIGH_AVAILABILITY_TYPE.key()
+        raise ConfigurationError(f"{key}: {job_graph.name!r} is a batch, which leaves no checkpoint to a standby")
+    listener = ClientListener(job_graph)
+    former = election.wait(listener.on_log)
+    if former is not None and former.end != FINISHED:
+        election.end(former.end)
+        raise JobExecutionError(job_graph.name, f"while this driver stood by for {former}: {former.end}")
+    of_leader = Configuration()
+    of_leader.add_all(configuration)
+    of_leader.write(RECOVERY_FROM_LATEST, True)
+    try:
+        job = submit(job_graph, of_leader, listener)
+    except BaseException:
+        election.end(None)
+        raise
+    job.before_result(lambda failure: election.end(FINISHED if failure is None else str(failure)))
+    return job
