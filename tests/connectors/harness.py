@@ -180,6 +180,7 @@ class SinkHost:
         operator: str = "op",
         run: str = "",
         restored: int | None = None,
+        forerunners: tuple[str, ...] = (),
     ) -> None:
         self.subtask_index = subtask_index
         self.parallelism = parallelism
@@ -188,6 +189,7 @@ class SinkHost:
         self.operator_id = operator
         self.run = run or str(attempt)
         self.restored_checkpoint_id = restored
+        self.forerunners = forerunners
         self.now = 0
         self.emitted: list[bytes] = []
 

@@ -290,6 +290,27 @@ def test_a_later_attempt_removes_what_no_snapshot_names_and_nothing_else(tmp_pat
     assert hidden(tmp_path) == [], "the note of what the savepoint names goes when that is committed"
 
 
+def test_a_job_removes_what_the_jobs_that_it_continues_have_left(tmp_path: Path) -> None:
+    """E7, G9: what they had prepared since the checkpoint that it begins from, but not what a savepoint names."""
+    sink = lines_sink(tmp_path)
+    in_checkpoint = prepared_by(sink, SinkHost(job_id="first"), 1, "checkpoint 1")
+    former = sink.create_writer(SinkHost(job_id="second", restored=1))
+    former.write_batch(["savepoint"], None)
+    in_savepoint = former.prepare_commit()
+    former.snapshot_state(2)
+    former.pin(2, in_savepoint)
+    former.write_batch(["checkpoint 3, which never completed"], None)
+    former.prepare_commit()
+    other = prepared_by(sink, SinkHost(job_id="of another name"), 1, "another's")
+    continued = SinkHost(0, job_id="third", restored=1, forerunners=("first", "second"))
+    sink.create_writer(continued)
+    closed = [str(path) for path in hidden(tmp_path) if ".closed." in path.name]
+    assert sorted(closed) == sorted(made.hidden_path for made in (*in_checkpoint, *in_savepoint, *other))
+    committer = sink.create_committer(continued)
+    committer.recommit(in_checkpoint)
+    assert visible(tmp_path) == ["checkpoint 1"]
+
+
 def test_nobody_looks_through_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G9: what a subtask may have left lies in one small directory, however much was written before."""
     looked: list[str] = []

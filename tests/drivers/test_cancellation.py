@@ -204,13 +204,13 @@ except Exception as error:
 """
 
 INTERRUPTED_TWICE = """
+from penstock.drivers import running_job
 logging.getLogger("penstock.job").addHandler(InterruptsAgain())
 logging.getLogger("penstock").addHandler(logging.StreamHandler())
 job = begin()
-result = job.get_job_execution_result()
-wait_for_result = result.result
+wait = running_job.wait
 # The first Ctrl-C comes as soon as somebody waits.
-result.result = lambda: (begun.wait(), os.kill(os.getpid(), signal.SIGINT), wait_for_result())
+running_job.wait = lambda *what: (begun.wait(), os.kill(os.getpid(), signal.SIGINT), wait(*what))[2]
 try:
     job.wait()
 except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from tests.simulation.planting import Mutant, around
 
 from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.master.epochs import EpochMaster
-from penstock.core.master.steps import EndSinks
+from penstock.core.master.steps import DeleteJobs, EndSinks
 from penstock.drivers.simulation import disk as disk_module
 from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.store import MemoryStore
@@ -79,6 +79,16 @@ def take_being_deposed_for_a_failed_write() -> Any:
     return around(StoreCalls, "run", run)
 
 
+def delete_what_the_job_begins_from() -> Any:
+    """Before there is a checkpoint of its own."""
+
+    def with_sources(original: Any, master: EpochMaster, *args: Any) -> Any:
+        yield DeleteJobs(master._forerunners.to_delete)
+        yield from original(master, *args)
+
+    return around(EpochMaster, "with_sources", with_sources)
+
+
 @contextmanager
 def end_sinks_without_a_look_who_leads() -> Iterator[None]:
     def end(master: EpochMaster) -> Any:
@@ -110,7 +120,8 @@ FOUND_IN_EPOCHS: FoundBySeeds = {
     look_before_the_checkpoint_is_visible: (("output",), (10, 44, 63)),
     take_a_number_after_looking: (("output",), (5, 34, 39)),
     end_sinks_without_a_look_who_leads: (("output", "outside"), (34, 66, 79)),
-    revoke_without_a_look_who_leads: (("output", "outside"), (1221,)),
+    revoke_without_a_look_who_leads: (("output", "outside"), (114, 2122)),
     count_all_that_is_there: (("output",), (417,)),
     record_nothing_that_was_found: (("output",), (328, 417)),
+    delete_what_the_job_begins_from: (("output",), (5, 6, 7)),
 }

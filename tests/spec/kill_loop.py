@@ -55,7 +55,7 @@ class CountBySlot(KeyedProcessFunction):
         yield json.dumps(["slot", ctx.get_current_key(), timestamp])
 
 
-def build(env: StreamExecutionEnvironment, records: int, rate: float, out: str) -> None:
+def build(env: StreamExecutionEnvironment, records: int, rate: float | None, out: str) -> None:
     """Windows and timers over the same keyed stream, into one exactly-once file sink."""
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(60)).with_timestamp_assigner(
         lambda event, _: event[2]

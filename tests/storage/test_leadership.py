@@ -10,7 +10,7 @@ import pytest
 from tests.storage.test_file_store import metadata_of
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.latest import Choice, choose_latest
+from penstock.core.checkpoint.latest import Choice, choose_latest, forerunners
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import BEGUN, JobMark
 from penstock.storage.leadership import DeposedError, Found, checkpoint_counts, mark_counts
@@ -35,7 +35,10 @@ class Driver:
 
     def go_on(self) -> Choice:
         """From the newest that jobs of its name have left."""
-        return choose_latest(self.store.take_over(NAME))
+        left = self.store.take_over(NAME)
+        choice = choose_latest(left)
+        self.continued = forerunners(left, choice, False, self.job_id).to_delete
+        return choice
 
     def complete(self, checkpoint_id: int) -> None:
         file = self.store.write(checkpoint_id, "op-0-0-count", f"state {self.job_id}".encode())
@@ -207,7 +210,7 @@ def test_a_deposed_driver_does_not_revoke_what_its_successor_has_begun_from(zomb
 
 def test_one_that_died_before_it_looked_changes_nothing(zombie: Driver) -> None:
     """E7: it took a number, so the one before it is deposed, and began from nothing."""
-    zombie.store._marks().leaders(NAME).take()  # type: ignore[union-attr]
+    zombie.store._marks().leaders(NAME).take("b")  # type: ignore[union-attr]
     with pytest.raises(DeposedError):
         zombie.complete(2)
     assert found(after(zombie, "b").go_on()) == [("a", 2), ("a", 1)]
@@ -235,6 +238,69 @@ def test_what_drivers_leave_of_themselves_does_not_grow(zombie: Driver) -> None:
         after(zombie, f"b{number}").go_on()
     left = [name for name in zombie.files() if "master-" in name]
     assert [name.rpartition("/")[2] for name in left] == ["found-by-master-5", "master-5"]
+
+
+def continued(driver: Driver) -> list[str]:
+    driver.go_on()
+    return list(driver.continued)
+
+
+def test_which_jobs_a_driver_continues(zombie: Driver) -> None:
+    """E7, G8: also those that died before they had a checkpoint, and would be nobody's for ever."""
+    second, third = after(zombie, "b"), after(zombie, "c")
+    assert continued(second) == ["a"]
+    second.store.write(1, "op-0-0-count", b"for a checkpoint that never came to be")
+    assert continued(third) == ["a", "b"]
+    third.complete(1)
+    third.store.delete_jobs(third.continued)
+    assert [name for name in third.files() if not name.startswith(("jobs/", "c/chk-1/"))] == []
+    assert sorted(path.name for path in zombie.directory.iterdir()) == ["c", "jobs"]
+    assert continued(after(zombie, "d")) == ["a", "c"]  # the mark of the first one's beginning is still there
+
+
+def test_what_a_deposed_driver_writes_later_is_deleted_by_those_that_follow(zombie: Driver) -> None:
+    """E7, G8: it was deleted before, and is there again."""
+    second = after(zombie, "b")
+    second.go_on()
+    second.store.write(1, "op-0-0-count", b"early")
+    third = after(zombie, "c")
+    third.go_on()
+    third.store.delete_jobs(third.continued)
+    second.store.write(1, "op-0-0-count", b"late")
+    assert continued(after(zombie, "d")) == ["a", "b"]
+
+
+def test_what_is_left_of_a_job_that_has_ended_belongs_to_users(zombie: Driver) -> None:
+    """E7, G8: it was cancelled, and keeps its checkpoints; one that begins anew has nothing to do with those either."""
+    zombie.mark("CANCELED")
+    second, third = after(zombie, "b"), after(zombie, "c")
+    assert continued(second) == []
+    second.complete(1)
+    assert continued(third) == ["b"]
+    after(zombie, "d").begin().mark(BEGUN)
+    fifth = after(zombie, "e")
+    assert continued(fifth) == ["d"]
+    fifth.complete(1)
+    assert continued(after(zombie, "f")) == ["d", "e"]
+
+
+def test_a_deposed_driver_deletes_no_forerunners(zombie: Driver) -> None:
+    """E7, G8: its successor begins from one of them."""
+    second = after(zombie, "b")
+    second.go_on()
+    after(zombie, "c").go_on()
+    before = zombie.files()
+    with pytest.raises(DeposedError):
+        second.store.delete_jobs(second.continued)
+    assert zombie.files() == before
+
+
+def test_a_file_cannot_name_what_is_no_job(zombie: Driver) -> None:
+    """E7: a damaged number of a master makes nobody delete other directories."""
+    after(zombie, "b").go_on()
+    (number,) = (path for path in zombie.directory.rglob("master-1") if path.is_file())
+    number.write_text("..")
+    assert continued(after(zombie, "c")) == ["a"]
 
 
 @pytest.mark.parametrize(

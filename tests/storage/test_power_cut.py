@@ -125,7 +125,7 @@ def test_numbers_are_given_once_in_other_file_systems() -> None:
     """G8, G11."""
     with mock.patch.object(Leaders, "highest", return_value=0):  # by listings that were made before all of them
         leaders = Leaders(fsspec.filesystem("memory"), "/numbers-of-masters", "words")
-        assert [leaders.take() for _ in range(3)] == [1, 2, 3]
+        assert [leaders.take("a") for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_file_that_is_written_whole_survives(live: Path, cut: PowerCut, tmp_path: Path) -> None:

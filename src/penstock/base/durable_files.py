@@ -82,10 +82,16 @@ def publish(partial: str, path: str) -> None:
         os.unlink(partial)
 
 
-def create_file(path: str) -> bool:
-    """Make an empty file for good; False if there is one, and of several at a time only one gets True."""
+def create_file(path: str, data: bytes = b"") -> bool:
+    """Make a file for good; False if there is one, and of several at a time only one gets True.
+
+    Until this returns, others may see less than all of its data.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        with open(path, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
     except FileExistsError:
         return False
     sync_directories([os.path.dirname(path)])

@@ -294,6 +294,14 @@ class SinkWriterContext(Protocol):
         """The checkpoint or savepoint that the task began from; None for none."""
         ...
 
+    @property
+    def forerunners(self) -> tuple[str, ...]:
+        """The ids of the jobs that this one continues, until it has a checkpoint of its own.
+
+        What their writers have prepared since the checkpoint that the task began from is never committed.
+        """
+        ...
+
     def now_ms(self) -> int:
         """Processing time in ms; the only clock that a writer may use."""
         ...

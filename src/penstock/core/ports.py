@@ -157,6 +157,10 @@ class CheckpointStore(Protocol):
         """Delete files, in this order; what is gone already is no error. Raises `DeposedError` before it begins."""
         ...
 
+    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+        """Delete all that former jobs of the name have left. Raises `DeposedError` before it begins."""
+        ...
+
     def join(self, job_name: str) -> None:
         """The job begins anew, beside others of its name: a job master that takes over later deposes this one."""
         ...

@@ -94,6 +94,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
     may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
     to be partitioned again ahead of everything else. `awaits_start`: once open, the task waits for `StartTask`.
+    `forerunners`: the jobs that this one continues, until it has a checkpoint of its own.
     """
 
     execution: ExecutionId
@@ -112,6 +113,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     builds_on_restored: bool = True
     taken_over: tuple[tuple[int, tuple[StateFile, ...]], ...] = ()
     awaits_start: bool = False
+    forerunners: tuple[str, ...] = ()
 
 
 class StartTask(msgspec.Struct, frozen=True, tag=True):

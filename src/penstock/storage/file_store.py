@@ -34,6 +34,8 @@ from penstock.storage.savepoint_directories import delete_savepoint, discard_sav
 
 #: The job and the number of a checkpoint, by its directory.
 CHECKPOINT_DIRECTORY: Final = re.compile(r"/([^/]+)/chk-(\d+)$")
+#: What may be deleted as a job's directory, whatever a file says that its name is.
+DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")
 #: State that one subtask may hold inside the job master when no directory is configured.
 JOB_MASTER_STATE_BYTES_MAX: Final = 32 << 20
 
@@ -202,10 +204,28 @@ class FileCheckpointStore:
         if marks is None:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
         self._leaders = marks.leaders(job_name)
-        self._number = self._leaders.take()
-        left = replace(self._left_by(job_name, marks, self._leaders), number=self._number)
+        self._number = number = self._leaders.take(self._job_id)
+        former = tuple(one for one in self._leaders.former(number) if self._has_left(one[1]))
+        left = replace(self._left_by(job_name, marks, self._leaders), number=number, former=former)
         self._leaders.note(left.found())
         return left
+
+    def _has_left(self, job_id: str) -> bool:
+        return bool(DIRECTORY_OF_JOB.fullmatch(job_id)) and self._fs.exists(self._directory_of(job_id))
+
+    def _directory_of(self, job_id: str) -> str:
+        return posixpath.join(posixpath.dirname(self._root), job_id)
+
+    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+        """Delete all that jobs have left, metadata first."""
+        self.check_leads()
+        for directory in map(self._directory_of, job_ids):
+            if self._fs.exists(directory):
+                self._fs.invalidate_cache(directory)
+                files = self._fs.find(directory)
+                self.delete([path for path in files if posixpath.basename(path) == METADATA_NAME])
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.rm(directory, recursive=True)
 
     def check_leads(self) -> None:
         """Raise `DeposedError` if another job master has taken the job over."""

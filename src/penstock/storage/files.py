@@ -106,14 +106,14 @@ def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool 
         sync_directories([directory])
 
 
-def create(fs: Any, directory: str, name: str) -> bool:
-    """Make an empty file for good; False if there is one, and of several processes at a time only one gets True."""
+def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
+    """Make a file for good; False if there is one, and of several processes at a time only one gets True."""
     make_directories_in(fs, directory)
     path = posixpath.join(directory, name)
     if is_local(fs):
-        return create_file(path)
+        return create_file(path, data)
     try:
-        fs.pipe_file(path, b"", mode="create")
+        fs.pipe_file(path, data, mode="create")
     except FileExistsError:
         return False
     return True

@@ -60,13 +60,15 @@ class Left(msgspec.Struct, frozen=True):
 class LeftByJobs(msgspec.Struct, frozen=True):
     """What the jobs of one name have left, as far as it counts; `checkpoints` includes those whose name is damaged.
 
-    `number`: that of the job master which has asked. `damaged`: why marks cannot be read.
+    `number`: that of the job master which has asked. `damaged`: why marks cannot be read. `former`: the masters before,
+    by number, whose jobs have left a directory.
     """
 
     checkpoints: tuple[Left, ...]
     marks: tuple[JobMark, ...]
     number: int = 0
     damaged: tuple[str, ...] = ()
+    former: tuple[tuple[int, str], ...] = ()
 
     def found(self) -> Found:
         """The record of what its job master found."""
@@ -74,6 +76,7 @@ class LeftByJobs(msgspec.Struct, frozen=True):
             self.number,
             tuple((left.job_id, left.checkpoint_id) for left in self.checkpoints),
             tuple((mark.job_id, mark.status) for mark in self.marks),
+            self.former,
         )
 
 

@@ -11,6 +11,9 @@ sees that it was deposed, and does nothing more, or the later one sees what the 
 What a deposed master makes visible after its successor has looked stays without effect, and must not mislead a third
 one. So each master that takes over records what it found and what counts, before it begins. Whatever else masters of
 lower numbers make visible does not count. The newest record is enough: what did not count before is not in it.
+
+A number's file names the job of its master, and the record names those of former masters. Their directories belong to
+the master that leads, which deletes them as soon as it needs them no more, whether they hold a checkpoint or not.
 """
 
 from __future__ import annotations
@@ -41,12 +44,13 @@ class DeposedError(JobExecutionError):
 class Found(msgspec.Struct, frozen=True):
     """What counted when the job master of a number took over.
 
-    `checkpoints`: jobs and ids; `marks`: jobs and what they had said.
+    `checkpoints`: jobs and ids; `marks`: jobs and what they had said; `former`: masters and their jobs.
     """
 
     number: int
     checkpoints: tuple[tuple[str, int], ...] = ()
     marks: tuple[tuple[str, str], ...] = ()
+    former: tuple[tuple[int, str], ...] = ()
 
 
 def checkpoint_counts(found: Found | None, job_id: str, checkpoint_id: int, master: int) -> bool:
@@ -84,18 +88,28 @@ class Leaders:
         """The number of the master that leads; 0 if none has taken one."""
         return max((number for _, number in self._files()), default=0)
 
-    def take(self) -> int:
-        """Take a number above all others, atomically; whoever led is deposed from now on.
+    def take(self, job_id: str) -> int:
+        """Take a number above all others for a job, atomically; whoever led is deposed from now on.
 
         Raises:
             DeposedError: if another master has taken a higher one in the same moment.
         """
         number = self.highest() + 1
-        while not create(self._fs, self._directory, f"{MASTER_PREFIX}{number}"):
+        while not create(self._fs, self._directory, f"{MASTER_PREFIX}{number}", job_id.encode()):
             number += 1  # another job master has taken that one since the listing
         # It may even have been taken and deleted since then; whoever deletes it has a higher one.
         self.check(number)
         return number
+
+    def former(self, number: int) -> tuple[tuple[int, str], ...]:
+        """The masters before the one of a number, as far as anything tells of them, and their jobs."""
+        before = self.found()
+        former = dict(() if before is None else before.former)
+        for prefix, other in self._files():
+            if prefix == MASTER_PREFIX and other < number:
+                with suppress(FileNotFoundError):
+                    former[other] = self._fs.cat_file(self._path(prefix, other)).decode()
+        return tuple(sorted(former.items()))
 
     def check(self, number: int) -> None:
         """Raise `DeposedError` if a master has taken a number above that one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.core.task.fakes import LaterBackground
@@ -59,10 +59,12 @@ class FakeStore:
         self.marks: dict[str, Any] = {}
         #: what other jobs of the name have left
         self.left: list[Any] = []
+        self.former: tuple[tuple[int, str], ...] = ()
         #: complete savepoints by their directory, those of other jobs that a test puts here included
         self.savepoints: dict[str, Any] = {}
         self.discarded_savepoints: list[str] = []
         self.deleted_savepoints: list[str] = []
+        self.deleted_jobs: list[str] = []
 
     def complete(self, metadata: Any, savepoint_path: str | None = None) -> str:
         if metadata.checkpoint_id in self.unwritable:
@@ -105,6 +107,10 @@ class FakeStore:
         self.deleted += paths
         self.files -= set(paths)
 
+    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+        self.check_leads()
+        self.deleted_jobs += job_ids
+
     def files_of(self, checkpoint_id: int) -> list[str]:
         return sorted(path for path in self.files if f"/chk-{checkpoint_id}/" in path)
 
@@ -121,7 +127,7 @@ class FakeStore:
         self.number += 1
         own = [Left(f"job-1/chk-{i}", "job-1", i, metadata) for i, metadata in self.checkpoints.items()]
         marks = tuple(mark for mark in self.marks.values() if mark.job_name == job_name)
-        return LeftByJobs((*self.left, *own), marks, self.number)
+        return LeftByJobs((*self.left, *own), marks, self.number, former=self.former)
 
     def check_leads(self) -> None:
         if self.is_deposed:

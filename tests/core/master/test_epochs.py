@@ -17,7 +17,7 @@ from penstock.core.master.driving import drive
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.protocol import StopMode
 from penstock.core.records import MIN_TIMESTAMP
-from penstock.storage.job_marks import BEGUN
+from penstock.storage.job_marks import BEGUN, LeftByJobs
 from penstock.testing import VirtualClock
 
 #: Steps that change nothing that outlives the job.
@@ -113,6 +113,8 @@ class Play:
                 return {}
             case steps.Complete():
                 self.read += self._reads
+            case steps.TakeOver():
+                return LeftByJobs((), (), 2, former=((1, "job-0"),))
             case steps.NextRequest():
                 return self.requests.popleft() if self.requests else None
             case steps.Answer(_, result, error):
@@ -193,6 +195,20 @@ def test_a_checkpoint_that_fails_as_it_is_written_is_taken_back() -> None:
         *("run 2", "complete 2", "Deliver", "keep [2] below 3"),
         *drained(3),
     ]
+
+
+def test_what_others_of_its_name_have_left_goes_when_the_job_needs_it_no_more() -> None:
+    """E7, G8: when it has a checkpoint of its own; and again at the end, because a deposed driver may have gone on."""
+    options = {"penstock.recovery.from-latest": "true", "execution.checkpointing.dir": "/c"}
+    play = Play(epochs=2, **options).fail("RunEpoch").fail("DeleteJobs")
+    assert play.run() == [
+        *("TakeOver", "run 1 fails", "run 2", "complete 2", "Deliver", "keep [2] below 3", "DeleteJobs fails"),
+        *("run 3", "complete 3", "Deliver", "keep [3] below 4", "DeleteJobs"),
+        *("run 4", "complete 4", "Deliver", "keep [4] below 5"),
+        *("mark FINISHED", "keep [] below all", "DeleteJobs"),
+    ]
+    # So do the sinks of the first epoch remove what they had prepared.
+    assert [works[0, 0].forerunners for works in play.works] == [("job-0",), (), ()]
 
 
 @pytest.mark.parametrize("is_revoked", [True, False])

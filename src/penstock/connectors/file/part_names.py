@@ -22,6 +22,9 @@ these, for an attempt that is restored from checkpoint n:
 An attempt may therefore remove the files of earlier attempts with `since` >= n that are not pinned, and nothing else.
 It looks only into the staging directory, which holds what is under way, however much the output holds.
 
+The same holds for the files of jobs that this one continues. Their drivers were deposed, so their checkpoints after n
+do not count.
+
 **Other jobs.** The retained checkpoints of another job may name its files. Only a file that was never closed is in no
 checkpoint. Its stage is `open`, and its process holds it as long as the process lives (`filesystem.create_held`). Once
 it is not held any more, any job may remove it. A closed file is renamed to the stage `closed`. This is so in local file
@@ -114,13 +117,15 @@ class PartNames:
         name = f".{self.final(counter)}.{stage}.{self.subtask_index}-{self.attempt}-{since}"
         return join(self.staging, name)
 
-    def is_stale(self, name: str, restored_id: int, pinned: set[str]) -> bool:
-        """Whether a file of the staging directory was left by an earlier attempt, and no snapshot can name it.
+    def is_stale(self, name: str, restored_id: int, pinned: set[str], of_forerunner: bool = False) -> bool:
+        """Whether a file of a staging directory was left by an earlier attempt or job, and no snapshot can name it.
 
         One of today's subtasks looks after each subtask beyond today's parallelism.
         """
         match = _HIDDEN.match(name)
-        if match is None or int(match["attempt"]) >= self.attempt or name in pinned:
+        if match is None or name in pinned:
+            return False
+        if not of_forerunner and int(match["attempt"]) >= self.attempt:
             return False
         return int(match["since"]) >= restored_id and self._looks_after(match)
 

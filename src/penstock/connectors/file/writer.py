@@ -18,7 +18,7 @@ from penstock.codecs.serialization import BulkWriterFactory, Encoder, Serializat
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
 from penstock.connectors.file.committer import FileCommittable
 from penstock.connectors.file.filesystem import create_held, join, make_durable, remove, rename, sync_names
-from penstock.connectors.file.part_names import PartNames
+from penstock.connectors.file.part_names import PartNames, staging_directory
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import RecordError, SinkWriter, SinkWriterContext, call_each
@@ -155,6 +155,10 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             self._staging.remove_stale(names, self._since)
         elif context.subtask_index == 0:
             remove_what_died(base_path)
+        for job_id in context.forerunners:
+            former = Staging(staging_directory(base_path, job_id, context.operator_id))
+            former.remove_stale(names, self._since, of_forerunner=True)
+            former.remove_if_empty()
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Writes records in order into the part files of their buckets."""

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from penstock.core.checkpoint.doubtful import DoubtfulCheckpoints
 from penstock.core.checkpoint.garbage import garbage
+from penstock.core.checkpoint.latest import Choice, Forerunners, forerunners
 from penstock.core.checkpoint.news import CheckpointNews, CheckpointsFailed, CheckpointsSettled, SavepointSettled
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
@@ -37,7 +38,7 @@ from penstock.core.protocol import (
     ToWorker,
     TriggerCheckpoint,
 )
-from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.job_marks import BEGUN, JobMark, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum
 
 #: How soon the last checkpoint of a job that only waits for it is tried again.
@@ -85,6 +86,10 @@ class CheckpointCoordinator:
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
         self.last: CheckpointMetadata | None = None
+        #: the jobs that this one continues: once it has a checkpoint of its own, what they have left is deleted
+        self._forerunners = Forerunners()
+        self._replaces_forerunners = False
+        self._has_deleted_forerunners = False
         #: Directories of savepoints that were given up: tasks may write into them until they have ended.
         self.given_up: list[str] = []
         self._requests: deque[SavepointRequest] = deque()
@@ -267,9 +272,25 @@ class CheckpointCoordinator:
         self.initial = initial
         self._last_id = max(self._last_id, initial.checkpoint_id)
 
+    def continues(self, left: LeftByJobs, choice: Choice) -> None:
+        """The job goes on from where others of its name were."""
+        self._forerunners = forerunners(left, choice, self.settings.retain_on_cancel, self._job_id)
+
+    @property
+    def forerunners(self) -> tuple[str, ...]:
+        """The jobs that this one continues, until it has a checkpoint of its own."""
+        return () if self._replaces_forerunners else self._forerunners.job_ids
+
+    @property
+    def _forerunners_to_delete(self) -> tuple[str, ...]:
+        return self._forerunners.to_delete if self._replaces_forerunners and not self._has_deleted_forerunners else ()
+
     def mark_of_end(self, job_name: str, status: str) -> JobMark | None:
-        """How the job ends, for a program that starts it again; None where no checkpoints of it are expected."""
-        if self.settings.interval_ms is None and self.last is None:
+        """How the job ends, for a program that starts it again; None where no checkpoints of it are expected.
+
+        None, too, for one that has failed before it had a checkpoint of its own: a mended one can begin where it began.
+        """
+        if (self.settings.interval_ms is None and self.last is None) or (status == "FAILED" and self.forerunners):
             return None
         last, now = self.last, self._clock.now_ms()
         if last is None or status != "FINISHED":
@@ -323,9 +344,11 @@ class CheckpointCoordinator:
     def discard_all(self, mark: JobMark | None) -> None:
         """The job needs no recovery any more: say how it has ended, unless that was said, and delete what is kept."""
         self._mark = mark
+        self._replaces_forerunners |= mark is not None
         self.completed.clear()
         self._dropped.clear()
         self._keeps_all = False
+        self._has_deleted_forerunners = False  # a deposed one may have gone on for a while
         self._collect_garbage()
 
     def sweep(self) -> None:
@@ -335,6 +358,8 @@ class CheckpointCoordinator:
         self._say_how_it_ended()
         if not self._keeps_all:
             self._store.delete(garbage(self._store.listing(), self.completed + self._dropped, 1 << 62))
+            if self._forerunners_to_delete:
+                self._store.delete_jobs(self._forerunners_to_delete)
 
     def _say_how_it_ended(self) -> None:
         """Comes first: without it, a job whose checkpoints are all gone looks like one without any. Does IO."""
@@ -442,12 +467,14 @@ class CheckpointCoordinator:
             if pending.savepoint.command.stop is not None:
                 self.last = metadata
                 self.completed.append(metadata)
+                self._replaces_forerunners = True
                 self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
             self._tell(SavepointSettled(pending.savepoint, pending.savepoint_path, None))
             if not pending.savepoint.command.cancels:  # else the job is about to end
                 self.serve_requests()
             return
         self._failures_in_a_row = 0
+        self._replaces_forerunners = True
         self.completed.append(metadata)
         for newer in self._pending.values():
             newer.bases.append(metadata)
@@ -540,14 +567,19 @@ class CheckpointCoordinator:
         kept = self.completed + self._dropped + [base for pending in live.values() for base in pending.bases]
         oldest_live_id = min(live, default=self._last_id + 1)
 
+        forerunners = self._forerunners_to_delete
+
         def done(result: None, error: BaseException | None) -> None:
             self._collecting = False
+            self._has_deleted_forerunners |= bool(forerunners) and error is None
             if self._collect_again:
                 self._collect_garbage()
 
         def work() -> None:
             self._say_how_it_ended()
             store.delete(garbage(store.listing(), kept, oldest_live_id, revoked))
+            if forerunners:
+                store.delete_jobs(forerunners)
 
         self._calls.run(work, done)
 

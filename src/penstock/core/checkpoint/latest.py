@@ -9,6 +9,7 @@ job that did not continue from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED
 from penstock.core.checkpoint.recovery import refusal_to_fall_back
@@ -51,6 +52,29 @@ def choose_latest(left: LeftByJobs) -> Choice:
         path=None if mark is None or whole or mark.status != BEGUN else mark.savepoint,
         damaged=tuple(f"{found.directory} cannot be restored: {found.damage}" for found in damaged),
     )
+
+
+class Forerunners(NamedTuple):
+    """The jobs that one continues. When it has a checkpoint of its own, what is left of some is to be deleted."""
+
+    job_ids: tuple[str, ...] = ()
+    to_delete: tuple[str, ...] = ()
+
+
+def forerunners(left: LeftByJobs, choice: Choice, retains: bool, job_id: str) -> Forerunners:
+    """Those that the job of an id continues: since one of the name has ended, or began anew. What is older is users'.
+
+    So do checkpoints where the option says that jobs retain them (`retains`).
+    """
+    mark = max(left.marks, key=lambda mark: (mark.job_master, mark.timestamp_ms), default=None)
+    since = -1 if mark is None else mark.job_master
+    jobs = {former for number, former in left.former if number > since}
+    jobs |= {metadata.job_id for metadata in choice.checkpoints}
+    if mark is not None and mark.status == BEGUN:
+        jobs.add(mark.job_id)
+    jobs.discard(job_id)
+    retained = {one.job_id for one in left.checkpoints} if retains else set()
+    return Forerunners(tuple(sorted(jobs)), tuple(sorted(jobs - retained)))
 
 
 def refusal_of_latest(choice: Choice) -> str:

@@ -41,8 +41,15 @@ def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
 class EpochCoordinator:
     """Call `works`, run them all, `complete` with their answers; after a failure `roll_back`, and `works` again."""
 
-    def __init__(self, job_graph: JobGraph, job_id: str, begin_from: CheckpointMetadata | None) -> None:
-        self.latest = begin_from
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        job_id: str,
+        begin_from: CheckpointMetadata | None,
+        forerunners: tuple[str, ...] = (),
+    ) -> None:
+        self.latest = self._initial = begin_from
+        self._forerunners = forerunners
         self._job_graph = job_graph
         self._job_id = job_id
         self._epoch = 0 if begin_from is None else begin_from.checkpoint_id
@@ -146,6 +153,7 @@ class EpochCoordinator:
                     records_max,
                     ends,
                     savepoint_path,
+                    self._forerunners if latest is self._initial else (),
                 )
         return works
 

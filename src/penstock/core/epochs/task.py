@@ -174,6 +174,7 @@ class EpochTask:
         work = self._work
         for context in self._chain.contexts:
             context.operator_state.restored_checkpoint_id = work.restored_id
+            context.forerunners = work.forerunners
             restored = work.restored.get(context.operator_id)
             if restored is not None:
                 histories = self._histories if work.builds_on_restored else None

@@ -46,6 +46,8 @@ class EpochWork:
     `watermarks`: how far each operator of the chain had come, by its place there, and the chain's input under -1.
     `splits`: new ones for a source, which reads at most `records_max` records. With `ends` the job comes to its end:
     everything is drained and finished. A `savepoint_path` makes the checkpoint a savepoint.
+
+    `forerunners`: the jobs that this one continues, until it has a checkpoint of its own.
     """
 
     epoch: int
@@ -58,6 +60,7 @@ class EpochWork:
     records_max: int | None = None
     ends: bool = False
     savepoint_path: str | None = None
+    forerunners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

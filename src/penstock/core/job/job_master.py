@@ -398,7 +398,15 @@ class JobMaster:
         # State that does not fit is found when operators open; by then nothing may have been processed (H4).
         self._awaits_start = restored is not None and restored is self.checkpoints.initial
         for worker_id, message in deployments(
-            self._graph, self.job_id, slots, addresses, self._settings, restored, commits_only, self._awaits_start
+            self._graph,
+            self.job_id,
+            slots,
+            addresses,
+            self._settings,
+            restored,
+            commits_only,
+            self._awaits_start,
+            self.checkpoints.forerunners,
         ):
             execution = self._graph.find(message.execution)
             assert execution is not None

@@ -148,6 +148,7 @@ class JobRecovery:
             self._give_up(f"{option}: cannot read what jobs of this name have left: {cause}")
             return
         choice = choose_latest(left)
+        self._master.checkpoints.continues(left, choice)
         for line in choice.damaged:
             self._effects.log(line)
         if choice.damaged and self._must_not_fall_back:

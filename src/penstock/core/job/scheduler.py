@@ -39,6 +39,7 @@ def deployments(
     restored: CheckpointMetadata | None,
     commits_only: bool = False,
     awaits_start: bool = False,
+    forerunners: tuple[str, ...] = (),
 ) -> list[tuple[str, DeployTask]]:
     """(worker id, message) for every subtask; subtask i of every vertex is in slot i: forward edges stay in a worker.
 
@@ -56,6 +57,7 @@ def deployments(
             msgspec.structs.replace(
                 _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
                 awaits_start=awaits_start,
+                forerunners=forerunners,
             ),
         )
         for v in graph

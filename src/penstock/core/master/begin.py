@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
-from penstock.core.checkpoint.latest import Choice, choose_latest, finished_before, refusal_of_latest
+from penstock.core.checkpoint.latest import (
+    Choice,
+    Forerunners,
+    choose_latest,
+    finished_before,
+    forerunners,
+    refusal_of_latest,
+)
 from penstock.core.checkpoint.recovery import must_not_fall_back, refusal_to_fall_back
 from penstock.core.checkpoint.restore import check_fit
+from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import Load, Log, ReadThrough, Steps, TakeOver
 from penstock.storage.job_marks import LeftByJobs
@@ -18,8 +28,15 @@ class HasEnded(Exception):
     """A job of the name has come to its end: there is nothing left to do."""
 
 
-def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:
-    """The newest whole checkpoint of the job's name; None when no job has left any.
+class Latest(NamedTuple):
+    """Where a job continues, if there is anything, and which jobs."""
+
+    metadata: CheckpointMetadata | None
+    forerunners: Forerunners
+
+
+def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configuration) -> Steps[Latest]:
+    """The newest whole checkpoint of the job's name.
 
     Raises:
         HasEnded: if nothing is left to do.
@@ -32,6 +49,7 @@ def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Step
         if left.damaged:
             raise CheckpointError(left.damaged[0])
         choice = choose_latest(left)
+        before = forerunners(left, choice, CheckpointSettings.of(configuration).retain_on_cancel, job_id)
         for line in choice.damaged:
             yield Log(line)
         if choice.damaged and must_not_fall_back(job_graph, configuration):
@@ -40,11 +58,12 @@ def begin_from_latest(job_graph: JobGraph, configuration: Configuration) -> Step
             raise HasEnded(f"{option}: {finished_before(choice.end)}")
         if choice.is_empty:
             yield Log(f"{option}: no job named {name!r} has left a checkpoint")
-            return None
+            return Latest(None, before)
         metadata = yield from _newest_whole(choice, job_graph, configuration)
     except (CheckpointError, OSError) as error:
         raise JobExecutionError(name, f"{option}: cannot read what jobs of this name have left: {error}") from error
-    return (yield from _fitting(metadata, option, job_graph, configuration))
+    fitting = yield from _fitting(metadata, option, job_graph, configuration)
+    return Latest(fitting, before)
 
 
 def _newest_whole(choice: Choice, job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata]:

@@ -30,6 +30,7 @@ from penstock.base.options import (
     RECOVERY_FROM_LATEST,
     RECOVERY_PATH,
 )
+from penstock.core.checkpoint.latest import Forerunners
 from penstock.core.checkpoint.recovery import must_not_fall_back, nothing_left, refusal_to_fall_back
 from penstock.core.checkpoint.savepoints import TakeSavepoint, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
@@ -45,6 +46,7 @@ from penstock.core.master.steps import (
     Complete,
     DealSplits,
     DeleteGarbage,
+    DeleteJobs,
     DeleteSavepoint,
     Deliver,
     EndSinks,
@@ -115,6 +117,8 @@ class EpochMaster(StepwiseMaster):
         #: one that failed as it was written, so that it may be visible all the same
         self._doubtful: int | None = None
         self._revoked: tuple[int, ...] = ()
+        self._forerunners = Forerunners()
+        self._has_deleted_forerunners = False
         self._coordinator: EpochCoordinator | None = None
         #: whether the job begins where one was drained, which may have died before it delivered all
         self.is_drained = False
@@ -154,7 +158,7 @@ class EpochMaster(StepwiseMaster):
 
     def with_sources(self, begin_from: CheckpointMetadata | None, run: Callable[[], Steps[None]]) -> Steps[None]:
         """Run from a checkpoint; sinks are told of the end, unless something has yet to be delivered."""
-        self._coordinator = EpochCoordinator(self.job_graph, self.job_id, begin_from)
+        self._coordinator = EpochCoordinator(self.job_graph, self.job_id, begin_from, self._forerunners.job_ids)
         try:
             yield from self._open_sources()
             yield from run()
@@ -180,7 +184,7 @@ class EpochMaster(StepwiseMaster):
 
     def _begin(self) -> Steps[CheckpointMetadata | None]:
         if self.configuration.read(RECOVERY_FROM_LATEST):
-            found = yield from begin_from_latest(self.job_graph, self.configuration)
+            found, self._forerunners = yield from begin_from_latest(self.job_graph, self.job_id, self.configuration)
             if found is not None:
                 self.is_drained = found.ends_job and found.is_drained
                 return found
@@ -351,6 +355,11 @@ class EpochMaster(StepwiseMaster):
         """Nothing is in the making now, so the leftovers of task runs that did not count go too."""
         try:
             yield DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
+            is_over = oldest_live_id == NO_LIVE_ID
+            to_delete = self._forerunners.to_delete
+            if to_delete and (is_over or (self.completed and not self._has_deleted_forerunners)):
+                yield DeleteJobs(to_delete)  # again at the end: a deposed one may have gone on for a while
+                self._has_deleted_forerunners = True
         except (Cancelled, DeposedError):
             raise
         except Exception as error:  # noqa: BLE001 - the next time finds the same files, and more

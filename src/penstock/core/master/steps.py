@@ -169,6 +169,13 @@ class DeleteGarbage(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteJobs(Step):
+    """`CheckpointStore.delete_jobs`: delete what jobs have left that this one continues."""
+
+    job_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteSavepoint(Step):
     """`CheckpointStore.delete_savepoint`: delete what was written for a savepoint that was never announced."""
 

@@ -51,6 +51,8 @@ class OperatorContext:
     superstep: SuperstepContext | None = None
     #: what tells this run of the task from all others of the job; the attempt does where no task runs twice at a time
     run: str = ""
+    #: the jobs that this one continues, until it has a checkpoint of its own
+    forerunners: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.run = self.run or str(self.attempt)

@@ -43,6 +43,7 @@ class Opening:
         deployment = self._deployment
         for context in chain.contexts:
             context.operator_state.restored_checkpoint_id = deployment.restored_checkpoint_id
+            context.forerunners = deployment.forerunners
             self._restore_operator(context)
         for edge, files in deployment.taken_over:
             for file in files:

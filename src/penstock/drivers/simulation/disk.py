@@ -31,6 +31,8 @@ class Disk:
         #: the number of the job master that leads, and what the last one that took over found
         self.leader = 0
         self.found: Found | None = None
+        #: the jobs of all masters that have taken a number
+        self.masters: dict[int, str] = {}
         #: the savepoint or checkpoint that the job of now may delete
         self.claimed: str | None = None
 

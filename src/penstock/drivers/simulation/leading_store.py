@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ class LeadingStore:
     def take_over(self, job_name: str) -> LeftByJobs:
         self._number = self._store.take_number()
         self.between()
-        left = replace(self._store.left_by(job_name), number=self._number)
+        left = replace(self._store.left_by(job_name), number=self._number, former=self._store.former(self._number))
         self.between()
         self._store.put_found(left)
         return left
@@ -35,6 +35,11 @@ class LeadingStore:
     def counts(self, checkpoint_id: int) -> bool:
         """Whether a checkpoint of this master is one of the job, as far as is known now."""
         return checkpoint_counts(self._store.found(), self._store.job_id, checkpoint_id, self._number)
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether it was not deposed, or has yet to take the job over."""
+        return self._number in (0, self._store.leader())
 
     def check_leads(self) -> None:
         if self._store.leader() > self._number:
@@ -64,6 +69,10 @@ class LeadingStore:
     def delete(self, paths: list[str]) -> None:
         self.check_leads()
         self._store.delete(paths)
+
+    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+        self.check_leads()
+        self._store.delete_jobs(job_ids)
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         return self._store.load_checkpoint(checkpoint_id)

@@ -201,6 +201,13 @@ class MemoryStore:
         if paths:
             self._delete_all(lambda: paths)
 
+    def delete_jobs(self, job_ids: Iterable[str]) -> None:
+        def find() -> list[str]:
+            found = [path for job_id in job_ids for path in self._disk.below(job_id)]
+            return sorted(found, key=lambda path: not path.endswith(f"/{METADATA}"))
+
+        self._delete_all(find)
+
     def _delete_all(self, find: Callable[[], list[str]], verb: str = "delete") -> None:
         """Delete what `find` finds, unless a fault refuses it or stops it half-way."""
         fault = self._faults.storage_fault((f"{verb}-refused", f"{verb}-torn", f"{verb}-done-but-error"))
@@ -226,7 +233,13 @@ class MemoryStore:
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
         self._disk.leader += 1
+        self._disk.masters[self._disk.leader] = self.job_id
         return self._disk.leader
+
+    def former(self, number: int) -> tuple[tuple[int, str], ...]:
+        """The masters before the one of a number whose jobs have left files."""
+        masters = self._disk.masters.items()
+        return tuple((other, job_id) for other, job_id in masters if other < number and self._disk.below(job_id))
 
     def found(self) -> Found | None:
         """What the last job master that took over has found."""

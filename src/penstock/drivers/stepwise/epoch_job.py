@@ -21,6 +21,7 @@ from penstock.core.master.steps import (
     Complete,
     DealSplits,
     DeleteGarbage,
+    DeleteJobs,
     DeleteSavepoint,
     EmptySavepoint,
     Join,
@@ -92,6 +93,7 @@ class EpochJob(StepwiseJob):
             DeleteGarbage: lambda step: store.delete(
                 garbage(store.listing(), step.kept, step.oldest_live_id, step.revoked)
             ),
+            DeleteJobs: lambda step: store.delete_jobs(step.job_ids),
             Revoke: lambda step: store.revoke(step.checkpoint_id),
             DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
             ClaimSavepoint: lambda step: claim_savepoint(step.path, owner),

@@ -104,6 +104,7 @@ class _CommitterContext:
     attempt = 0
     run = ""
     restored_checkpoint_id = None
+    forerunners = ()
 
     def __init__(self, job_id: str, operator_id: str, clock: Clock, listener: JobListener) -> None:
         self.job_id = job_id

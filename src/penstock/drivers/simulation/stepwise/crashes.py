@@ -40,6 +40,7 @@ STEPS: Final[dict[str, str | None]] = {
     "Revoke": "doubt",
     "Deliver": None,
     "DeleteGarbage": None,
+    "DeleteJobs": "again",
     "Wait": "fail",
     "RunEpoch of a savepoint": "savepoint",
     "Complete of the savepoint": "savepoint",

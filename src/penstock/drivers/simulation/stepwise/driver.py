@@ -117,6 +117,7 @@ class Driver:
             steps.Complete: self._complete,
             steps.Revoke: self._revoke,
             steps.DeleteGarbage: self._delete_garbage,
+            steps.DeleteJobs: lambda step: self._leading.delete_jobs(step.job_ids),
             steps.DeleteSavepoint: self._delete_savepoint,
             steps.ClaimSavepoint: lambda _: None,
             steps.CheckClaim: lambda _: None,
@@ -146,6 +147,11 @@ class Driver:
         for ask in self._waiting:
             ask.answers.append(steps.Answer(ask.request, None, "the job is over"))
         return self.master.status
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether it was not deposed, or has yet to take the job over."""
+        return self._leading.may_lead
 
     def advance(self) -> bool:
         """Take a step; returns whether there are more."""

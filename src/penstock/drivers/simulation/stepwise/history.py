@@ -65,7 +65,9 @@ class StepwiseSimulation(StepwiseWorld):
             if FILLED not in self.disk.savepoints:
                 for left in self.disk.below(FILLED):  # a user would take another path, or look what is there
                     del self.disk.files[left]
-        elif path is None:
+        elif path is not None:
+            self.stopped.kill_those_that_may_lead()
+        else:
             job.configuration.write(options.RECOVERY_FROM_LATEST, True)
         self.write(f"job {job.job_id}: {job.graph.mode}, from {path or 'the newest'}")
         return job

@@ -18,6 +18,11 @@ STOPS_MAX: Final = 5
 class Stopped(Protocol):
     """A driver that can be stopped, and does not know that it was."""
 
+    @property
+    def may_lead(self) -> bool:
+        """Whether it was not deposed, or has yet to take the job over."""
+        ...
+
     def advance(self) -> bool:
         """Take a step; returns whether there are more."""
         ...
@@ -61,6 +66,13 @@ class StoppedDrivers:
     def _maybe_go_on(self, rate: float) -> None:
         if self._drivers and not self._is_going and self._chance.random() < rate:
             self._go_on(self._chance.choice(self._drivers), self._chance.randint(1, STEPS_AT_A_TIME_MAX))
+
+    def kill_those_that_may_lead(self) -> None:
+        """A person who starts a job from a path, which deposes nobody, makes sure that no other driver of it runs."""
+        for driver in [driver for driver in self._drivers if driver.may_lead]:
+            driver.close()
+            self._drivers.remove(driver)
+            self._write("a stopped driver is killed")
 
     def end(self) -> None:
         """All of them go on to their ends."""
