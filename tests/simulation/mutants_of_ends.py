@@ -184,7 +184,7 @@ MUTANTS_OF_ENDS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     commit_before_the_savepoint_is_visible: (("outside",), 134),
     commit_what_a_savepoint_beside_the_job_holds: (("outside",), 12),
     go_on_after_the_last_savepoint: (("resumed", "stalled"), 9),
-    leave_files_with_the_checkpoints: (("savepoint",), 506),
+    leave_files_with_the_checkpoints: (("savepoint",), 755),
     leave_what_was_given_up: (("leaked-savepoint",), 16),
     use_the_names_of_savepoints_again: (("storage", "savepoint"), 208),
     answer_before_the_job_has_ended: (("waiter",), 6),

@@ -160,10 +160,10 @@ class VirtualJob(LocalJob):
             self._conditions.remove(pair)
             pair[1]()
 
-    def _sleep(self, now_ms: int, deadline_ms: int | None) -> None:
+    def _sleep(self, for_ms: int) -> None:
         # Executors also have the deadline of their metrics, at which nothing happens that a test could see.
         tasks = [task for executor in self._cluster._executors.values() for task in executor.tasks]
-        times = [deadline_ms, *(task.next_deadline() for task in tasks)]
+        times = [self._master.next_deadline(), *(task.next_deadline() for task in tasks)]
         assert isinstance(self._coroutines, VirtualCoroutines)
         times.append(self._coroutines.next_due_ms())
         times += [self._schedule[0][0]] if self._schedule else []
@@ -171,9 +171,9 @@ class VirtualJob(LocalJob):
         if self._questions:
             return
         if not known or min(known) > self._limit_ms:
-            pytest.fail(f"at {now_ms} ms the job is {self.status().name}, and nothing will ever happen: {times}")
+            pytest.fail(f"at {self.now_ms} ms the job is {self.status().name}, and nothing will ever happen: {times}")
         assert isinstance(self._clock, VirtualClock)
-        self._clock.advance_to(max(now_ms, min(known)))
+        self._clock.advance_to(max(self.now_ms, min(known)))
 
 
 def error_of(future: Future[Any]) -> str:

@@ -17,10 +17,14 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Processing time."""
+    """Processing time, and what time-outs are measured with."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch; never runs backwards within one process."""
+        """Processing time: milliseconds since the epoch as the host has it. It may jump forwards, never backwards."""
+        ...
+
+    def steady_ms(self) -> int:
+        """Milliseconds since some moment, for time-outs: never jumps, and stands still while the host is suspended."""
         ...
 
 

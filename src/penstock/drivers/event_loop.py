@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from penstock.drivers.clock import WAIT_MS_MAX
+
 T = TypeVar("T")
 
 _Done = Callable[[Any, BaseException | None], None]
@@ -144,8 +146,11 @@ class WaitingEventLoop:
         self.coroutines = EventLoopThread(name, self._event.set)
 
     def wait(self, ms: int) -> None:
-        """Wait until a result is there, or this many ms are over; hand over what is there."""
-        self._event.wait(ms / 1000)
+        """Wait until a result is there, or this many ms are over; hand over what is there.
+
+        The host's clock may be set meanwhile, so a long wait ends sooner.
+        """
+        self._event.wait(min(ms, WAIT_MS_MAX) / 1000)
         self._event.clear()
         self.coroutines.deliver()
 

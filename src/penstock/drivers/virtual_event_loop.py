@@ -39,7 +39,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         """Virtual time in seconds."""
-        return self._clock.now_ms() / 1000
+        return self._clock.steady_ms() / 1000
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -109,7 +109,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     def next_due_ms(self) -> int | None:
         """When (ms) anything is to happen next: now, or later, or None."""
         if self._ready:
-            return self._clock.now_ms()
+            return self._clock.steady_ms()
         while self._scheduled and self._scheduled[0][2].cancelled():
             heapq.heappop(self._scheduled)
         # Seconds as floats are off by less than a microsecond.
@@ -122,7 +122,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         self._is_running = True
         try:
-            while (due_ms := self.next_due_ms()) is not None and due_ms <= self._clock.now_ms():
+            while (due_ms := self.next_due_ms()) is not None and due_ms <= self._clock.steady_ms():
                 ran = True
                 handle: asyncio.Handle = self._ready.popleft() if self._ready else heapq.heappop(self._scheduled)[2]
                 if not handle.cancelled():

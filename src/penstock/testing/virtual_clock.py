@@ -10,10 +10,20 @@ class VirtualClock:
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
+        self._ahead_ms = 0
 
     def now_ms(self) -> int:
         """The time in ms."""
         return self._now_ms
+
+    def steady_ms(self) -> int:
+        """The time in ms, without what the clock was set forwards."""
+        return self._now_ms - self._ahead_ms
+
+    def jump(self, by_ms: int) -> None:
+        """Set the clock forwards by this many ms, as somebody may do with a host's, or as after its suspension."""
+        self.advance(by_ms)
+        self._ahead_ms += by_ms
 
     def advance_to(self, now_ms: int) -> None:
         """Move to a time (ms).

@@ -328,13 +328,13 @@ class MasterRig:
         self.master.on_message(WorkerLost(worker_id, "killed"))
 
     def advance(self, by_ms: int) -> None:
-        target = self.clock.now_ms() + by_ms
+        target = self.clock.steady_ms() + by_ms
         while (due := self.master.next_deadline()) is not None and due <= target:
-            self.clock.advance_to(max(due, self.clock.now_ms()))
+            self.clock.advance(max(0, due - self.clock.steady_ms()))
             self.master.on_time()
             if self.master.next_deadline() == due:
                 break
-        self.clock.advance_to(target)
+        self.clock.advance(target - self.clock.steady_ms())
         self.master.on_time()
 
     def acknowledge(

@@ -18,6 +18,8 @@ class FakeClock:
     def now_ms(self) -> int:
         return self.now
 
+    steady_ms = now_ms
+
 
 class FakeSpark:
     """Runs each task until a test, or an interrupt, ends it."""

@@ -15,11 +15,12 @@ from penstock.core.protocol import (
     TaskStateChanged,
 )
 from penstock.core.task.settings import task_settings
+from penstock.drivers.clock import WAIT_MS_MAX
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.loop_watch import STILL_MS, LoopWatch
 from penstock.drivers.spark.receiver import PATIENCE_MS, FailingGateway, WorkerReceiver
-from penstock.drivers.spark.worker import WAIT_MS_MAX, WorkerLoop, host_towards
+from penstock.drivers.spark.worker import WorkerLoop, host_towards
 from penstock.drivers.spark.worker_settings import ORPHANED, RELEASED, HostedTask
 from penstock.wire.errors import RecordSerializationError
 
@@ -31,6 +32,8 @@ class FakeClock:
 
     def now_ms(self) -> int:
         return self.now
+
+    steady_ms = now_ms
 
 
 class Task:

@@ -137,7 +137,7 @@ class CheckpointCoordinator:
         self._dropped.clear()
         self._failures_in_a_row = 0
         if self.settings.interval_ms is not None:
-            self._next_ms = self._clock.now_ms() + self.settings.interval_ms
+            self._next_ms = self._clock.steady_ms() + self.settings.interval_ms
 
     def stop(self, reason: str) -> None:
         """Abort all that is in the making; trigger nothing until `start`."""
@@ -158,7 +158,7 @@ class CheckpointCoordinator:
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
-        times = [p.timestamp_ms + self.settings.timeout_ms for p in self._pending.values()]
+        times = [p.begun_ms + self.settings.timeout_ms for p in self._pending.values()]
         if (again_ms := self._doubtful.next_deadline()) is not None:
             times.append(again_ms)
         times += [request.deadline_ms for request in self._requests]
@@ -170,7 +170,7 @@ class CheckpointCoordinator:
         """Give up what is over time; trigger what is due."""
         was_settled = self.is_settled
         for pending in list(self._pending.values()):
-            if now_ms >= pending.timestamp_ms + self.settings.timeout_ms:
+            if now_ms >= pending.begun_ms + self.settings.timeout_ms:
                 # The next one may be faster: what is slow now need not be so for ever.
                 where = ": the store has not yet answered for its metadata" if pending.is_completing else ""
                 reason = f"not complete within {self.settings.timeout_ms} ms{where}"
@@ -186,7 +186,7 @@ class CheckpointCoordinator:
         if self._next_ms is not None and now_ms >= self._next_ms and self._admits():
             self._schedule_next(now_ms)
             if self._all_ready():
-                self._trigger(now_ms)
+                self._trigger()
 
     def request_savepoint(self, request: SavepointRequest) -> None:
         """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
@@ -205,7 +205,7 @@ class CheckpointCoordinator:
         if not self._requests or not self._running or self._pending or not self._all_ready():
             return
         request = self._requests.popleft()
-        if self._trigger(self._clock.now_ms(), request) is None:
+        if self._trigger(request) is None:
             self._refuse(
                 request, "no task is left to take the savepoint, or a source's enumerator could not be captured"
             )
@@ -237,7 +237,7 @@ class CheckpointCoordinator:
     def trigger_soon(self) -> None:
         """Do not wait for the interval: all data was processed, and only a checkpoint is missing (F6)."""
         if self._running and self._next_ms is not None:
-            self._next_ms = self._clock.now_ms()
+            self._next_ms = self._clock.steady_ms()
 
     def on_acknowledge(self, ack: AcknowledgeCheckpoint) -> None:
         """A task's part is stored."""
@@ -314,7 +314,7 @@ class CheckpointCoordinator:
 
     def in_progress(self) -> list[CheckpointRecord]:
         """Those in the making, oldest first."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.steady_ms()
         return [pending.record(CheckpointStatus.IN_PROGRESS, now_ms) for pending in self._pending.values()]
 
     @property
@@ -371,7 +371,7 @@ class CheckpointCoordinator:
         """Trigger a checkpoint by hand; returns its id, None when the job cannot take one, or another one, just now."""
         if not self._admits() or not self._all_ready():
             return None
-        return self._trigger(self._clock.now_ms())
+        return self._trigger()
 
     # --- triggering ------------------------------------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ class CheckpointCoordinator:
         ready = (ExecutionState.RUNNING, ExecutionState.FINISHED)
         return all(e.state in ready for e in self._graph.executions())
 
-    def _trigger(self, now_ms: int, request: SavepointRequest | None = None) -> int | None:
+    def _trigger(self, request: SavepointRequest | None = None) -> int | None:
         points = self._graph.injection_points()
         if not points:
             return None
@@ -395,7 +395,8 @@ class CheckpointCoordinator:
         path = None
         if request is not None:
             path = savepoint_path(request.command.directory, self._job_id, self._last_id, self._graph.attempt)
-        pending = PendingCheckpoint(self._last_id, now_ms, self._graph, list(self.completed), request, path)
+        now_ms, begun_ms = self._clock.now_ms(), self._clock.steady_ms()
+        pending = PendingCheckpoint(self._last_id, now_ms, begun_ms, self._graph, list(self.completed), request, path)
         self.statistics = self.statistics.with_triggered()
         try:
             for source in self._sources:
@@ -403,7 +404,7 @@ class CheckpointCoordinator:
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
             reason = f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}"
-            record = pending.record(CheckpointStatus.FAILED, now_ms, failure=reason)
+            record = pending.record(CheckpointStatus.FAILED, begun_ms, failure=reason)
             self.statistics = self.statistics.with_failed(record, counts=request is None)
             if request is None:
                 self._fail_when_too_many(reason)
@@ -460,7 +461,7 @@ class CheckpointCoordinator:
 
     def _on_visible(self, pending: PendingCheckpoint, metadata: CheckpointMetadata) -> None:
         del self._pending[pending.checkpoint_id]
-        now = self._clock.now_ms()
+        now = self._clock.steady_ms()
         record = pending.record(CheckpointStatus.COMPLETED, now, metadata.state_bytes)
         self.statistics = self.statistics.with_completed(record)
         if pending.savepoint is not None:
@@ -502,7 +503,7 @@ class CheckpointCoordinator:
         """Give one up; `heals`: whether the failure is final at first, and whether it lies outside (`Failure`)."""
         pending = self._pending.pop(checkpoint_id)
         counts = counts and pending.savepoint is None
-        record = pending.record(CheckpointStatus.FAILED, self._clock.now_ms(), failure=reason)
+        record = pending.record(CheckpointStatus.FAILED, self._clock.steady_ms(), failure=reason)
         self.statistics = self.statistics.with_failed(record, counts=counts)
         if pending.savepoint is not None:
             self._abort_savepoint(pending, pending.savepoint, reason)
@@ -512,7 +513,7 @@ class CheckpointCoordinator:
         if counts:
             self._fail_when_too_many(f"checkpoint {checkpoint_id}: {reason}", *heals)
         if self._next_ms is not None and self._graph.is_at_its_end:
-            self._next_ms = min(self._next_ms, self._clock.now_ms() + LAST_CHECKPOINT_RETRY_MS)
+            self._next_ms = min(self._next_ms, self._clock.steady_ms() + LAST_CHECKPOINT_RETRY_MS)
         self.serve_requests()
 
     def _abort_savepoint(self, pending: PendingCheckpoint, savepoint: SavepointRequest, reason: str) -> None:

@@ -65,7 +65,7 @@ class DoubtfulCheckpoints:
 
     def _revoke(self) -> None:
         store, ids = self._store, list(self.open)
-        self._again_ms = self._clock.now_ms() + REVOKE_UNANSWERED_MS
+        self._again_ms = self._clock.steady_ms() + REVOKE_UNANSWERED_MS
 
         def work() -> None:
             for checkpoint_id in ids:
@@ -78,7 +78,7 @@ class DoubtfulCheckpoints:
             if error is None:
                 self._take_back(open_ids)
                 return
-            self._again_ms = self._clock.now_ms() + REVOKE_AGAIN_MS
+            self._again_ms = self._clock.steady_ms() + REVOKE_AGAIN_MS
             self._say(open_ids[0], error)
 
         self._calls.run(work, done)

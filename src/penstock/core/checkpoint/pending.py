@@ -19,13 +19,17 @@ class PendingCheckpoint:
         self,
         checkpoint_id: int,
         timestamp_ms: int,
+        begun_ms: int,
         graph: ExecutionGraph,
         bases: list[CheckpointMetadata],
         savepoint: SavepointRequest | None = None,
         savepoint_path: str | None = None,
     ) -> None:
         self.checkpoint_id = checkpoint_id
+        #: when it was triggered, for people
         self.timestamp_ms = timestamp_ms
+        #: and for time-outs
+        self.begun_ms = begun_ms
         self.savepoint = savepoint
         self.savepoint_path = savepoint_path
         #: Whether sources came to their end for it, and so cannot go on when it fails.
@@ -74,13 +78,13 @@ class PendingCheckpoint:
     def record(
         self, status: CheckpointStatus, now_ms: int, state_bytes: int = 0, failure: str | None = None
     ) -> CheckpointRecord:
-        """It as of now, for the history."""
+        """It as of now, a steady time (ms), for the history."""
         return CheckpointRecord(
             self.checkpoint_id,
             status,
             self.timestamp_ms,
             self.savepoint is not None,
-            now_ms - self.timestamp_ms,
+            now_ms - self.begun_ms,
             state_bytes,
             self.alignment_ms_max,
             self.held_back_bytes,

@@ -212,7 +212,7 @@ class JobMaster:
     @turn
     def on_time(self) -> None:
         """Do what is due."""
-        now = self._clock.now_ms()
+        now = self._clock.steady_ms()
         if self.is_done:
             return
         for worker_id in self._slot_pool.silent(now):
@@ -240,7 +240,7 @@ class JobMaster:
     @turn
     def take_savepoint(self, command: TakeSavepoint, waiter: SavepointWaiter) -> None:
         """Take a savepoint, and end the job with it if the command says so; `waiter` is called once."""
-        self._savepoints.take(command, waiter, self._clock.now_ms())
+        self._savepoints.take(command, waiter, self._clock.steady_ms())
 
     @turn
     def trigger_checkpoint(self) -> int | None:
@@ -251,7 +251,7 @@ class JobMaster:
         if self.is_done:
             return
         if self.status is _S.CANCELLING:
-            self._cancellation.hurry(self._clock.now_ms())
+            self._cancellation.hurry(self._clock.steady_ms())
             return
         self.checkpoints.stop("the job is cancelled")
         self._move(_S.CANCELLING, None)
@@ -461,7 +461,7 @@ class JobMaster:
             self._after_tasks_ended()
         elif state is ExecutionState.RUNNING:
             if self._graph.all_open:
-                self._failover.on_running(self._clock.now_ms())
+                self._failover.on_running(self._clock.steady_ms())
             self._start_when_open()
             self.checkpoints.serve_requests()
 
@@ -503,10 +503,10 @@ class JobMaster:
             else:
                 execution.move(ExecutionState.CANCELING)
                 self._effects.send(execution.worker_id, CancelTask(execution.id))
-        self._cancellation.begin(self._clock.now_ms())
+        self._cancellation.begin(self._clock.steady_ms())
 
     def _end_stuck_workers(self) -> None:
-        waited_ms = self._cancellation.waited_ms(self._clock.now_ms())
+        waited_ms = self._cancellation.waited_ms(self._clock.steady_ms())
         self._cancellation.end()
         for worker_id in stuck_workers(self._graph):
             at = self._slot_pool.whereabouts(worker_id)
@@ -579,7 +579,7 @@ class JobMaster:
     def _restart_delay_ms(self) -> int | None:
         assert self._failed is not None
         completed, has_worked = self.checkpoints.statistics.completed, bool(self.checkpoints.completed)
-        delay_ms = self._failover.restart_delay_ms(*self._failed, completed, has_worked, self._clock.now_ms())
+        delay_ms = self._failover.restart_delay_ms(*self._failed, completed, has_worked, self._clock.steady_ms())
         if self._failover.verdict is not None and self.failure is not None:
             self.failure.add_note(self._failover.verdict)
             self._effects.log(self._failover.verdict)
@@ -647,4 +647,4 @@ class JobMaster:
 
     def _call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self._timer_count += 1
-        heapq.heappush(self._timers, (self._clock.now_ms() + delay_ms, self._timer_count, call))
+        heapq.heappush(self._timers, (self._clock.steady_ms() + delay_ms, self._timer_count, call))

@@ -79,7 +79,7 @@ class SlotPool:
 
     def acquire(self) -> None:
         """Wait for the slots, and ask for the workers that are missing and were not asked for yet."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.clock.steady_ms()
         if self._deadline_ms is None:
             self._begun_ms, self._word_ms = now_ms, now_ms + PATIENCE_MS
         self._deadline_ms = now_ms + self.request_timeout_ms
@@ -97,7 +97,7 @@ class SlotPool:
         if registration.worker_id in self._lost:
             return
         self.on_request_answered()
-        self._workers[registration.worker_id] = _Worker(registration, self.clock.now_ms())
+        self._workers[registration.worker_id] = _Worker(registration, self.clock.steady_ms())
 
     def on_request_answered(self) -> None:
         """One of the workers that were asked for has come, or will not come."""
@@ -107,7 +107,7 @@ class SlotPool:
         """A worker was heard; `whereabouts` says where it is, when a user's function does not return."""
         worker = self._workers.get(worker_id)
         if worker is not None:
-            worker.heard_ms = self.clock.now_ms()
+            worker.heard_ms = self.clock.steady_ms()
             worker.whereabouts = whereabouts
 
     def whereabouts(self, worker_id: str) -> str:

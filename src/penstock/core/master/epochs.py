@@ -229,7 +229,7 @@ class EpochMaster(StepwiseMaster):
     def epochs(self) -> Steps[bool]:
         """Epoch after epoch; returns whether the sources have come to their end, not the job to a stop."""
         while not self.coordinator.has_ended:
-            begun_ms = self.clock.now_ms()
+            begun_ms = self.clock.steady_ms()
             found = yield from self.epoch()
             if (yield from self.serve()):
                 return False
@@ -237,7 +237,7 @@ class EpochMaster(StepwiseMaster):
                 yield from self.say_where_to_go_on()
                 return False
             while self.interval_ms is not None and not self.coordinator.has_ended:
-                left_ms = begun_ms + self.interval_ms - self.clock.now_ms()
+                left_ms = begun_ms + self.interval_ms - self.clock.steady_ms()
                 if left_ms <= 0:
                     break
                 yield Wait(left_ms, until_request=True)

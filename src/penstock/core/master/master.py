@@ -109,7 +109,7 @@ class StepwiseMaster(ABC):
         """
         completed = self.figures.checkpoints.completed
         delay_ms = self._failover.restart_delay_ms(
-            failure_from(error), None, completed, has_worked, self.clock.now_ms()
+            failure_from(error), None, completed, has_worked, self.clock.steady_ms()
         )
         if delay_ms is None:
             if self._failover.verdict is not None:
@@ -126,7 +126,7 @@ class StepwiseMaster(ABC):
 
     def _begin_attempt(self) -> Steps[None]:
         yield from self._move(_S.RUNNING)
-        self._failover.on_running(self.clock.now_ms())
+        self._failover.on_running(self.clock.steady_ms())
 
     def _remember(self, error: BaseException) -> None:
         self.history.failed(FailureRecord(self.clock.now_ms(), self.history.restarts, str(error)))

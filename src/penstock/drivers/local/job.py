@@ -26,7 +26,7 @@ from penstock.core.job.view import JobView
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cancellation import where_is
-from penstock.drivers.clock import SystemClock
+from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.local.cluster import LocalCluster
 from penstock.drivers.running_job import RunningJob, settle
@@ -52,7 +52,7 @@ class LocalJob(RunningJob):
         job_id = str(self._job_id)
         self._name = job_graph.name
         self._clock = SystemClock()
-        self._started_ms = self._clock.now_ms()
+        self._started_ms = self._clock.steady_ms()
         storage = StorageSettings.of(configuration, job_id)
         backends = BackendSettings.of(configuration, job_id).backends()
         self._wake = threading.Event()
@@ -128,7 +128,7 @@ class LocalJob(RunningJob):
         self._over = True
         self._refuse_questions()
         status = JobStatus.FAILED if failure is not None else self._master.status
-        runtime_ms = self._clock.now_ms() - self._started_ms
+        runtime_ms = self._clock.steady_ms() - self._started_ms
         accumulators = self._master.accumulators()
         settle(
             self._result, self._job_id, self._name, status, failure or self._master.failure, runtime_ms, accumulators
@@ -165,16 +165,17 @@ class LocalJob(RunningJob):
                 except Exception as error:  # noqa: BLE001 - goes to the caller that asked
                     future.set_exception(error)
         deadline = master.next_deadline()
-        now = self._clock.now_ms()
+        now = self._clock.steady_ms()
         if deadline is not None and deadline <= now:
             self._let(master.on_time)
         elif not worked:
-            self._sleep(now, deadline)
+            self._sleep(WAIT_MS_MAX if deadline is None else deadline - now)
 
-    def _sleep(self, now_ms: int, deadline_ms: int | None) -> None:
-        times = [t for t in (deadline_ms, self._cluster.next_deadline()) if t is not None]
-        seconds = max(0.0, (min(times) - now_ms) / 1000) if times else 1.0
-        if self._wake.wait(min(seconds, 1.0)):
+    def _sleep(self, for_ms: int) -> None:
+        due_ms = self._cluster.next_deadline()
+        if due_ms is not None:
+            for_ms = min(for_ms, due_ms - self._clock.now_ms())
+        if self._wake.wait(min(max(0, for_ms), WAIT_MS_MAX) / 1000):
             self._wake.clear()
 
 

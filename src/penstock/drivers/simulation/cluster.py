@@ -201,10 +201,16 @@ class SimulatedCluster:
         for worker in self.workers.values():
             worker.on_time(now_ms)
 
+    def on_clocks_set(self, by_ms: int) -> None:
+        """Processing time has jumped forwards, and timers with it."""
+        for worker in self.workers.values():
+            if worker.timer_ms is not None:
+                worker.timer_ms -= by_ms
+
     def next_due_ms(self) -> int | None:
         """When any worker has something to do."""
         times = [w.heartbeat_ms for w in self.workers.values()]
-        times += [w.wake_ms for w in self.workers.values() if w.wake_ms is not None]
+        times += [t for w in self.workers.values() for t in (w.timer_ms, w.wake_ms) if t is not None]
         return min(times) if times else None
 
     # --- channels --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ def dump(simulation: Watched) -> str:
     master, checkpoints = simulation.master, simulation.master.checkpoints
     states = " ".join(f"{e.id}={e.state.value}" for e in master._graph.executions())
     lines = [
-        f"job {master.status.name} at {simulation.engine.now_ms()} ms, restarts {master.history.restarts}, {states}",
+        f"job {master.status.name} at {simulation.engine.steady_ms()} ms, restarts {master.history.restarts}, {states}",
         f"kept checkpoints {[m.checkpoint_id for m in checkpoints.completed]}, last id {checkpoints._last_id}, "
         f"next deadline {master.next_deadline()}, next trigger {checkpoints._next_ms}",
     ]
@@ -22,7 +22,10 @@ def dump(simulation: Watched) -> str:
         )
     for worker in simulation.cluster.workers.values():
         enabled = worker.position >= 0
-        lines.append(f"{worker.worker_id}: enabled={enabled} wake={worker.wake_ms} jobs={len(worker.background.jobs)}")
+        lines.append(
+            f"{worker.worker_id}: enabled={enabled} timer={worker.timer_ms} wake={worker.wake_ms} "
+            f"jobs={len(worker.background.jobs)}"
+        )
         lines += [f"  {line}" for task in worker.executor.tasks for line in _task(task)]
     lines += [f"channel {c.name}: {len(c.items)} waiting" for c in simulation.cluster.control.values() if c.items]
     lines += [f"channel {c.name}: {len(c.items)} waiting" for c in simulation.cluster.data.values() if c.items]

@@ -43,12 +43,26 @@ class Engine:
         self.faults = faults
         self.log = log
         self._now_ms = 0
+        #: how much further the hosts' clocks are
+        self._ahead_ms = 0
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
-        log.now = self.now_ms
+        log.now = self.steady_ms
 
     def now_ms(self) -> int:
         """Virtual time: the port `Clock`."""
+        return self._now_ms + self._ahead_ms
+
+    def jump(self, by_ms: int) -> None:
+        """Somebody sets the clocks of all hosts forwards."""
+        self._ahead_ms += by_ms
+
+    def steady_of(self, now_ms: int) -> int:
+        """The steady time at which the clocks show a time, if nobody sets them."""
+        return now_ms - self._ahead_ms
+
+    def steady_ms(self) -> int:
+        """Virtual time, as time-outs are measured."""
         return self._now_ms
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:

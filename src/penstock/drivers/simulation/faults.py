@@ -116,6 +116,10 @@ class Faults:
         """Whether a job master that seems to have died goes on."""
         return self._happens("split-brain", self.rates.split_brain, 1_000)
 
+    def sets_clocks(self) -> bool:
+        """Whether the clocks of all hosts are set forwards, as after a suspension."""
+        return self._happens("clock-jump", self.rates.clock_jump, 3)
+
     def is_slow(self, kind: str, rate: float) -> bool:
         """Whether something new is slow."""
         return self._happens(kind, rate, 1_000_000)

@@ -116,7 +116,7 @@ class MasterProcess(Action):
             self.kill()
             return
         self._deadline_ms = None if self.master.is_done else self.master.next_deadline()
-        self.look_at_deadline(self._engine.now_ms())
+        self.look_at_deadline(self._engine.steady_ms())
 
     def kill(self, is_within_call: bool = False) -> None:
         """The process ends silently, and all workers with it, or seems to; another one is started."""

@@ -46,6 +46,8 @@ class FaultRates:
     late_store: float = 0.0
     #: that a job master which seems to have died goes on, with its workers, beside its successor
     split_brain: float = 0.0
+    #: that the clocks of all hosts are set forwards
+    clock_jump: float = 0.0
     slow_background: float = 0.0
     slow_channel: float = 0.0
     slow_executor: float = 0.0
@@ -97,7 +99,12 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         topology,
         mode,
         _configuration(chance, mode),
-        replace(_rates(chance), late_store=_late_store(world), split_brain=_split_brain(world)),
+        replace(
+            _rates(chance),
+            late_store=_late_store(world),
+            split_brain=_split_brain(world),
+            clock_jump=_clock_jump(world),
+        ),
         chance.choice((0, 0, 600, 1 << 20)),
         chance.choice((0.01, 0.03, 0.1)),
         chance.choice((3, 10, 30)),
@@ -187,6 +194,11 @@ def _late_store(world: str) -> float:
 def _split_brain(world: str) -> float:
     own = random.Random(f"split brain of {world}")
     return own.choice((0.5, 1.0)) if own.random() < 0.3 else 0.0
+
+
+def _clock_jump(world: str) -> float:
+    own = random.Random(f"set clocks of {world}")
+    return 0.003 if own.random() < 0.2 else 0.0
 
 
 def _rates(chance: random.Random) -> FaultRates:

@@ -36,6 +36,8 @@ STEPS_MAX = 60_000
 QUIET_TICK = 0.01
 QUIET_TICK_MS_MAX = 3
 VIRTUAL_MS_MAX = 3_600_000
+#: How far (ms) clocks are set forwards at most: over all that a job waits for.
+CLOCK_JUMP_MS_MAX = 100_000
 
 
 @dataclass
@@ -193,7 +195,7 @@ class Simulation:
             self.scenario.mode,
             self.master.status.name,
             self.log.step,
-            self.engine.now_ms(),
+            self.engine.steady_ms(),
             totals.restarts,
             totals.checkpoints,
             self.outside.commits,
@@ -254,7 +256,7 @@ class Simulation:
                 self._end_faults()
                 tick, tick_ms_max = QUIET_TICK, QUIET_TICK_MS_MAX
             if draw() < tick:
-                self._advance(engine.now_ms() + engine.between(1, tick_ms_max))
+                self._advance(engine.steady_ms() + engine.between(1, tick_ms_max))
             if not ready.actions:
                 due_ms = self._next_due_ms()
                 if due_ms is None or due_ms > VIRTUAL_MS_MAX:
@@ -295,6 +297,8 @@ class Simulation:
             self.process.kill()
         elif faults.drops_connection():
             cluster.connections.drop()
+        if faults.sets_clocks():
+            self._set_clocks()
 
     def _is_running(self) -> bool:
         return not self.process.is_down and not self.master.is_done
@@ -310,11 +314,18 @@ class Simulation:
 
     def _advance(self, to_ms: int) -> None:
         self.engine.advance(to_ms)
-        now = self.engine.now_ms()
+        now = self.engine.steady_ms()
         self.cluster.on_time(now)
         self.process.look_at_deadline(now)
         for deposed in self.deposed:
             deposed.on_time(now)
+
+    def _set_clocks(self) -> None:
+        by_ms = self.engine.between(1, CLOCK_JUMP_MS_MAX)
+        self.log.write(f"the clocks are set {by_ms} ms forwards")
+        self.engine.jump(by_ms)
+        for cluster in [self.cluster, *(deposed.cluster for deposed in self.deposed)]:
+            cluster.on_clocks_set(by_ms)
 
     def _on_message(self, message: ToMaster) -> None:
         if self.process.is_down:

@@ -63,6 +63,7 @@ class Worker(Action):
         "executor",
         "heartbeat_ms",
         "is_registered",
+        "timer_ms",
         "wake_ms",
         "worker_id",
     )
@@ -72,8 +73,11 @@ class Worker(Action):
         super().__init__(SLOW_SPEED if faults.is_slow("slow-executor", faults.rates.slow_executor) else 1.0)
         self.worker_id = worker_id
         self.cluster = cluster
+        #: when, in steady time, a timer of processing time is due
+        self.timer_ms: int | None = None
+        #: and a coroutine
         self.wake_ms: int | None = None
-        self.heartbeat_ms = cluster.engine.now_ms() + HEARTBEAT_INTERVAL_MS
+        self.heartbeat_ms = cluster.engine.steady_ms() + HEARTBEAT_INTERVAL_MS
         self._failures = PeerFailures()
         self.background = SimulatedBackground(worker_id, cluster.engine, self.turn)
         self.backends = cluster.make_backends()
@@ -121,12 +125,14 @@ class Worker(Action):
         if call != self._step:
             self.cluster.engine.ready.add(self)
         # While its step is enabled, nothing has to wake it.
-        times = (self.executor.next_deadline(), self.coroutines.next_due_ms()) if self.position < 0 else ()
-        self.wake_ms = min((time for time in times if time is not None), default=None)
+        is_idle = self.position < 0
+        due_ms = self.executor.next_deadline() if is_idle else None
+        self.timer_ms = None if due_ms is None else self.cluster.engine.steady_of(due_ms)
+        self.wake_ms = self.coroutines.next_due_ms() if is_idle else None
 
     def on_time(self, now_ms: int) -> None:
         """Time has passed."""
-        if self.wake_ms is not None and self.wake_ms <= now_ms:
+        if any(time is not None and time <= now_ms for time in (self.timer_ms, self.wake_ms)):
             self.cluster.engine.ready.add(self)
         if self.heartbeat_ms <= now_ms:
             self.heartbeat_ms = now_ms + HEARTBEAT_INTERVAL_MS

@@ -101,9 +101,9 @@ class SparkCluster:
         worker.released = True
         if worker.registered:
             self._send_to_worker(worker_id, ShutDownWorker("released"))
-            worker.interrupt_ms = self._clock.now_ms() + RELEASE_GRACE_MS
+            worker.interrupt_ms = self._clock.steady_ms() + RELEASE_GRACE_MS
         else:  # it may not even have a place in Spark yet, and will never hear us
-            worker.interrupt_ms = self._clock.now_ms()
+            worker.interrupt_ms = self._clock.steady_ms()
             self.on_time()
 
     # --- for its owner ---------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class SparkCluster:
 
     def on_time(self) -> None:
         """Ends by force the workers that were released and did not end."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.steady_ms()
         for worker in self._workers.values():
             if worker.interrupt_ms is not None and now_ms >= worker.interrupt_ms:
                 # Again after a while: an interrupt can come before Spark has taken the job up.

@@ -73,7 +73,7 @@ class _SparkJob:
         self._storage = StorageSettings.of(configuration, str(job_id))
         self._master: JobMaster | None = None
         self._clock = SystemClock()
-        self._started_ms = self._clock.now_ms()
+        self._started_ms = self._clock.steady_ms()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
 
     def start(self) -> SparkJobClient:
@@ -133,6 +133,6 @@ class _SparkJob:
             status, failure = JobStatus.FAILED, broke
         elif not status.is_terminal_state():  # its workers were ended without waiting for the job master
             status = JobStatus.CANCELED
-        runtime_ms = self._clock.now_ms() - self._started_ms
+        runtime_ms = self._clock.steady_ms() - self._started_ms
         accumulators = self._master.accumulators() if self._master is not None else None
         settle(self._result, self._job_id, self._job_graph.name, status, failure, runtime_ms, accumulators)

@@ -21,7 +21,7 @@ from penstock.core.effects import Effect, carry_out
 from penstock.core.ports import Clock, JobListener
 from penstock.core.protocol import RegisterWorker, ToMaster
 from penstock.drivers.cancellation import where_is
-from penstock.drivers.clock import SystemClock
+from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.cluster import SparkCluster
 from penstock.drivers.spark.handle import SparkHandle
@@ -32,7 +32,6 @@ from penstock.drivers.spark.worker_settings import Executor, WorkerServices, Wor
 _log = logging.getLogger("penstock.spark")
 
 BACKGROUND_THREADS: Final = 2
-WAIT_MS_MAX: Final = 1_000
 #: How long the workers of a job that is over may take to go: their grace, an interrupt, and Spark's own 2 s before it
 #: kills a Python process.
 CLEAN_UP_MS_MAX: Final = 10_000
@@ -211,7 +210,7 @@ class JobThread(Generic[MasterT]):
         self._carry_out(master, background)
         self._cluster.on_time()
         deadline = master.next_deadline()
-        if deadline is not None and deadline <= self._clock.now_ms():
+        if deadline is not None and deadline <= self._clock.steady_ms():
             master.on_time()
             self._carry_out(master, background)
 
@@ -219,13 +218,13 @@ class JobThread(Generic[MasterT]):
         deadlines = [d for d in (master.next_deadline(), self._cluster.next_deadline()) if d is not None]
         if not deadlines:
             return WAIT_MS_MAX
-        return max(0, min(WAIT_MS_MAX, min(deadlines) - self._clock.now_ms()))
+        return max(0, min(WAIT_MS_MAX, min(deadlines) - self._clock.steady_ms()))
 
     def _clean_up(self, background: ThreadBackground) -> None:
         cluster, endpoint, clock = self._cluster, self._endpoint, self._clock
         cluster.release_all()
-        end_ms = clock.now_ms() + CLEAN_UP_MS_MAX
-        while cluster.worker_count and clock.now_ms() < end_ms:
+        end_ms = clock.steady_ms() + CLEAN_UP_MS_MAX
+        while cluster.worker_count and clock.steady_ms() < end_ms:
             for worker_id, message in endpoint.receive(100):
                 if isinstance(message, RegisterWorker):
                     cluster.on_registered(worker_id)

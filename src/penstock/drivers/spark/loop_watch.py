@@ -19,7 +19,7 @@ class LoopWatch:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._thread = threading.current_thread()
-        self._turned_ms = clock.now_ms()
+        self._turned_ms = clock.steady_ms()
 
     def turned(self, now_ms: int) -> None:
         """Note that the loop goes on."""
@@ -27,6 +27,6 @@ class LoopWatch:
 
     def whereabouts(self) -> str:
         """The user function that does not return; empty while the loop turns. Any thread may ask."""
-        if self._clock.now_ms() - self._turned_ms < STILL_MS:
+        if self._clock.steady_ms() - self._turned_ms < STILL_MS:
             return ""
         return shorten(where_is(self._thread) or "")

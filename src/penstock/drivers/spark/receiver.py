@@ -81,11 +81,11 @@ class WorkerReceiver:
         self._executor.on_credit(channel, credit)
 
     def on_peer_lost(self, worker_id: str, reason: str) -> None:
-        self._lost_peers.append((self._clock.now_ms() + PATIENCE_MS, worker_id, reason))
+        self._lost_peers.append((self._clock.steady_ms() + PATIENCE_MS, worker_id, reason))
 
     def on_time(self) -> None:
         """Fails the tasks whose peers have been lost for long enough; call it every now and then."""
-        while self._lost_peers and self._lost_peers[0][0] <= self._clock.now_ms():
+        while self._lost_peers and self._lost_peers[0][0] <= self._clock.steady_ms():
             _, worker_id, reason = self._lost_peers.popleft()
             failure = Failure(f"the connection to {worker_id} was lost: {reason}")
             self._fail(failure, [execution for execution, peers in self._peers.items() if worker_id in peers])

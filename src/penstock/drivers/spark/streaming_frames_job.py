@@ -135,22 +135,22 @@ class StreamingFramesMaster(EpochMaster):
 
     def _take_batches(self) -> Steps[bool]:
         # The other sources wait for no batch.
-        begun_ms = 0 if self.has_others else self.clock.now_ms()
+        begun_ms = 0 if self.has_others else self.clock.steady_ms()
         while not (yield from self.serve()):
             found: Found = yield NextBatch()
             if found is Found.END:
                 return False
             if found is Found.BATCH:
-                begun_ms = self.clock.now_ms()
+                begun_ms = self.clock.steady_ms()
                 yield from self.epoch()
                 yield ReleaseBatch()
             elif found is Found.NOTHING and self._is_due(begun_ms):
-                begun_ms = self.clock.now_ms()
+                begun_ms = self.clock.steady_ms()
                 yield from self.epoch()
         return True
 
     def _is_due(self, begun_ms: int) -> bool:
-        return self.interval_ms is not None and self.clock.now_ms() - begun_ms >= self.interval_ms
+        return self.interval_ms is not None and self.clock.steady_ms() - begun_ms >= self.interval_ms
 
 
 # --- the job ---------------------------------------------------------------------------------------------------------

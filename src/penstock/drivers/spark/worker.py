@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from penstock.codecs.script import as_main
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
-from penstock.drivers.clock import SystemClock
+from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.garbage import rare_collections
@@ -44,7 +44,6 @@ from penstock.wire.errors import RecordSerializationError
 _log = logging.getLogger("penstock.spark")
 
 BACKGROUND_THREADS = 2
-WAIT_MS_MAX = 1_000
 CHECK_INTERVAL_MS = 250
 
 
@@ -178,14 +177,14 @@ class WorkerLoop:
             worked = executor.step()
             if reason := self._receiver.master_lost:
                 return ORPHANED, reason
-            now_ms = self._clock.now_ms()
-            self._watch.turned(now_ms)
-            if now_ms >= self._check_ms:
-                self._check_ms = now_ms + CHECK_INTERVAL_MS
+            steady_ms = self._clock.steady_ms()
+            self._watch.turned(steady_ms)
+            if steady_ms >= self._check_ms:
+                self._check_ms = steady_ms + CHECK_INTERVAL_MS
                 self._receiver.on_time()
                 if reason := self._orphaned():
                     return ORPHANED, reason
-            wait_ms = 0 if worked or delivered else self._wait_ms(now_ms)
+            wait_ms = 0 if worked or delivered else self._wait_ms()
 
     def _receive(self, wait_ms: int) -> None:
         try:
@@ -195,11 +194,11 @@ class WorkerLoop:
                 Failure(str(error), user_code=True, suppresses_restart=error.suppresses_restart)
             )
 
-    def _wait_ms(self, now_ms: int) -> int:
+    def _wait_ms(self) -> int:
         deadline = self._executor.next_deadline()
         if deadline is None:
             return WAIT_MS_MAX
-        return max(0, min(WAIT_MS_MAX, deadline - now_ms))
+        return max(0, min(WAIT_MS_MAX, deadline - self._clock.now_ms()))
 
     def _orphaned(self) -> str | None:
         if os.getppid() != self._parent:

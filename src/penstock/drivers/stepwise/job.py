@@ -79,7 +79,7 @@ class StepwiseJob(RunningJob):
         self.master = self.make_master()
         self._sinks = self.make_sinks()
         self._table = self.table()
-        self._started_ms = self.clock.now_ms()
+        self._started_ms = self.clock.steady_ms()
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
 
     # --- for drivers -----------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class StepwiseJob(RunningJob):
             self._report(Report(JobStatus.FAILED, str(failure)))
         self._is_over = True
         self._refuse_requests()
-        runtime_ms = self.clock.now_ms() - self._started_ms
+        runtime_ms = self.clock.steady_ms() - self._started_ms
         name, accumulators = self.job_graph.name, self._sinks.accumulators()
         settle(self._result, self._job_id, name, self._status, failure, runtime_ms, accumulators)
 

@@ -81,6 +81,10 @@ class StepwiseWorld:
         """The port `Clock`: time passes as steps are taken."""
         return self.now
 
+    def steady_ms(self) -> int:
+        """As time-outs are measured."""
+        return self.now
+
     # --- the outside world -----------------------------------------------------------------------------------------
 
     def _on_commit(self) -> None:
