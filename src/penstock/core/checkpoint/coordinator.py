@@ -81,7 +81,7 @@ class CheckpointCoordinator:
         self._effects = effects
         self._store = store
         self._tell = tell
-        self._calls = StoreCalls(effects, tell)
+        self._calls = StoreCalls(effects, tell, clock, settings.timeout_ms)
         #: The savepoint or foreign checkpoint that the job began from, when it did.
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
@@ -162,6 +162,8 @@ class CheckpointCoordinator:
         if (again_ms := self._doubtful.next_deadline()) is not None:
             times.append(again_ms)
         times += [request.deadline_ms for request in self._requests]
+        if (calls_ms := self._calls.next_deadline()) is not None:
+            times.append(calls_ms)
         if self._next_ms is not None and self._admits():
             times.append(self._next_ms)
         return min(times) if times else None
@@ -177,6 +179,7 @@ class CheckpointCoordinator:
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, (False, True))
         self._doubtful.on_time(now_ms)
+        self._calls.on_time(now_ms)
         self._tell_if_settled_now(was_settled)
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
@@ -576,13 +579,19 @@ class CheckpointCoordinator:
             if self._collect_again:
                 self._collect_garbage()
 
+        says_end = self._mark is not None
+
         def work() -> None:
-            self._say_how_it_ended()
+            if says_end:
+                self._say_how_it_ended()
             store.delete(garbage(store.listing(), kept, oldest_live_id, revoked))
             if forerunners:
                 store.delete_jobs(forerunners)
 
-        self._calls.run(work, done)
+        if says_end:
+            self._calls.wait_for("has recorded how the job ended", work, done)
+        else:
+            self._calls.give_up_late("has deleted old checkpoints", work, done)
 
 
 def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:

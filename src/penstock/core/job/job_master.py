@@ -141,7 +141,7 @@ class JobMaster:
             self.turns.tell,
         )
         self._savepoints = JobSavepoints(self, self._effects)
-        self._recovery = JobRecovery(self, self._graph, configuration, store)
+        self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
 
     def _source_coordinators(self) -> dict[str, SourceCoordinator]:
         """One for each source, by the id of its operator."""
@@ -205,7 +205,7 @@ class JobMaster:
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
         times = [self._slot_pool.next_deadline(), self._cancellation.next_deadline(), self.checkpoints.next_deadline()]
-        times.append(self._timers[0][0] if self._timers else None)
+        times += [self._recovery.next_deadline(), self._timers[0][0] if self._timers else None]
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
@@ -230,6 +230,7 @@ class JobMaster:
         while self._timers and self._timers[0][0] <= now and not self.is_done:
             heapq.heappop(self._timers)[2]()
         if not self.is_done:
+            self._recovery.on_time(now)
             self.checkpoints.on_time(now)
 
     @turn

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_status import JobStatus
-from penstock.base.options import CHECKPOINTING_DIR, RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.base.options import CHECKPOINTING_DIR, CHECKPOINTING_TIMEOUT_MS, RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import (
@@ -24,10 +24,13 @@ from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
 from penstock.core.job.turns import Turns
-from penstock.core.ports import CheckpointStore
+from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import Failure
 from penstock.storage.job_marks import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
+
+#: What a job waits for that continues from what others have left.
+TAKEN_OVER: Final = "has said what jobs of this name have left"
 
 
 class RecoveringMaster(Protocol):
@@ -58,6 +61,7 @@ class JobRecovery:
         graph: ExecutionGraph,
         configuration: Configuration,
         store: CheckpointStore,
+        clock: Clock,
     ) -> None:
         self._master = master
         self._graph = graph
@@ -65,7 +69,7 @@ class JobRecovery:
         self._store = store
         self._effects = master.turns.effects
         self._tell = master.turns.tell
-        self._calls = StoreCalls(self._effects, self._tell)
+        self._calls = StoreCalls(self._effects, self._tell, clock, configuration.read(CHECKPOINTING_TIMEOUT_MS))
         self._savepoint_path = configuration.read(RECOVERY_PATH)
         #: whether what jobs of this name have left does not count from now on
         self._begins_anew = False
@@ -74,20 +78,30 @@ class JobRecovery:
         #: whether going back past a damaged checkpoint would commit something again, which the options do not allow
         self._must_not_fall_back = must_not_fall_back(master.job_graph, configuration)
 
+    def next_deadline(self) -> int | None:
+        """When (ms) `on_time` has something to do."""
+        return self._calls.next_deadline()
+
+    def on_time(self, now_ms: int) -> None:
+        """Give up reading what the store does not give."""
+        self._calls.on_time(now_ms)
+
     def recover(self) -> None:
         """Continue from the newest checkpoint of a former job master of this job, if it took any."""
         retained = self._master.checkpoints.settings.retained
         self._master.checkpoints.keep_all()
         job_id, name = self._master.job_id, self._master.job_graph.name
-        self._calls.run(lambda: read_recovery(self._store, job_id, name, retained), self._on_recovery_read)
+        self._calls.wait_for(
+            TAKEN_OVER, lambda: read_recovery(self._store, job_id, name, retained), self._on_recovery_read
+        )
 
     def begin(self) -> None:
         """From the newest checkpoint of the job's name, the savepoint that the configuration names, or nothing."""
         name, store = self._master.job_graph.name, self._store
         if self._configuration.read(RECOVERY_FROM_LATEST):
-            self._calls.run(lambda: store.take_over(name), self._on_left_read)
+            self._calls.wait_for(TAKEN_OVER, lambda: store.take_over(name), self._on_left_read)
         else:
-            self._calls.run(lambda: store.join(name), self._on_joined)
+            self._calls.wait_for("can be read", lambda: store.join(name), self._on_joined)
 
     def _on_joined(self, result: None, error: BaseException | None) -> None:
         if self._master.status is not JobStatus.CREATED:
@@ -104,7 +118,7 @@ class JobRecovery:
             self._mark_begin()
             self._tell(BeginKnown())
         else:
-            self._calls.run(lambda: self._store.load(path), self._on_savepoint_read)
+            self._calls.wait_for(f"has read {path}", lambda: self._store.load(path), self._on_savepoint_read)
 
     def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
         if self._master.status is not JobStatus.CREATED:
@@ -221,7 +235,8 @@ class JobRecovery:
             self._on_damage(error)
 
         # A deposed job master begins no attempt, not from nothing either.
-        self._calls.run(store.check_leads if metadata is None else lambda: read_through(store, metadata), verified)
+        work = store.check_leads if metadata is None else lambda: read_through(store, metadata)
+        self._calls.give_up_late("has read the checkpoint", work, verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
         """The latest checkpoint is damaged: continue from the one before, if there is one and nothing forbids it.

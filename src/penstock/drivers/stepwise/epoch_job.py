@@ -6,9 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
 from penstock.base.configuration import Configuration
-from penstock.base.options import BATCH_SAVEPOINT_PATH
-from penstock.core.checkpoint.garbage import garbage
-from penstock.core.checkpoint.recovery import read_through
+from penstock.base.options import BATCH_SAVEPOINT_PATH, CHECKPOINTING_TIMEOUT_MS
 from penstock.core.epochs.coordinator import epoch_vertices
 from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph
@@ -16,32 +14,22 @@ from penstock.core.master.back_fill import BackFillMaster
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.master.steps import (
     CheckClaim,
-    CheckLeads,
     ClaimSavepoint,
-    Complete,
     DealSplits,
-    DeleteGarbage,
-    DeleteJobs,
-    DeleteSavepoint,
     EmptySavepoint,
-    Join,
     Last,
     Left,
-    Load,
-    MarkJob,
     OpenSources,
-    ReadThrough,
     ReleaseSavepoint,
-    Revoke,
     RunEpoch,
     SnapshotSources,
-    TakeOver,
 )
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.stepwise.exchange import left_of
 from penstock.drivers.stepwise.job import StepwiseJob, Table
 from penstock.drivers.stepwise.sources import Sources
+from penstock.drivers.stepwise.store_steps import StoreSteps
 from penstock.drivers.worker_storage import StorageSettings
 from penstock.storage.files import absolute_url
 from penstock.storage.savepoint_directories import (
@@ -80,22 +68,11 @@ class EpochJob(StepwiseJob):
 
     def table(self) -> Table:
         """With those of checkpoints, savepoints and epochs."""
-        store, owner = self._store, str(self._job_id)
+        owner, patience_ms = str(self._job_id), self.configuration.read(CHECKPOINTING_TIMEOUT_MS)
+        store_steps = StoreSteps(self._store, patience_ms, self.listener.on_log)
         return {
             **super().table(),
-            MarkJob: lambda step: store.mark_job(step.mark),
-            Join: lambda step: store.join(step.job_name),
-            TakeOver: lambda step: store.take_over(step.job_name),
-            CheckLeads: lambda _: store.check_leads(),
-            Load: lambda step: store.load(step.path),
-            ReadThrough: lambda step: read_through(store, step.metadata),
-            Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
-            DeleteGarbage: lambda step: store.delete(
-                garbage(store.listing(), step.kept, step.oldest_live_id, step.revoked)
-            ),
-            DeleteJobs: lambda step: store.delete_jobs(step.job_ids),
-            Revoke: lambda step: store.revoke(step.checkpoint_id),
-            DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
+            **store_steps.table(),
             ClaimSavepoint: lambda step: claim_savepoint(step.path, owner),
             CheckClaim: lambda step: check_savepoint_is_own(step.path, owner),
             EmptySavepoint: self._empty_savepoint,
