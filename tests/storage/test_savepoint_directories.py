@@ -27,6 +27,7 @@ from penstock.storage.metadata import (
     StateFile,
     checksum,
 )
+from penstock.storage.savepoint_directories import CLAIMED_NAME
 
 
 @pytest.fixture(params=["local", "file://", "memory://"])
@@ -305,3 +306,47 @@ def test_damaged_savepoints(root: str, damage: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         other.verify(other.load(path))
     assert posixpath.basename(state if damage.startswith("state") else METADATA_NAME) in str(caught.value)
+
+
+def savepoint_at(path: Path) -> str:
+    FileCheckpointStore(None, "job-0", 0).complete(metadata_of(), str(path))
+    return str(path)
+
+
+def test_a_savepoint_is_claimed_once(tmp_path: Path) -> None:
+    """H4: whoever begins from what another job deletes hears of that, and of which job it is."""
+    path = savepoint_at(tmp_path / "sp")
+    FileCheckpointStore(None, "job-1", 0).load(path, "words", claims=True)
+    for claims in (True, False):
+        with pytest.raises(
+            CheckpointError, match=rf"{path} is claimed by job 'words' \(job-1\), which deletes it: begin"
+        ):
+            FileCheckpointStore(None, "job-2", 0).load(path, "other", claims)
+    (tmp_path / "sp" / CLAIMED_NAME).unlink()
+    FileCheckpointStore(None, "job-2", 0).load(path, "other", claims=True)
+
+
+def test_a_job_that_is_started_again_has_claimed_its_savepoint(tmp_path: Path) -> None:
+    """H4, E7: it has another id and the same name."""
+    path = savepoint_at(tmp_path / "sp")
+    for job_id in ("job-1", "job-2"):
+        FileCheckpointStore(None, job_id, 0).load(path, "words", claims=True)
+
+
+def test_savepoints_that_nobody_claims_are_for_all(tmp_path: Path) -> None:
+    """H4: and readers look at claimed ones too, as long as they are there."""
+    path = savepoint_at(tmp_path / "sp")
+    for number in range(3):
+        FileCheckpointStore(None, f"job-{number}", 0).load(path, f"name {number}")
+    assert not (tmp_path / "sp" / CLAIMED_NAME).exists()
+    FileCheckpointStore(None, "job-1", 0).load(path, "words", claims=True)
+    FileCheckpointStore(None, "", 0).load(path)
+
+
+def test_a_claim_goes_with_its_savepoint(tmp_path: Path) -> None:
+    """H4."""
+    path = savepoint_at(tmp_path / "sp")
+    store = FileCheckpointStore(None, "job-1", 0)
+    store.load(path, "words", claims=True)
+    store.delete_savepoint(path)
+    assert not (tmp_path / "sp").exists()

@@ -184,8 +184,12 @@ class CheckpointStore(Protocol):
         """Read one of the job's checkpoints; raises `CheckpointError` when it is not whole."""
         ...
 
-    def load(self, path: str) -> CheckpointMetadata:
-        """Read a checkpoint or savepoint of any job by its directory; raises `CheckpointError` when it is not whole."""
+    def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
+        """Read a checkpoint or savepoint of any job by its directory; raises `CheckpointError` when it is not whole.
+
+        With a name it is for a job of that name to begin from: it must not be another job's to delete. A job that
+        `claims` it will delete it, and no other job can begin from it from now on.
+        """
         ...
 
     def mark_job(self, mark: JobMark) -> None:

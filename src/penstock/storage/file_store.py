@@ -30,7 +30,7 @@ from penstock.storage.metadata import (
     check_file,
     checksum,
 )
-from penstock.storage.savepoint_directories import delete_savepoint, discard_savepoint
+from penstock.storage.savepoint_directories import check_or_claim_snapshot, delete_savepoint, discard_savepoint
 
 #: The job and the number of a checkpoint, by its directory.
 CHECKPOINT_DIRECTORY: Final = re.compile(r"/([^/]+)/chk-(\d+)$")
@@ -49,9 +49,9 @@ class FileCheckpointStore:
         self._number = 0
         self._leaders: Leaders | None = None
         self._fs: Any = None
+        self._job_id = job_id
         if directory is not None:
             self._directory = absolute_url(directory)
-            self._job_id = job_id
             self._open()
 
     def _open(self) -> None:
@@ -277,9 +277,10 @@ class FileCheckpointStore:
             raise CheckpointError(f"{directory} holds metadata of checkpoint {metadata.checkpoint_id}, not its own")
         return metadata
 
-    def load(self, path: str) -> CheckpointMetadata:
+    def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
         """Read a savepoint or any job's checkpoint by its directory, or by its metadata file (H4)."""
-        fs, directory = fsspec.core.url_to_fs(path.rstrip("/").removesuffix(f"/{METADATA_NAME}"))
+        path = path.rstrip("/").removesuffix(f"/{METADATA_NAME}")
+        fs, directory = fsspec.core.url_to_fs(path)
 
         def located(file: StateFile) -> StateFile:
             if file.path is None:
@@ -289,6 +290,8 @@ class FileCheckpointStore:
             return replace(file, path=url)
 
         metadata = load_metadata(fs, directory).with_files(located)
+        if job_name is not None:
+            check_or_claim_snapshot(path, job_name, self._job_id, claims)
         return replace(metadata, external_path=fs.unstrip_protocol(directory))
 
     def verify(self, metadata: CheckpointMetadata) -> None:

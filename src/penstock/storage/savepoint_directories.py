@@ -15,6 +15,8 @@ from penstock.storage.metadata import METADATA_NAME, StateFile
 
 #: What a file begins with that says which job writes a savepoint at a path that a person chose.
 CLAIM_PREFIX: Final = ".claim-"
+#: The file that says which job begins from a savepoint or checkpoint and will delete it.
+CLAIMED_NAME: Final = "_claimed"
 
 
 def is_taken(savepoint_path: str) -> bool:
@@ -80,6 +82,31 @@ def check_savepoint_is_own(savepoint_path: str, owner: str) -> None:
                 f"job {found.job_name!r} ({found.job_id}) has meanwhile written a savepoint to {savepoint_path}, "
                 "which is left unchanged"
             )
+
+
+def check_or_claim_snapshot(snapshot_path: str, job_name: str, job_id: str, claims: bool) -> None:
+    """Let a job begin from a savepoint or checkpoint; one that `claims` it deletes it later.
+
+    A job that is started again has another id and the same name, and may begin from it again.
+
+    Raises:
+        CheckpointError: if a job of another name has claimed it.
+    """
+    fs, directory = fsspec.core.url_to_fs(snapshot_path)
+    path = posixpath.join(directory, CLAIMED_NAME)
+    own = f"job {job_name!r} ({job_id})"
+    if claims and create(fs, directory, CLAIMED_NAME, own.encode()):
+        return
+    fs.invalidate_cache(directory)
+    try:
+        owner = fs.cat_file(path).decode()
+    except FileNotFoundError:
+        return
+    if owner.rpartition(" ")[0] != own.rpartition(" ")[0]:
+        raise CheckpointError(
+            f"{snapshot_path} is claimed by {owner or 'another job'}, which deletes it: begin from another one, or "
+            f"delete {path} if that job is gone"
+        )
 
 
 def discard_savepoint(savepoint_path: str) -> None:

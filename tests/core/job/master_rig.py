@@ -136,7 +136,7 @@ class FakeStore:
     def load_checkpoint(self, checkpoint_id: int) -> Any:
         return self.checkpoints[checkpoint_id]
 
-    def load(self, path: str) -> Any:
+    def load(self, path: str, job_name: str | None = None, claims: bool = False) -> Any:
         if path not in self.savepoints:
             raise CheckpointError(f"{path}/_metadata cannot be read: it is not there")
         return self.savepoints[path]

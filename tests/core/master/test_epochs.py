@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.core.job.master_rig import two_vertices
 
 from penstock.base.configuration import Configuration
@@ -18,6 +19,7 @@ from penstock.core.master.epochs import EpochMaster
 from penstock.core.protocol import StopMode
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.storage.job_marks import BEGUN, LeftByJobs
+from penstock.storage.metadata import CheckpointMetadata
 from penstock.testing import VirtualClock
 
 #: Steps that change nothing that outlives the job.
@@ -59,6 +61,9 @@ class Play:
         self.works: list[dict[Task, EpochWork]] = []
         self.answers: list[tuple[Any, str | None]] = []
         self.logs: list[str] = []
+        self.stored: list[CheckpointMetadata] = []
+        #: what is at the path from which the job begins
+        self.to_load: CheckpointMetadata | None = None
         self.requests: deque[steps.Request] = deque()
         #: for the n-th step of a name: what it raises
         self.failing: dict[tuple[str, int], Exception] = {}
@@ -111,8 +116,11 @@ class Play:
                 return self._run(dict(works))
             case steps.SnapshotSources():
                 return {}
-            case steps.Complete():
+            case steps.Complete(metadata):
                 self.read += self._reads
+                self.stored.append(metadata)
+            case steps.Load():
+                return self.to_load
             case steps.TakeOver():
                 return LeftByJobs((), (), 2, former=((1, "job-0"),))
             case steps.NextRequest():
@@ -348,3 +356,31 @@ def test_without_a_whole_checkpoint_the_job_fails_for_good() -> None:
     assert play.run()[-1] == "read 1 fails"
     assert play.master.status.name == "FAILED"
     assert "no checkpoint is left to recover from: chk-1/file is missing" in str(play.master.failure)
+
+
+@pytest.mark.parametrize("mode", ["NO_CLAIM", "CLAIM"])
+def test_a_claimed_savepoint_goes_when_the_job_needs_it_no_more(mode: str) -> None:
+    """H4, I1: with the first checkpoint of the job's own; any other never."""
+    options = {"execution.state-recovery.path": "/sp", "execution.state-recovery.claim-mode": mode}
+    play = Play(epochs=2, **options).fail("RunEpoch").fail("DeleteSavepoint")
+    earlier = Play()
+    earlier.run()
+    play.to_load = replace(earlier.stored[0], job_id="job-0", external_path="/sp")
+    deletions = [] if mode == "NO_CLAIM" else ["DeleteSavepoint fails", "DeleteSavepoint"]
+    assert play.run() == [
+        *(
+            "Load",
+            "read 1",
+            "mark BEGUN",
+            "run 2 fails",
+            "read 1",
+            "run 3",
+            "complete 3",
+            "Deliver",
+            "keep [3] below 4",
+        ),
+        *deletions[:1],
+        *("run 4", "complete 4", "Deliver", "keep [4] below 5"),
+        *deletions[1:],
+        *drained(5),
+    ]

@@ -118,7 +118,11 @@ class JobRecovery:
             self._mark_begin()
             self._tell(BeginKnown())
         else:
-            self._calls.wait_for(f"has read {path}", lambda: self._store.load(path), self._on_savepoint_read)
+            self._calls.wait_for(f"has read {path}", lambda: self._load(path), self._on_savepoint_read)
+
+    def _load(self, path: str) -> CheckpointMetadata:
+        master = self._master
+        return self._store.load(path, master.job_graph.name, master.checkpoints.settings.claims_initial)
 
     def _on_savepoint_read(self, metadata: CheckpointMetadata | None, error: BaseException | None) -> None:
         if self._master.status is not JobStatus.CREATED:

@@ -69,7 +69,7 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
 def _newest_whole(choice: Choice, job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata]:
     candidates = list(choice.checkpoints)
     if choice.path is not None:
-        candidates = [(yield Load(choice.path))]
+        candidates = [(yield Load(choice.path, job_graph.name, claims(configuration)))]
     while True:
         metadata = candidates.pop(0)
         try:
@@ -86,6 +86,11 @@ def _newest_whole(choice: Choice, job_graph: JobGraph, configuration: Configurat
             return metadata
 
 
+def claims(configuration: Configuration) -> bool:
+    """Whether the job deletes what it begins from, once it has a checkpoint of its own."""
+    return CheckpointSettings.of(configuration).claims_initial
+
+
 def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:
     """The checkpoint or savepoint that the configuration names; None when it names none.
 
@@ -96,7 +101,7 @@ def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[
     if path is None:
         return None
     try:
-        metadata: CheckpointMetadata = yield Load(path)
+        metadata: CheckpointMetadata = yield Load(path, job_graph.name, claims(configuration))
         yield ReadThrough(metadata)
     except Exception as error:
         raise JobExecutionError(job_graph.name, f"{option} {path} cannot be read: {error}") from error

@@ -37,7 +37,7 @@ from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.epochs.work import Dealt, EpochAnswer, EpochWork, Task
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.master.begin import HasEnded, begin_from_latest, begin_from_path
+from penstock.core.master.begin import HasEnded, begin_from_latest, begin_from_path, claims
 from penstock.core.master.master import StepwiseMaster
 from penstock.core.master.steps import (
     Answer,
@@ -118,6 +118,8 @@ class EpochMaster(StepwiseMaster):
         self._doubtful: int | None = None
         self._revoked: tuple[int, ...] = ()
         self._forerunners = Forerunners()
+        #: the savepoint or checkpoint that it begins from and has claimed, until it is deleted
+        self._claimed: str | None = None
         self._has_deleted_forerunners = False
         self._coordinator: EpochCoordinator | None = None
         #: whether the job begins where one was drained, which may have died before it delivered all
@@ -186,6 +188,7 @@ class EpochMaster(StepwiseMaster):
         if self.configuration.read(RECOVERY_FROM_LATEST):
             found, self._forerunners = yield from begin_from_latest(self.job_graph, self.job_id, self.configuration)
             if found is not None:
+                self._claim(found)
                 self.is_drained = found.ends_job and found.is_drained
                 return found
         else:
@@ -194,6 +197,10 @@ class EpochMaster(StepwiseMaster):
         if not self.configuration.read(RECOVERY_FROM_LATEST):
             yield MarkJob(self._mark(BEGUN, None if begin_from is None else begin_from.external_path))
         return begin_from
+
+    def _claim(self, begin_from: CheckpointMetadata | None) -> None:
+        if begin_from is not None and claims(self.configuration):
+            self._claimed = begin_from.external_path
 
     def _join(self) -> Steps[None]:
         name = self.job_graph.name
@@ -205,6 +212,7 @@ class EpochMaster(StepwiseMaster):
     def begin_from_path(self) -> Steps[CheckpointMetadata | None]:
         """What the configuration names. After a drain nothing follows but commits, in whichever tempo."""
         begin_from = yield from begin_from_path(self.job_graph, self.configuration)
+        self._claim(begin_from)
         self.is_drained = begin_from is not None and begin_from.is_drained
         return begin_from
 
@@ -356,6 +364,9 @@ class EpochMaster(StepwiseMaster):
         try:
             yield DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
             is_over = oldest_live_id == NO_LIVE_ID
+            if self._claimed is not None and self.completed:
+                yield DeleteSavepoint(self._claimed)
+                self._claimed = None
             to_delete = self._forerunners.to_delete
             if to_delete and (is_over or (self.completed and not self._has_deleted_forerunners)):
                 yield DeleteJobs(to_delete)  # again at the end: a deposed one may have gone on for a while

@@ -132,9 +132,11 @@ class TakeOver(Step):
 
 @dataclass(frozen=True, slots=True)
 class Load(Step):
-    """`CheckpointStore.load`: the metadata at a path."""
+    """`CheckpointStore.load`: the metadata at a path, for a job of a name to begin from."""
 
     path: str
+    job_name: str
+    claims: bool = False
 
 
 @dataclass(frozen=True, slots=True)

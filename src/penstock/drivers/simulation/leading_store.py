@@ -77,7 +77,7 @@ class LeadingStore:
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         return self._store.load_checkpoint(checkpoint_id)
 
-    def load(self, path: str) -> CheckpointMetadata:
+    def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
         return self._store.load(path)
 
     def mark_job(self, mark: JobMark) -> None:

@@ -50,7 +50,7 @@ class StoreSteps:
             Join: lambda step: store.join(step.job_name),
             TakeOver: lambda step: store.take_over(step.job_name),
             CheckLeads: lambda _: store.check_leads(),
-            Load: lambda step: store.load(step.path),
+            Load: lambda step: store.load(step.path, step.job_name, step.claims),
             ReadThrough: lambda step: read_through(store, step.metadata),
             Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
             Revoke: lambda step: store.revoke(step.checkpoint_id),

@@ -112,7 +112,7 @@ class Driver:
             steps.Join: lambda step: self._leading.join(step.job_name),
             steps.TakeOver: self._take_over,
             steps.CheckLeads: lambda _: self._leading.check_leads(),
-            steps.Load: lambda step: self._leading.load(step.path),
+            steps.Load: lambda step: self._leading.load(step.path, step.job_name, step.claims),
             steps.ReadThrough: lambda step: read_through(self._leading, step.metadata),
             steps.Complete: self._complete,
             steps.Revoke: self._revoke,
