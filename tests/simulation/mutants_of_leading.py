@@ -37,6 +37,17 @@ def revoke_without_a_look_who_leads() -> Any:
     return _blind("revoke")
 
 
+def take_the_number_of_the_one_that_leads() -> Any:
+    """So neither of the two is deposed."""
+
+    def take(store: MemoryStore) -> int:
+        store._disk.leader = max(1, store._disk.leader)
+        store._disk.masters[store._disk.leader] = store.job_id
+        return store._disk.leader
+
+    return mock.patch.object(MemoryStore, "take_number", take)
+
+
 def look_for_nobody() -> Any:
     return mock.patch.object(LeadingStore, "check_leads", return_value=None)
 
@@ -110,6 +121,7 @@ FoundBySeeds = dict[Mutant, tuple[tuple[str, ...], tuple[int, ...]]]
 FOUND_IN_STREAMS: FoundBySeeds = {
     complete_without_a_look_who_leads: (("output", "order"), (23, 24, 165)),
     look_for_nobody: (("output", "order", "failed"), (23, 24, 30)),
+    take_the_number_of_the_one_that_leads: (("output", "order", "outside"), (24, 50)),
     take_being_deposed_for_a_failed_write: (("stalled", "split-brain"), (30, 87, 254)),
     count_all_that_is_there: (("lost", "outside"), (3315,)),
     record_nothing_that_was_found: (("lost", "outside"), (3315,)),
@@ -117,6 +129,7 @@ FOUND_IN_STREAMS: FoundBySeeds = {
 FOUND_IN_EPOCHS: FoundBySeeds = {
     complete_without_a_look_who_leads: (("output",), (5, 10, 14)),
     look_for_nobody: (("output",), (5, 10, 12)),
+    take_the_number_of_the_one_that_leads: (("output",), (5, 10, 12)),
     look_before_the_checkpoint_is_visible: (("output",), (10, 44, 63)),
     take_a_number_after_looking: (("output",), (5, 34, 39)),
     end_sinks_without_a_look_who_leads: (("output", "outside"), (34, 66, 79)),

@@ -8,14 +8,19 @@ from tests.core.job.master_rig import FakeStore, MasterRig
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 
 
-@pytest.fixture
-def rig() -> MasterRig:
+def continuing(conf: dict[str, str]) -> MasterRig:
     """A job that begins from nothing, because the driver before it died before it had a checkpoint."""
     store = FakeStore()
     store.former = ((1, "job-0"),)
-    rig = MasterRig(store=store, conf={"penstock.recovery.from-latest": "true", "execution.checkpointing.dir": "/c"})
+    conf = {"penstock.recovery.from-latest": "true", "execution.checkpointing.dir": "/c", **conf}
+    rig = MasterRig(store=store, conf=conf)
     rig.run_all()
     return rig
+
+
+@pytest.fixture
+def rig() -> MasterRig:
+    return continuing({})
 
 
 def test_it_needs_them_until_it_has_a_checkpoint_of_its_own(rig: MasterRig) -> None:
@@ -55,8 +60,10 @@ def test_a_failed_deletion_is_tried_again(rig: MasterRig) -> None:
     assert rig.store.deleted_jobs == ["job-0"]
 
 
-def test_a_job_that_never_had_a_checkpoint_leaves_them(rig: MasterRig) -> None:
+@pytest.mark.parametrize("retention", ["DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"])
+def test_a_job_that_never_had_a_checkpoint_leaves_them(retention: str) -> None:
     """E7, G8: it fails for good, and the next program, which may be mended, begins where it began."""
+    rig = continuing({"execution.checkpointing.externalized-checkpoint-retention": retention})
     for _ in range(5):
         rig.fail()
         rig.end_cancelled()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from penstock.base.errors import CallTimeoutError
 from penstock.base.options import CHECKPOINTING_TIMEOUT_MS
 from penstock.core.checkpoint.news import JobDeposed
 from penstock.core.effects import Effects
@@ -54,7 +55,7 @@ class StoreCalls:
     def give_up_late(
         self, what: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
-        """For calls that may be carried out late without harm: `done` gets a `TimeoutError` for want of an answer."""
+        """For calls that may be carried out late without harm: without an answer, `done` gets a `CallTimeoutError`."""
         self._watched(what, work, done, lambda error: done(None, error))
 
     def wait_for(
@@ -95,4 +96,4 @@ class StoreCalls:
                 self._effects.log(f"{silence}; the job waits until it {call.what}")
             else:
                 del self._waiting[number]
-                call.give_up(TimeoutError(f"{silence} ({CHECKPOINTING_TIMEOUT_MS.key()})"))
+                call.give_up(CallTimeoutError(f"{silence} ({CHECKPOINTING_TIMEOUT_MS.key()})"))

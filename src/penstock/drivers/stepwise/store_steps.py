@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.base.errors import CallTimeoutError
 from penstock.base.options import CHECKPOINTING_TIMEOUT_MS
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.recovery import read_through
@@ -66,7 +67,7 @@ class StoreSteps:
         return dict.fromkeys(self._calls, self.carry_out)
 
     def carry_out(self, step: Step) -> object:
-        """The result of a step; raises what the store does, or `TimeoutError`."""
+        """The result of a step; raises what the store does, or `CallTimeoutError`."""
         result: list[object] = []
         failure: list[BaseException] = []
         has_ended = threading.Event()
@@ -85,7 +86,7 @@ class StoreSteps:
             silence = f"the checkpoint store has not answered for {waited_ms // 1000} s"
             # A savepoint that came late would lie there without the files that are deleted meanwhile.
             if isinstance(step, _GIVEN_UP) and not (isinstance(step, Complete) and step.savepoint_path):
-                raise TimeoutError(f"{type(step).__name__}: {silence} ({CHECKPOINTING_TIMEOUT_MS.key()})")
+                raise CallTimeoutError(f"{type(step).__name__}: {silence} ({CHECKPOINTING_TIMEOUT_MS.key()})")
             self._log(f"{silence}; the job waits for {type(step).__name__}")
         if failure:
             raise failure[0]
