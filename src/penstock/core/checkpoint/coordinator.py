@@ -344,6 +344,11 @@ class CheckpointCoordinator:
         """The coordinator does not know what to keep: delete nothing."""
         self._keeps_all = True
 
+    @property
+    def knows_what_to_keep(self) -> bool:
+        """Whether what is not kept may be deleted; not while a recovery has yet to look."""
+        return not self._keeps_all
+
     def discard_all(self, mark: JobMark | None) -> None:
         """The job needs no recovery any more: say how it has ended, unless that was said, and delete what is kept."""
         self._mark = mark

@@ -305,7 +305,8 @@ class Invariants:
         job, master = simulation.jobs.now, simulation.master
         is_retained = master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel
         left = job.store.leftovers(master.checkpoints.completed if is_retained else ())
-        if left:
+        # One that was cancelled before it knew what there is, and retains its checkpoints, has to leave all.
+        if left and (master.checkpoints.knows_what_to_keep or not is_retained):
             self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
         partial = simulation.jobs.disk.partial_savepoints()
         if partial:
