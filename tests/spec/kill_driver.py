@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from tests.spec.kill_loop import build, committed, expected
+from tests.spec.kill_loop import build, check_output
 
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
@@ -148,13 +148,7 @@ def kill_and_check(
                 raise AssertionError(f"driver {number} failed: {(folder / f'log-{number}').read_text()[-2000:]}")
             break
         killer.await_all_ended()
-        want, got = expected(records), committed(f"{folder}/out")
-        if want != got:
-            missing, extra = want - got, got - want
-            raise AssertionError(
-                f"after {done} kills: {missing.total()} lines missing, {extra.total()} too many; "
-                f"{list(missing)[:3]} {list(extra)[:3]}"
-            )
+        check_output(records, f"{folder}/out", done)
         if left := sorted(left_on_disk(folder)):
             raise AssertionError(f"after {done} kills, {len(left)} files belong to nobody: {left[:10]}")
         took_s = time.monotonic() - begun_s

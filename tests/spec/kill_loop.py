@@ -98,6 +98,17 @@ def committed(out: str) -> Counter[str]:
     return lines
 
 
+def check_output(records: int, out: str, kills: int) -> None:
+    """Raise `AssertionError` when what was committed is not what plain Python gives."""
+    want, got = expected(records), committed(out)
+    if want != got:
+        missing, extra = want - got, got - want
+        raise AssertionError(
+            f"after {kills} kills: {missing.total()} lines missing, {extra.total()} too many; "
+            f"{list(missing)[:3]} {list(extra)[:3]}"
+        )
+
+
 def run_with_kills(
     chance: random.Random,
     kills_max: int,
@@ -133,13 +144,7 @@ def run_with_kills(
                     os.kill(process_id, signal.SIGKILL)
                     kills += 1
         result.result()
-        want, got = expected(records), committed(f"{folder}/out")
-        if want != got:
-            missing, extra = want - got, got - want
-            raise AssertionError(
-                f"after {kills} kills: {missing.total()} lines missing, {extra.total()} too many; "
-                f"{list(missing)[:3]} {list(extra)[:3]}"
-            )
+        check_output(records, f"{folder}/out", kills)
         return kills, restarts
 
 

@@ -35,7 +35,7 @@ class Choice:
 
 def choose_latest(left: LeftByJobs) -> Choice:
     """Where to continue."""
-    mark = max(left.marks, key=lambda mark: (mark.job_master, mark.timestamp_ms), default=None)
+    mark = _newest_mark(left)
     ended = {mark.job_id for mark in left.marks if mark.status != BEGUN}
     since = (0, -1) if mark is None else (mark.job_master, mark.timestamp_ms)
     counting = [found for found in left.checkpoints if found.job_id not in ended]
@@ -66,7 +66,7 @@ def forerunners(left: LeftByJobs, choice: Choice, retains: bool, job_id: str) ->
 
     So do checkpoints where the option says that jobs retain them (`retains`).
     """
-    mark = max(left.marks, key=lambda mark: (mark.job_master, mark.timestamp_ms), default=None)
+    mark = _newest_mark(left)
     since = -1 if mark is None else mark.job_master
     jobs = {former for number, former in left.former if number > since}
     jobs |= {metadata.job_id for metadata in choice.checkpoints}
@@ -94,6 +94,10 @@ def finished_before(end: JobMark) -> str:
         f"job {end.job_id} of this name has finished, so there is nothing left to do; without "
         f"{RECOVERY_FROM_LATEST.key()} it starts from the beginning"
     )
+
+
+def _newest_mark(left: LeftByJobs) -> JobMark | None:
+    return max(left.marks, key=lambda mark: (mark.job_master, mark.timestamp_ms), default=None)
 
 
 def _age(found: Left) -> tuple[int, int, int]:
