@@ -72,17 +72,23 @@ class Person:
             return
         while not simulation.process.is_down and not simulation.process.is_done:
             self._wish_again()
-            if not self.wishes or self._waits_for_a_checkpoint():
+            if not self.wishes or self._waits_to_abandon():
                 return
             self._ask(Request(self.wishes.popleft(), simulation.master))
             if draw() >= rates.at_once:
                 return
 
-    def _waits_for_a_checkpoint(self) -> bool:
-        """A person who goes on from the last checkpoint mostly waits until there is one."""
-        simulation = self._simulation
-        is_too_early = self.wishes[0] == "abandon" and not simulation.master.checkpoints.completed
-        return is_too_early and simulation.engine.chance.random() < PATIENCE
+    def _waits_to_abandon(self) -> bool:
+        """A person who goes on from the last checkpoint mostly waits until there is one.
+
+        And always until the job master has looked into the store: before that, it does not know which one is the last.
+        """
+        if self.wishes[0] != "abandon":
+            return False
+        simulation, checkpoints = self._simulation, self._simulation.master.checkpoints
+        if not checkpoints.knows_what_to_keep:
+            return True
+        return not checkpoints.completed and simulation.engine.chance.random() < PATIENCE
 
     def _wish_again(self) -> None:
         """A person who insists repeats a request that was refused, or that died with its job master."""
