@@ -14,7 +14,7 @@ from penstock.core.checkpoint import coordinator as coordinator_module
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import savepoint_path
-from penstock.core.job import job_master as job_master_module
+from penstock.core.job import job_tasks as job_tasks_module
 from penstock.core.job import scheduler as scheduler_module
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_savepoints import JobSavepoints
@@ -132,10 +132,10 @@ def go_on_after_the_last_savepoint() -> Any:
         def processing(*args: Any) -> Any:
             return scheduler_module.deployments(*args[:6])
 
-        with mock.patch.object(job_master_module, "deployments", processing):
+        with mock.patch.object(job_tasks_module, "deployments", processing):
             original(master, restored)
         if master.checkpoints.last is not None:
-            master._start_sources(restored)
+            master._sources.start(restored)
 
     return around(JobMaster, "_deploy", deploy)
 

@@ -13,7 +13,7 @@ from tests.simulation.planting import Mutant, around
 
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.job import job_master as job_master_module
+from penstock.core.job import job_tasks as job_tasks_module
 from penstock.core.job import scheduler as scheduler_module
 from penstock.core.operators.record.process import EVENT_TIMERS
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
@@ -92,7 +92,7 @@ def build_on_files_of_another_job() -> Any:
     def deployments(*args: Any, **kwargs: Any) -> Any:
         return [(w, msgspec.structs.replace(m, builds_on_restored=True)) for w, m in original(*args, **kwargs)]
 
-    return mock.patch.object(job_master_module, "deployments", deployments)
+    return mock.patch.object(job_tasks_module, "deployments", deployments)
 
 
 @contextmanager

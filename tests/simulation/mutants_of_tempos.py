@@ -17,7 +17,7 @@ from penstock.core.epochs import event_time
 from penstock.core.epochs import task as task_module
 from penstock.core.epochs.coordinator import EpochCoordinator
 from penstock.core.epochs.task import EpochTask
-from penstock.core.job import job_master
+from penstock.core.job import job_sources
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.operators.source.source import SPLITS_STATE
 from penstock.state.operator_state import COMMITTABLE_MODE
@@ -38,7 +38,7 @@ def begin_a_stream_without_the_enumerators_of_epochs() -> Any:
         is_of_epochs = any(operator.watermarks for operator in metadata.operators)
         return None if is_of_epochs else real_enumerator_state(metadata, operator_id)
 
-    return mock.patch.object(job_master, "enumerator_state", enumerator_state)
+    return mock.patch.object(job_sources, "enumerator_state", enumerator_state)
 
 
 def commit_nothing_that_epochs_have_prepared() -> Any:

@@ -242,7 +242,7 @@ def test_retained(retained: int) -> None:
 def test_enumerator_that_cannot_be_captured() -> None:
     """G6: an enumerator that fails in its snapshot fails the checkpoint, not the master."""
     rig = rig_with(tolerable_failed_checkpoints=1)
-    enumerator: Any = rig.master._sources["id-source"]._enumerator
+    enumerator: Any = rig.master._sources.coordinators["id-source"]._enumerator
     enumerator.breaks = True
     rig.advance(1000)
     assert rig.status == "RUNNING"

@@ -153,7 +153,7 @@ def test_splits_reach_the_reader_that_asked() -> None:
 def test_enumerator_error_fails_the_job_with_its_text() -> None:
     """E1: what a source's enumerator raises is the job's failure, not the master's death."""
     rig = running(conf={"restart-strategy.type": "none"})
-    rig.master._sources["id-source"]._enumerator.breaks = True  # type: ignore[union-attr]
+    rig.master._sources.coordinators["id-source"]._enumerator.breaks = True  # type: ignore[union-attr]
     rig.master.on_message(RequestSplit(rig.executions[0], "id-source"))
     rig.end_cancelled()
     assert rig.status == "FAILED"

@@ -278,7 +278,7 @@ def test_a_failure_of_the_job_ends_a_savepoint_in_the_making() -> None:
 def test_an_enumerator_that_cannot_be_captured_fails_the_savepoint_only() -> None:
     """H1: what a source's enumerator raises is the end of the savepoint, not of the job."""
     rig = running()
-    rig.master._sources["id-source"]._enumerator.breaks = True  # type: ignore[union-attr]
+    rig.master._sources.coordinators["id-source"]._enumerator.breaks = True  # type: ignore[union-attr]
     waiter = trigger(rig)
     assert "enumerator" in waiter.error
     assert rig.status == "RUNNING"

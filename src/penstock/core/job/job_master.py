@@ -10,9 +10,6 @@ checkpoint, or from the beginning (G8).
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from penstock.base.configuration import Configuration
@@ -22,44 +19,32 @@ from penstock.base.errors import (
     SlotsUnavailableError,
 )
 from penstock.base.job_status import JobStatus
-from penstock.base.options import (
-    HEARTBEAT_TIMEOUT_MS,
-    SLOT_REQUEST_TIMEOUT_MS,
-    TASK_CANCELLATION_INTERVAL_MS,
-    TASK_CANCELLATION_TIMEOUT_MS,
-)
-from penstock.core.accumulators import accumulator_values
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator, enumerator_state
+from penstock.base.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.news import CheckpointsFailed, CheckpointsSettled, JobDeposed, SavepointSettled
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.effects import Effect
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
-from penstock.core.graph.states import EXECUTION_MOVES, JOB_MOVES, ExecutionState
-from penstock.core.healing import with_prospects
-from penstock.core.job.cancellation import TaskCancellation
+from penstock.core.graph.states import JOB_MOVES, ExecutionState
 from penstock.core.job.failover import Failover
 from penstock.core.job.failures import error_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.history import FailureRecord, JobHistory
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
+from penstock.core.job.job_sources import JobSources
+from penstock.core.job.job_tasks import JobTasks
 from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
-from penstock.core.job.scheduler import deployments
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import SlotPool
-from penstock.core.job.source_coordinator import SourceCoordinator
-from penstock.core.job.stuck_tasks import stuck_tasks, stuck_workers
+from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns, turn
 from penstock.core.job.view import JobView, WorkerView, job_view, subtask_views
-from penstock.core.job.watermark_alignment import AlignmentGroups
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
-    AnnounceWatermark,
-    AssignSplits,
-    CancelTask,
     ClientOutput,
     DeclineCheckpoint,
     EndOfDataReached,
@@ -68,14 +53,12 @@ from penstock.core.protocol import (
     RegisterWorker,
     ReportWatermark,
     RequestSplit,
-    StartTask,
     TaskMetrics,
     TaskStateChanged,
     ToMaster,
     WorkerLost,
     WorkerRequestFailed,
 )
-from penstock.core.task.settings import task_settings
 from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -120,21 +103,14 @@ class JobMaster:
         self._failover = Failover(configuration)
         #: what the attempt failed for, and the name of the task that did
         self._failed: tuple[Failure, str | None] | None = None
-        self._awaits_start = False
-        self._settings = task_settings(configuration)
-        self._cancellation = TaskCancellation(
-            configuration.read(TASK_CANCELLATION_INTERVAL_MS), configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
-        )
-        self._timers: list[tuple[int, int, Callable[[], None]]] = []
-        self._timer_count = 0
-        self._metrics: dict[tuple[int, int], TaskMetrics] = {}
-        self._alignment = AlignmentGroups(job_graph.vertices)
-        self._sources = self._source_coordinators()
+        self._timers = Timers(clock)
+        self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
+        self._sources = JobSources(self._graph, self._effects, self._timers.call_later, self.turns.tell)
         self.checkpoints = CheckpointCoordinator(
             CheckpointSettings.of(configuration),
             self._graph,
             job_id,
-            list(self._sources.values()),
+            list(self._sources.coordinators.values()),
             clock,
             self._effects,
             store,
@@ -142,27 +118,6 @@ class JobMaster:
         )
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
-
-    def _source_coordinators(self) -> dict[str, SourceCoordinator]:
-        """One for each source, by the id of its operator."""
-
-        def on_error(error: BaseException) -> None:
-            failure = Failure(f"a source's split enumerator: {type(error).__name__}: {error}")
-            self.turns.tell(AttemptFailed(with_prospects(failure, error)))
-
-        return {
-            operator_id: SourceCoordinator(
-                operator_id,
-                source,
-                vertex.parallelism,
-                self._effects,
-                partial(self._assign_splits, vertex.index),
-                self._call_later,
-                on_error,
-            )
-            for vertex in self.job_graph.vertices
-            for operator_id, source in vertex.sources.items()
-        }
 
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
@@ -204,8 +159,8 @@ class JobMaster:
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
-        times = [self._slot_pool.next_deadline(), self._cancellation.next_deadline(), self.checkpoints.next_deadline()]
-        times += [self._recovery.next_deadline(), self._timers[0][0] if self._timers else None]
+        times = [self._slot_pool.next_deadline(), self._tasks.next_deadline(), self.checkpoints.next_deadline()]
+        times += [self._recovery.next_deadline(), self._timers.next_deadline()]
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
@@ -223,12 +178,11 @@ class JobMaster:
             self._on_slots_timeout()
         elif (word := self._slot_pool.word(now)) is not None:
             self._effects.log(word)
-        if self._cancellation.is_over(now):
-            self._end_stuck_workers()
-        elif self._cancellation.takes_word(now):
-            self._effects.log(stuck_tasks(self._graph, self._slot_pool, self._cancellation, now))
-        while self._timers and self._timers[0][0] <= now and not self.is_done:
-            heapq.heappop(self._timers)[2]()
+        for worker_id, reason in self._tasks.take_stuck_workers(now):
+            self._effects.release(worker_id)
+            self._on_worker_lost(worker_id, reason)
+        while (call := self._timers.pop(now)) is not None and not self.is_done:
+            call()
         if not self.is_done:
             self._recovery.on_time(now)
             self.checkpoints.on_time(now)
@@ -252,12 +206,12 @@ class JobMaster:
         if self.is_done:
             return
         if self.status is _S.CANCELLING:
-            self._cancellation.hurry(self._clock.steady_ms())
+            self._tasks.hurry()
             return
         self.checkpoints.stop("the job is cancelled")
         self._move(_S.CANCELLING, None)
         self._slot_pool.stop_waiting()
-        self._cancel_tasks()
+        self._tasks.cancel()
         self._after_tasks_ended()
 
     @turn
@@ -276,7 +230,7 @@ class JobMaster:
             self.job_graph,
             self.status,
             self.history,
-            subtask_views(self._graph, self._metrics),
+            subtask_views(self._graph, self._tasks.metrics),
             checkpoints.statistics,
             checkpoints.in_progress(),
             (WorkerView(w.worker_id, w.host, w.process_id) for w in self._slot_pool.registrations),
@@ -284,7 +238,7 @@ class JobMaster:
 
     def accumulators(self) -> dict[str, Any]:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
-        return accumulator_values(pair for task in self._metrics.values() for pair in task.accumulators)
+        return self._tasks.accumulators()
 
     def _take_in(self, news: JobNews) -> None:
         """What a part of the master has found, in the turn in which it has."""
@@ -314,8 +268,7 @@ class JobMaster:
         if self.is_done:
             return
         if isinstance(message, TaskMetrics):
-            if self._graph.find(message.execution) is not None:
-                self._metrics[(message.execution.vertex, message.execution.subtask)] = message
+            self._tasks.on_metrics(message)
         elif isinstance(message, Heartbeat):
             self._slot_pool.on_heartbeat(message.worker_id, message.whereabouts)
         elif isinstance(message, AcknowledgeCheckpoint):
@@ -329,10 +282,9 @@ class JobMaster:
         elif isinstance(message, EndOfDataReached):
             self._on_end_of_data(message)
         elif isinstance(message, RequestSplit):
-            if self._graph.find(message.execution) is not None and message.operator_id in self._sources:
-                self._sources[message.operator_id].handle_request(message.execution.subtask)
+            self._sources.on_request(message)
         elif isinstance(message, ReportWatermark):
-            self._on_watermark(message)
+            self._tasks.on_watermark(message)
         elif isinstance(message, ClientOutput):
             if self._graph.find(message.execution) is not None:
                 self._effects.tell_client(message.operator_id, message.execution.subtask, message.payload)
@@ -391,86 +343,33 @@ class JobMaster:
         if not self._slot_pool.is_complete:
             self._acquire_slots()  # one was lost while the checkpoint was being read
             return
-        self._metrics.clear()
-        self._alignment.reset()
-        slots, addresses = self._slot_pool.assign()
-        # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
-        commits_only = self.checkpoints.last is not None
-        # State that does not fit is found when operators open; by then nothing may have been processed (H4).
-        self._awaits_start = restored is not None and restored is self.checkpoints.initial
-        for worker_id, message in deployments(
-            self._graph,
-            self.job_id,
-            slots,
-            addresses,
-            self._settings,
-            restored,
-            commits_only,
-            self._awaits_start,
-            self.checkpoints.forerunners,
-        ):
-            execution = self._graph.find(message.execution)
-            assert execution is not None
-            execution.worker_id = worker_id
-            execution.move(ExecutionState.SCHEDULED)
-            execution.move(ExecutionState.DEPLOYING)
-            self._effects.send(worker_id, message)
+        self._tasks.deploy(restored, self.checkpoints)
         self._move(_S.RUNNING, None)
         self.checkpoints.start()
-        if not commits_only:
-            self._start_sources(restored)
-
-    def _start_sources(self, restored: CheckpointMetadata | None) -> None:
-        """Begin to hand out splits; the readers' tasks are on their way, so messages to them come after them."""
-        for operator_id, source in self._sources.items():
-            try:
-                file = None if restored is None else enumerator_state(restored, operator_id)
-                source.reset(None if file is None else file.data)
-            except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
-                self._fail(Failure(f"a source's split enumerator could not start: {type(error).__name__}: {error}"))
-                return
+        # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
+        if self.checkpoints.last is None:
+            self._sources.start(restored)
 
     # --- tasks -----------------------------------------------------------------------------------------------------
 
     def _on_task_state(self, message: TaskStateChanged) -> None:
-        execution = self._graph.find(message.execution)
-        if execution is None or execution.state.is_terminal:
+        change = self._tasks.on_state(message)
+        if change is None:
             return
-        if message.state not in ExecutionState.__members__:
-            self._fail(
-                Failure(f"task {self._graph.name_of(execution)} reported the state {message.state[:40]!r}"), execution
-            )
-            return
-        state = ExecutionState(message.state)
-        if execution.state is ExecutionState.CANCELING and not state.is_terminal:
-            return
-        if state is ExecutionState.FINISHED and execution.state is not ExecutionState.CANCELING:
-            execution.move(ExecutionState.FINISHED)
+        execution = change.execution
+        if change.failure is not None:
+            self._fail(change.failure, execution)
+        elif change.is_end:
             self.checkpoints.on_finished(execution)
             if self.status is _S.RUNNING and self._graph.all_finished:
                 self._end(_S.FINISHED)
-            return
-        if state not in EXECUTION_MOVES[execution.state]:
-            reason = f"task {self._graph.name_of(execution)} cannot become {state.value} from {execution.state.value}"
-            self._fail(Failure(reason), execution)
-            return
-        execution.move(state)
-        if state is ExecutionState.FAILED:
-            execution.failure = message.failure
-            self._fail(message.failure or Failure("a task failed without giving a reason"), execution)
-        elif state.is_terminal:
+        elif execution.state.is_terminal:
             self._after_tasks_ended()
-        elif state is ExecutionState.RUNNING:
+        elif execution.state is ExecutionState.RUNNING:
             if self._graph.all_open:
                 self._failover.on_running(self._clock.steady_ms())
-            self._start_when_open()
+            self._tasks.start_when_open()
             self.checkpoints.serve_requests()
-
-    def _start_when_open(self) -> None:
-        if self._awaits_start and self._graph.all_open:
-            self._awaits_start = False
-            for execution in self._graph.executions():
-                self._effects.send(execution.worker_id, StartTask(execution.id))
 
     def _on_end_of_data(self, message: EndOfDataReached) -> None:
         execution = self._graph.find(message.execution)
@@ -479,41 +378,6 @@ class JobMaster:
         execution.end_of_data = True
         if self._graph.is_at_its_end:
             self.checkpoints.trigger_soon()
-
-    def _assign_splits(
-        self, vertex: int, subtask: int, operator_id: str, splits: tuple[bytes, ...], no_more: bool
-    ) -> None:
-        execution = self._graph.vertices[vertex].subtasks[subtask].current
-        if not execution.state.is_terminal:
-            self._effects.send(execution.worker_id, AssignSplits(execution.id, operator_id, splits, no_more))
-
-    def _on_watermark(self, message: ReportWatermark) -> None:
-        execution = self._graph.find(message.execution)
-        if execution is None or execution.state.is_terminal:
-            return
-        allowed_ms = self._alignment.on_report(message.operator_id, message.execution.subtask, message.watermark_ms)
-        if allowed_ms is not None:
-            self._effects.send(execution.worker_id, AnnounceWatermark(execution.id, message.operator_id, allowed_ms))
-
-    def _cancel_tasks(self) -> None:
-        for execution in self._graph.executions():
-            if execution.state.is_terminal or execution.state is ExecutionState.CANCELING:
-                continue
-            if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED):
-                execution.move(ExecutionState.CANCELED)
-            else:
-                execution.move(ExecutionState.CANCELING)
-                self._effects.send(execution.worker_id, CancelTask(execution.id))
-        self._cancellation.begin(self._clock.steady_ms())
-
-    def _end_stuck_workers(self) -> None:
-        waited_ms = self._cancellation.waited_ms(self._clock.steady_ms())
-        self._cancellation.end()
-        for worker_id in stuck_workers(self._graph):
-            at = self._slot_pool.whereabouts(worker_id)
-            self._effects.release(worker_id)
-            reason = f"its tasks did not end within {waited_ms} ms of cancellation"
-            self._on_worker_lost(worker_id, reason + (f", at {at}" if at else ""))
 
     # --- failures --------------------------------------------------------------------------------------------------
 
@@ -526,19 +390,11 @@ class JobMaster:
                 self._acquire_slots()
             return
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
-        affected = False
-        for execution in self._graph.executions():
-            if execution.worker_id != worker_id:
-                continue
-            if not execution.state.is_terminal:
-                execution.move(ExecutionState.FAILED)
-                affected = True
-            elif self._graph.has_running_consumer(execution):
-                affected = True  # what it sent last, its end included, may have been lost on the way
+        lost = self._tasks.lose(worker_id)
         if self._slot_pool.is_waiting:
             self._effects.log(where)
             self._acquire_slots()
-        elif affected:
+        elif lost:
             self._fail(Failure(where))
 
     def _fail(self, failure: Failure, execution: Execution | None = None) -> None:
@@ -551,7 +407,7 @@ class JobMaster:
             self._slot_pool.stop_waiting()
             self.checkpoints.stop("the job is recovering from a failure")
             self._move(_S.FAILING, failure.reason)
-            self._cancel_tasks()
+            self._tasks.cancel()
         self._after_tasks_ended()
 
     def _remember(self, execution: Execution | None) -> None:
@@ -564,9 +420,8 @@ class JobMaster:
         """All tasks of this attempt have ended: what comes next?"""
         if self.status not in (_S.FAILING, _S.CANCELLING) or not self._graph.all_terminal:
             return
-        self._cancellation.end()
-        for source in self._sources.values():
-            source.close()
+        self._tasks.on_cancelled()
+        self._sources.close()
         if self.status is _S.CANCELLING:
             self._end(_S.CANCELED)
             return
@@ -575,7 +430,7 @@ class JobMaster:
             self._end(_S.FAILED)
             return
         self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery.point}")
-        self._call_later(delay_ms, self._begin_attempt)
+        self._timers.call_later(delay_ms, self._begin_attempt)
 
     def _restart_delay_ms(self) -> int | None:
         assert self._failed is not None
@@ -601,8 +456,7 @@ class JobMaster:
         self.failure = error
         self._remember(None)
         self.checkpoints.suspend()
-        for source in self._sources.values():
-            source.close()
+        self._sources.close()
         self._move(_S.SUSPENDED, str(error))
         self._slot_pool.release_all()
         self._savepoints.on_end()
@@ -619,14 +473,12 @@ class JobMaster:
 
     def _end(self, status: JobStatus, is_known: bool = False) -> None:
         self.checkpoints.end(f"the job is {status.name}")
-        for source in self._sources.values():
-            source.close()
+        self._sources.close()
         if status is _S.FINISHED:
             self.failure = None
-            for line in (
-                unwritten_side_outputs(self.job_graph, self._metrics.values()) if not self.history.restarts else ()
-            ):
-                self._effects.log(line)
+            if not self.history.restarts:
+                for line in unwritten_side_outputs(self.job_graph, self._tasks.metrics.values()):
+                    self._effects.log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
             end = None if is_known else self.checkpoints.mark_of_end(self.job_graph.name, status.name)
@@ -645,7 +497,3 @@ class JobMaster:
         self.status = status
         self.history.moved(status, self._clock.now_ms())
         self._effects.tell_status(status.name, reason)
-
-    def _call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        self._timer_count += 1
-        heapq.heappush(self._timers, (self._clock.steady_ms() + delay_ms, self._timer_count, call))

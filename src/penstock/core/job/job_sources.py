@@ -1,0 +1,75 @@
+"""The sources of a job, as its job master hosts them: one split enumerator each (A1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.core.checkpoint.coordinator import enumerator_state
+from penstock.core.effects import Effects
+from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.healing import with_prospects
+from penstock.core.job.news import AttemptFailed
+from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.core.protocol import AssignSplits, Failure, RequestSplit
+from penstock.storage.metadata import CheckpointMetadata
+
+
+class JobSources:
+    """A coordinator for each source, by the id of its operator."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        effects: Effects,
+        call_later: Callable[[int, Callable[[], None]], None],
+        tell: Callable[[AttemptFailed], None],
+    ) -> None:
+        self._graph = graph
+        self._effects = effects
+        self._tell = tell
+        self.coordinators = {
+            operator_id: SourceCoordinator(
+                operator_id,
+                source,
+                vertex.parallelism,
+                effects,
+                partial(self._assign_splits, vertex.index),
+                call_later,
+                self._on_error,
+            )
+            for vertex in graph.job_graph.vertices
+            for operator_id, source in vertex.sources.items()
+        }
+
+    def start(self, restored: CheckpointMetadata | None) -> None:
+        """Begin to hand out splits; the readers' tasks are on their way, so messages to them come after them."""
+        for operator_id, source in self.coordinators.items():
+            try:
+                file = None if restored is None else enumerator_state(restored, operator_id)
+                source.reset(None if file is None else file.data)
+            except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
+                reason = f"a source's split enumerator could not start: {type(error).__name__}: {error}"
+                self._tell(AttemptFailed(Failure(reason)))
+                return
+
+    def on_request(self, message: RequestSplit) -> None:
+        """A reader asks for a split."""
+        if self._graph.find(message.execution) is not None and message.operator_id in self.coordinators:
+            self.coordinators[message.operator_id].handle_request(message.execution.subtask)
+
+    def close(self) -> None:
+        """Close all enumerators."""
+        for source in self.coordinators.values():
+            source.close()
+
+    def _on_error(self, error: BaseException) -> None:
+        failure = Failure(f"a source's split enumerator: {type(error).__name__}: {error}")
+        self._tell(AttemptFailed(with_prospects(failure, error)))
+
+    def _assign_splits(
+        self, vertex: int, subtask: int, operator_id: str, splits: tuple[bytes, ...], no_more: bool
+    ) -> None:
+        execution = self._graph.vertices[vertex].subtasks[subtask].current
+        if not execution.state.is_terminal:
+            self._effects.send(execution.worker_id, AssignSplits(execution.id, operator_id, splits, no_more))

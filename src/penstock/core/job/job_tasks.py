@@ -1,0 +1,195 @@
+"""The tasks of a job: deployed to workers, followed through their states, cancelled (E4, E6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.base.configuration import Configuration
+from penstock.base.options import TASK_CANCELLATION_INTERVAL_MS, TASK_CANCELLATION_TIMEOUT_MS
+from penstock.core.accumulators import accumulator_values
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.effects import Effects
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.states import EXECUTION_MOVES, ExecutionState
+from penstock.core.job.cancellation import TaskCancellation
+from penstock.core.job.scheduler import deployments
+from penstock.core.job.slot_pool import SlotPool
+from penstock.core.job.stuck_tasks import stuck_tasks, stuck_workers
+from penstock.core.job.watermark_alignment import AlignmentGroups
+from penstock.core.ports import Clock
+from penstock.core.protocol import (
+    AnnounceWatermark,
+    CancelTask,
+    Failure,
+    ReportWatermark,
+    StartTask,
+    TaskMetrics,
+    TaskStateChanged,
+)
+from penstock.core.task.settings import task_settings
+from penstock.storage.metadata import CheckpointMetadata
+
+_E = ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChange:
+    """A task has come to a new state; `failure`: what the attempt fails for; `is_end`: it has done all its work."""
+
+    execution: Execution
+    failure: Failure | None = None
+    is_end: bool = False
+
+
+class JobTasks:
+    """The tasks of the present attempt. What their changes mean for the job is the job master's to decide."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        job_id: str,
+        configuration: Configuration,
+        slot_pool: SlotPool,
+        effects: Effects,
+        clock: Clock,
+    ) -> None:
+        #: what tasks reported last, by vertex and subtask
+        self.metrics: dict[tuple[int, int], TaskMetrics] = {}
+        self._graph = graph
+        self._job_id = job_id
+        self._slot_pool = slot_pool
+        self._effects = effects
+        self._clock = clock
+        self._settings = task_settings(configuration)
+        self._cancellation = TaskCancellation(
+            configuration.read(TASK_CANCELLATION_INTERVAL_MS), configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
+        )
+        self._alignment = AlignmentGroups(graph.job_graph.vertices)
+        self._awaits_start = False
+
+    def accumulators(self) -> dict[str, Any]:
+        """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
+        return accumulator_values(pair for task in self.metrics.values() for pair in task.accumulators)
+
+    def deploy(self, restored: CheckpointMetadata | None, checkpoints: CheckpointCoordinator) -> None:
+        """Send all tasks to their workers, with the state of a checkpoint."""
+        self.metrics.clear()
+        self._alignment.reset()
+        slots, addresses = self._slot_pool.assign()
+        # State that does not fit is found when operators open; by then nothing may have been processed (H4).
+        self._awaits_start = restored is not None and restored is checkpoints.initial
+        for worker_id, message in deployments(
+            self._graph,
+            self._job_id,
+            slots,
+            addresses,
+            self._settings,
+            restored,
+            checkpoints.last is not None,
+            self._awaits_start,
+            checkpoints.forerunners,
+        ):
+            execution = self._graph.find(message.execution)
+            assert execution is not None
+            execution.worker_id = worker_id
+            execution.move(_E.SCHEDULED)
+            execution.move(_E.DEPLOYING)
+            self._effects.send(worker_id, message)
+
+    def on_metrics(self, message: TaskMetrics) -> None:
+        """What a task reports of itself."""
+        if self._graph.find(message.execution) is not None:
+            self.metrics[(message.execution.vertex, message.execution.subtask)] = message
+
+    def on_state(self, message: TaskStateChanged) -> TaskChange | None:
+        """A task tells its state; None when that changes nothing."""
+        execution = self._graph.find(message.execution)
+        if execution is None or execution.state.is_terminal:
+            return None
+        if message.state not in _E.__members__:
+            reason = f"task {self._graph.name_of(execution)} reported the state {message.state[:40]!r}"
+            return TaskChange(execution, Failure(reason))
+        state, former = _E(message.state), execution.state
+        if former is _E.CANCELING and not state.is_terminal:
+            return None
+        if state not in EXECUTION_MOVES[former]:
+            reason = f"task {self._graph.name_of(execution)} cannot become {state.value} from {former.value}"
+            return TaskChange(execution, Failure(reason))
+        execution.move(state)
+        if state is _E.FINISHED and former is not _E.CANCELING:
+            return TaskChange(execution, is_end=True)
+        if state is _E.FAILED:
+            execution.failure = message.failure
+            return TaskChange(execution, message.failure or Failure("a task failed without giving a reason"))
+        return TaskChange(execution)
+
+    def start_when_open(self) -> None:
+        """Let the tasks process records, when all are open."""
+        if self._awaits_start and self._graph.all_open:
+            self._awaits_start = False
+            for execution in self._graph.executions():
+                self._effects.send(execution.worker_id, StartTask(execution.id))
+
+    def on_watermark(self, message: ReportWatermark) -> None:
+        """A source is aligned with others: tell it how far it may read."""
+        execution = self._graph.find(message.execution)
+        if execution is None or execution.state.is_terminal:
+            return
+        allowed_ms = self._alignment.on_report(message.operator_id, message.execution.subtask, message.watermark_ms)
+        if allowed_ms is not None:
+            self._effects.send(execution.worker_id, AnnounceWatermark(execution.id, message.operator_id, allowed_ms))
+
+    # --- cancelling ------------------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Cancel all tasks that have not ended."""
+        for execution in self._graph.executions():
+            if execution.state.is_terminal or execution.state is _E.CANCELING:
+                continue
+            if execution.state in (_E.CREATED, _E.SCHEDULED):
+                execution.move(_E.CANCELED)
+            else:
+                execution.move(_E.CANCELING)
+                self._effects.send(execution.worker_id, CancelTask(execution.id))
+        self._cancellation.begin(self._clock.steady_ms())
+
+    def hurry(self) -> None:
+        """The user has asked again to cancel."""
+        self._cancellation.hurry(self._clock.steady_ms())
+
+    def on_cancelled(self) -> None:
+        """All cancelled tasks have ended."""
+        self._cancellation.end()
+
+    def next_deadline(self) -> int | None:
+        """When (ms) `take_stuck_workers` has something to do."""
+        return self._cancellation.next_deadline()
+
+    def take_stuck_workers(self, now_ms: int) -> list[tuple[str, str]]:
+        """The workers to end by force, whose tasks do not end, each with the reason; or a line about them in the log.
+
+        Each is named once.
+        """
+        if not self._cancellation.is_over(now_ms):
+            if self._cancellation.takes_word(now_ms):
+                self._effects.log(stuck_tasks(self._graph, self._slot_pool, self._cancellation, now_ms))
+            return []
+        waited_ms = self._cancellation.waited_ms(now_ms)
+        self._cancellation.end()
+        reason = f"its tasks did not end within {waited_ms} ms of cancellation"
+        whereabouts = {worker_id: self._slot_pool.whereabouts(worker_id) for worker_id in stuck_workers(self._graph)}
+        return [(worker_id, reason + (f", at {at}" if at else "")) for worker_id, at in whereabouts.items()]
+
+    def lose(self, worker_id: str) -> list[Execution]:
+        """A worker is gone: the tasks whose work is lost with it."""
+        lost = []
+        for execution in self._graph.executions():
+            if execution.worker_id != worker_id:
+                continue
+            if not execution.state.is_terminal:
+                execution.move(_E.FAILED)
+                lost.append(execution)
+            elif self._graph.has_running_consumer(execution):
+                lost.append(execution)  # what it sent last, its end included, may have been lost on the way
+        return lost
