@@ -43,6 +43,7 @@ class Inbox:
         self.buffers: list[tuple[ChannelId, Buffer]] = []
         self.credits: list[tuple[ChannelId, int]] = []
         self.peers_lost: list[tuple[str, str]] = []
+        self.attempts_lost: list[int | None] = []
         self.master_lost: list[str] = []
 
     def on_message(self, message: ToWorker) -> None:
@@ -54,8 +55,9 @@ class Inbox:
     def on_credit(self, channel: ChannelId, credit: int) -> None:
         self.credits.append((channel, credit))
 
-    def on_peer_lost(self, worker_id: str, reason: str) -> None:
+    def on_peer_lost(self, worker_id: str, reason: str, attempt: int | None = None) -> None:
         self.peers_lost.append((worker_id, reason))
+        self.attempts_lost.append(attempt)
 
     def on_master_lost(self, reason: str) -> None:
         self.master_lost.append(reason)
@@ -121,8 +123,8 @@ class LiveJob:
                 endpoint.close()
 
     def _exchange(self) -> None:
-        self.a.connect({"b": self.b.data_address})
-        self.b.connect({"a": self.a.data_address})
+        self.a.connect(CHANNEL.attempt, {"b": self.b.data_address})
+        self.b.connect(CHANNEL.attempt, {"a": self.a.data_address})
         inbox_a, inbox_b = Inbox(), Inbox()
         arrived: list[tuple[str, FromWorker]] = []
         register = RegisterWorker("b", self.b.data_address, HOST, 1)

@@ -10,6 +10,7 @@ from unittest import mock
 
 from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from tests.simulation.mutants_of_jobs import MUTANTS_OF_JOBS
+from tests.simulation.mutants_of_regions import MUTANTS_OF_REGIONS
 from tests.simulation.mutants_of_tasks import MUTANTS_OF_TASKS
 from tests.simulation.planting import Mutant, around
 
@@ -105,8 +106,8 @@ def notify_before_metadata_is_visible() -> Any:
 
 
 def forget_the_enumerator() -> Any:
-    def reset(original: Any, source: Any, restored: Any) -> None:
-        original(source, None)
+    def reset(original: Any, source: Any, restored: Any, checkpoint_id: int = 0) -> None:
+        original(source, None, checkpoint_id)
 
     return around(SourceCoordinator, "reset", reset)
 
@@ -351,6 +352,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     lose_the_news_that_checkpoints_failed: (("output", "stalled"), 351),
     **MUTANTS_OF_ENDS,
     **MUTANTS_OF_JOBS,
+    **MUTANTS_OF_REGIONS,
     **MUTANTS_OF_TASKS,
 }
 

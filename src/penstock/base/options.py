@@ -367,6 +367,13 @@ RESTART_STRATEGY = _unset(
     ),
     "How a failed job restarts. If unset, exponential-delay with checkpointing and none without.",
 )
+FAILOVER_STRATEGY = _option(
+    "jobmanager.execution.failover-strategy",
+    choice("region", "full"),
+    "region",
+    "What begins again after a failure: the regions of the job that failed, which exchange no records with others, or "
+    "all of it.",
+)
 FIXED_DELAY_ATTEMPTS = _option(
     "restart-strategy.fixed-delay.attempts", _COUNT, 1, "The number of restarts before the job fails for good."
 )

@@ -51,6 +51,9 @@ class HybridSource(Source[Any, HybridSplit]):
         ConfigurationError: if any of them but the last never ends.
     """
 
+    # All readers are at the same source; one that went back alone could find the others at a later one.
+    restarts_by_reader = False
+
     def __init__(self, sources: Sequence[Source[Any, Any]]) -> None:
         for number, source in enumerate(sources[:-1], 1):
             if source.boundedness is not Boundedness.BOUNDED:

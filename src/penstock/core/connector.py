@@ -219,7 +219,10 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:
-        """Splits of a failed reader, assigned since the last completed checkpoint, come back."""
+        """A reader begins again alone: splits assigned to it since the last completed checkpoint come back.
+
+        There may be none. What the reader had asked for, or been told, does not count any more: it asks again.
+        """
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> Any:
@@ -234,6 +237,10 @@ class Source(ABC, Generic[T, SplitT]):
 
     #: Whether recorded positions can be read again (J): the basis of exactly-once state.
     replayable: bool = True
+
+    #: Whether a reader may begin again alone, from the last checkpoint, while the others go on: then its enumerator
+    #: takes splits back. Otherwise all readers begin again together.
+    restarts_by_reader: bool = True
 
     @property
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.core.records import Buffer
@@ -52,8 +52,15 @@ class Coroutines(Protocol):
 class Network(Protocol):
     """Buffers and credits from this worker to others; each channel is first-in first-out."""
 
-    def connect(self, peers: Mapping[str, str]) -> None:
-        """Make these workers, and no others, reachable: worker id to data address."""
+    def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
+        """Make these workers, too, reachable for the channels of an attempt: worker id to data address.
+
+        Each attempt has connections of its own, because those of a former one may have broken.
+        """
+        ...
+
+    def keep_attempts(self, attempts: Collection[int]) -> None:
+        """The channels of all other attempts are of no use any more."""
         ...
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:

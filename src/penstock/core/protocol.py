@@ -94,7 +94,8 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     `finished_on_restore`: it only commits what the restored checkpoint holds. `builds_on_restored`: incremental state
     may refer to the restored checkpoint's files, for they belong to this job. `taken_over`: records in flight, by edge,
     to be partitioned again ahead of everything else. `awaits_start`: once open, the task waits for `StartTask`.
-    `forerunners`: the jobs that this one continues, until it has a checkpoint of its own.
+    `forerunners`: the jobs that this one continues, until it has a checkpoint of its own. `attempts`: those that
+    subtasks of the job are in now; of any other one, nothing is needed any more.
     """
 
     execution: ExecutionId
@@ -114,6 +115,7 @@ class DeployTask(msgspec.Struct, frozen=True, tag=True):
     taken_over: tuple[tuple[int, tuple[StateFile, ...]], ...] = ()
     awaits_start: bool = False
     forerunners: tuple[str, ...] = ()
+    attempts: tuple[int, ...] = ()
 
 
 class StartTask(msgspec.Struct, frozen=True, tag=True):

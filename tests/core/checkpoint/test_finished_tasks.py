@@ -175,10 +175,12 @@ def holder_state(subtask: int, checkpoint_id: int, chosen: int, rules: bool = Tr
     )
 
 
-def checkpoint_after_the_end_of(ended: tuple[int, ...], chosen: int = 0, forgets: tuple[int, ...] = ()) -> MasterRig:
+def checkpoint_after_the_end_of(
+    ended: tuple[int, ...], chosen: int = 0, forgets: tuple[int, ...] = (), failover: str = "full"
+) -> MasterRig:
     """The job after checkpoint 3: by checkpoint 1 the subtasks of `ended` had come to their end, and were FINISHED
     before checkpoint 2. Those of `forgets` end without any broadcast state."""
-    rig = running(graph=forward_pair())
+    rig = running(graph=forward_pair(), conf={"jobmanager.execution.failover-strategy": failover})
 
     def acknowledge(checkpoint_id: int, subtasks: Iterable[int], finished: bool) -> None:
         for subtask in subtasks:
@@ -263,6 +265,30 @@ def test_the_next_attempt_gets_it(ended: tuple[int, ...]) -> None:
     assert [sorted(lists) for lists in states] == [
         ["own", "rules", "shared"] if i in ended else ["own", "prepared", "rules", "shared"] for i in SUBTASKS
     ]
+
+
+@pytest.mark.parametrize("ended", [(0,), (1,), (0, 2)], ids=str)
+def test_what_has_finished_stays_so_when_another_region_restarts(ended: tuple[int, ...]) -> None:
+    """G10, E6: the subtask that failed gets its own state again, and what the others left is carried along."""
+    rig = checkpoint_after_the_end_of(ended, failover="region")
+    failed = next(i for i in SUBTASKS if i not in ended)
+    rig.fail(ExecutionId(1, failed, 0))
+    rig.end_cancelled()
+    rig.advance(100)
+    assert [t.execution for t in rig.deployed] == [ExecutionId(0, failed, 1), ExecutionId(1, failed, 1)]
+    assert sorted(rig.deployed[1].restored["id-holder"].operator) == ["own", "prepared", "rules", "shared"]
+    rig.run_all()
+    rig.advance(1000)
+    left = [i for i in SUBTASKS if i not in ended]
+    for subtask in left:
+        attempt = 1 if subtask == failed else 0
+        for vertex in (0, 1):
+            lists = {"id-holder": holder_state(subtask, 4, 0, True)} if vertex else {}
+            rig.master.on_message(AcknowledgeCheckpoint(ExecutionId(vertex, subtask, attempt), 4, lists, False))
+    assert rig.store.stored == [1, 2, 3, 4]
+    got = dealt_out(holder_of(rig), 3)
+    assert got["own"] == [[f"own {i}"] for i in SUBTASKS]
+    assert sorted(item for items in got["prepared"] for item in items) == [f"prepared {i} for 4" for i in left]
 
 
 def test_files_of_finished_subtasks_stay() -> None:

@@ -190,6 +190,8 @@ class FakeEnumerator:
         self.context.assign_split(f"split after {self.restored}", subtask)
         self.context.signal_no_more_splits(subtask)
 
+    def add_splits_back(self, splits: Any, subtask: int) -> None: ...
+
     def snapshot_state(self, checkpoint_id: int) -> Any:
         if self.breaks:
             raise RuntimeError("listing failed")

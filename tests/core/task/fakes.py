@@ -68,7 +68,9 @@ class Outbox:
     def send(self, message: Any) -> None:
         self.messages.append(message)
 
-    def connect(self, peers: Any) -> None: ...
+    def connect(self, attempt: int, peers: Any) -> None: ...
+
+    def keep_attempts(self, attempts: Any) -> None: ...
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: list) -> None:
         self.buffers.append((worker_id, channel, buffer))

@@ -66,8 +66,8 @@ class Cluster:
 
     def pair(self) -> tuple[WorkerEndpoint, WorkerEndpoint]:
         a, b = self.worker("a"), self.worker("b")
-        a.connect({"b": self.address(b)})
-        b.connect({"a": self.address(a)})
+        a.connect(CHANNEL.attempt, {"b": self.address(b)})
+        b.connect(CHANNEL.attempt, {"a": self.address(a)})
         return a, b
 
     def address(self, worker: WorkerEndpoint) -> str:
@@ -153,7 +153,7 @@ def test_buffers_and_credits_between_workers(cluster: Cluster) -> None:
 def test_worker_sends_to_itself(cluster: Cluster) -> None:
     """A worker that is among its own peers reaches itself as any other."""
     a = cluster.worker("a")
-    a.connect({"a": cluster.address(a)})
+    a.connect(CHANNEL.attempt, {"a": cluster.address(a)})
     a.send_buffer("a", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["a"].buffers, "its own buffer")
     assert cluster.inboxes["a"].buffers == [(CHANNEL, [Watermark(1)])]
@@ -207,16 +207,19 @@ def test_unknown_addressees(cluster: Cluster) -> None:
 
 @over_both
 def test_peers_come_and_go(cluster: Cluster) -> None:
-    """A peer with another address is reached there from then on; one that is no longer named, no more."""
+    """E6: the next attempt has peers of its own; those of one that is over are not reached any more."""
     a, _ = cluster.pair()
     other = cluster.worker("c")
     a.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the buffer at the first address")
-    a.connect({"c": cluster.address(other)})
+    later = ChannelId(1, 2, 3, CHANNEL.attempt + 1)
+    a.keep_attempts({later.attempt})
+    a.connect(later.attempt, {"c": cluster.address(other)})
     a.send_buffer("b", CHANNEL, [Watermark(2)])
-    a.send_buffer("c", CHANNEL, [Watermark(3)])
+    a.send_buffer("b", later, [Watermark(2)])
+    a.send_buffer("c", later, [Watermark(3)])
     cluster.run_until(lambda: cluster.inboxes["c"].buffers, "the buffer at c")
-    assert cluster.inboxes["c"].buffers == [(CHANNEL, [Watermark(3)])]
+    assert cluster.inboxes["c"].buffers == [(later, [Watermark(3)])]
     assert cluster.inboxes["b"].buffers == [(CHANNEL, [Watermark(1)])]
     assert not cluster.inboxes["a"].peers_lost
 
@@ -225,7 +228,7 @@ def test_peers_come_and_go(cluster: Cluster) -> None:
 def test_stream_for_another_worker_is_not_delivered(cluster: Cluster) -> None:
     """When an address has passed to another worker, that one takes nothing that was not meant for it."""
     a, b = cluster.worker("a"), cluster.worker("b")
-    a.connect({"gone": cluster.address(b)})
+    a.connect(CHANNEL.attempt, {"gone": cluster.address(b)})
     a.send_buffer("gone", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: b.rejected_messages == 2, "rejected messages")
     assert not cluster.inboxes["b"].buffers
@@ -234,7 +237,7 @@ def test_stream_for_another_worker_is_not_delivered(cluster: Cluster) -> None:
 def test_address_that_is_no_network_address(cluster: Cluster) -> None:
     """A peer cannot make a worker connect to anything but a tcp address."""
     with pytest.raises(ProtocolError, match="not a tcp address: 'ipc:///tmp/x'"):
-        cluster.worker("a").connect({"b": "ipc:///tmp/x"})
+        cluster.worker("a").connect(CHANNEL.attempt, {"b": "ipc:///tmp/x"})
 
 
 @over_both
@@ -242,7 +245,7 @@ def test_broken_data_connection_is_told(cluster: Cluster, tmp_path: Path) -> Non
     """When the connection to a peer breaks, the sender is told once, and does not silently go on over a new one."""
     a, b = cluster.worker("a"), cluster.worker("b")
     relay, address = cluster.relay_to(b, tmp_path)
-    a.connect({"b": address})
+    a.connect(CHANNEL.attempt, {"b": address})
     a.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the first buffer")
     relay.close()
@@ -250,10 +253,33 @@ def test_broken_data_connection_is_told(cluster: Cluster, tmp_path: Path) -> Non
     a.send_buffer("b", CHANNEL, [Watermark(2)])
     cluster.run_until(lambda: not a.receive(10, cluster.inboxes["a"]), "silence")
     assert cluster.inboxes["a"].peers_lost == [("b", "the connection broke")]
-    a.connect({"b": cluster.address(b)})  # the address changed, so this is a new link
+    later = ChannelId(1, 2, 3, CHANNEL.attempt + 1)
+    a.connect(later.attempt, {"b": cluster.address(b)})  # each attempt has a link of its own
     a.send_buffer("b", CHANNEL, [Watermark(3)])
+    a.send_buffer("b", later, [Watermark(4)])
     cluster.run_until(lambda: len(cluster.inboxes["b"].buffers) == 2, "the buffer on the new link")
-    assert cluster.inboxes["b"].buffers[1] == (CHANNEL, [Watermark(3)])
+    assert cluster.inboxes["b"].buffers[1] == (later, [Watermark(4)])
+
+
+@over_both
+def test_the_loss_of_a_link_concerns_one_attempt(cluster: Cluster, tmp_path: Path) -> None:
+    """E6: regions restart alone, and those that go on have their own links, until their attempt is over."""
+    a, b = cluster.worker("a"), cluster.worker("b")
+    relay, address = cluster.relay_to(b, tmp_path)
+    a.connect(CHANNEL.attempt, {"b": cluster.address(b)})
+    later = ChannelId(1, 2, 3, CHANNEL.attempt + 1)
+    a.connect(later.attempt, {"b": address})
+    a.send_buffer("b", later, [Watermark(1)])
+    cluster.run_until(lambda: cluster.inboxes["b"].buffers, "a buffer on the later link")
+    relay.close()
+    cluster.run_until(lambda: cluster.inboxes["a"].peers_lost, "the loss")
+    assert cluster.inboxes["a"].attempts_lost == [later.attempt]
+    a.send_buffer("b", CHANNEL, [Watermark(2)])
+    cluster.run_until(lambda: len(cluster.inboxes["b"].buffers) == 2, "a buffer on the link that is left")
+    a.keep_attempts({later.attempt})
+    a.send_buffer("b", CHANNEL, [Watermark(3)])
+    cluster.run_until(lambda: not b.receive(10, cluster.inboxes["b"]), "silence")
+    assert len(cluster.inboxes["b"].buffers) == 2
 
 
 @over_both
@@ -277,7 +303,7 @@ def test_worker_of_another_job_is_refused(cluster: Cluster, monkeypatch: pytest.
     own_keys, cluster.keys = cluster.keys, JobKeys.generate()
     stranger = cluster.worker("stranger")
     cluster.keys = own_keys
-    stranger.connect({"b": cluster.address(b)})
+    stranger.connect(CHANNEL.attempt, {"b": cluster.address(b)})
     stranger.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["stranger"].peers_lost and b.refused_connections, "the refusal")
     assert cluster.inboxes["stranger"].peers_lost == [("b", "no connection could be made")]
@@ -293,7 +319,9 @@ def test_peer_that_cannot_be_reached_is_told(cluster: Cluster, monkeypatch: pyte
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(path)  # and never listens
     a = cluster.worker("a")
-    a.connect({"b": NOWHERE if cluster.transport == "tcp" else f"{NOWHERE} ipc:{host_identity()}:{path}"})
+    a.connect(
+        CHANNEL.attempt, {"b": NOWHERE if cluster.transport == "tcp" else f"{NOWHERE} ipc:{host_identity()}:{path}"}
+    )
     cluster.run_until(lambda: cluster.inboxes["a"].peers_lost, "the loss")
     assert cluster.inboxes["a"].peers_lost == [("b", "no connection could be made")]
 
@@ -304,7 +332,7 @@ def test_peer_elsewhere_is_reached_by_tcp(cluster: Cluster, why: str) -> None:
     a, b = cluster.worker("a"), cluster.worker("b")
     tcp, path = parts(b)
     local = f"{host_identity()}:{path}.gone" if why == "no such path" else f"another-host:{path}"
-    a.connect({"b": f"{tcp} ipc:{local}"})
+    a.connect(CHANNEL.attempt, {"b": f"{tcp} ipc:{local}"})
     a.send_buffer("b", CHANNEL, [Watermark(1)])
     cluster.run_until(lambda: cluster.inboxes["b"].buffers, "the buffer")
     assert cluster.inboxes["b"].buffers == [(CHANNEL, [Watermark(1)])]

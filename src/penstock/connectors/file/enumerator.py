@@ -72,6 +72,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
 
     def add_splits_back(self, splits: Sequence[FileSplit], subtask_index: int) -> None:
         """Puts splits back, to be handed out first."""
+        self._waiting.pop(subtask_index, None)
         self._pending.extendleft(sorted(splits, key=lambda split: split.order, reverse=True))
         self._assign()
 

@@ -51,8 +51,8 @@ class EnumeratedSource(Protocol):
     @property
     def operator_id(self) -> str: ...
 
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        """The enumerator's state as of now; raises what the enumerator does."""
+    def snapshot(self, checkpoint_id: int, completed_id: int) -> bytes:
+        """The enumerator's state as of now, and the last completed checkpoint; raises what the enumerator does."""
         ...
 
 
@@ -143,9 +143,19 @@ class CheckpointCoordinator:
         """Abort all that is in the making; trigger nothing until `start`."""
         self._running = False
         self._next_ms = None
+        self.interrupt(reason)
+
+    def interrupt(self, reason: str) -> None:
+        """Abort all that is in the making: a part of the job begins again, and the others go on."""
         for pending in list(self._pending.values()):
             if not pending.is_completing:
                 self._abort(pending.checkpoint_id, reason, counts=False)
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether a savepoint that ends the job is in the making, or complete: sources come to their end for it."""
+        savepoints = (pending.savepoint for pending in self._pending.values())
+        return self.last is not None or any(s is not None and s.command.stop is not None for s in savepoints)
 
     @property
     def is_settled(self) -> bool:
@@ -406,9 +416,10 @@ class CheckpointCoordinator:
         now_ms, begun_ms = self._clock.now_ms(), self._clock.steady_ms()
         pending = PendingCheckpoint(self._last_id, now_ms, begun_ms, self._graph, list(self.completed), request, path)
         self.statistics = self.statistics.with_triggered()
+        completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         try:
             for source in self._sources:
-                state = source.snapshot(pending.checkpoint_id)
+                state = source.snapshot(pending.checkpoint_id, completed_id)
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
             reason = f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}"
@@ -418,7 +429,6 @@ class CheckpointCoordinator:
                 self._fail_when_too_many(reason)
             return None
         self._pending[pending.checkpoint_id] = pending
-        completed_id = self.completed[-1].checkpoint_id if self.completed else 0
         stop = None if request is None else request.command.stop
         if stop is not None:
             vertices = self._graph.job_graph.vertices

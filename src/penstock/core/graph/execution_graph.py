@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from penstock.core.graph.job_graph import JobGraph, JobVertex
+from penstock.core.graph.regions import Regions, Subtask
 from penstock.core.graph.states import EXECUTION_MOVES, ExecutionState
 from penstock.core.ports import Clock
 from penstock.core.protocol import ExecutionId, Failure
@@ -48,6 +49,10 @@ class ExecutionVertex:
         self.current = Execution(ExecutionId(self.vertex.index, self.subtask, attempt), self._clock)
 
     @property
+    def id(self) -> Subtask:
+        return self.vertex.index, self.subtask
+
+    @property
     def name(self) -> str:
         """As in `Map -> Filter (2/4)`."""
         return f"{self.vertex.name} ({self.subtask + 1}/{self.vertex.parallelism})"
@@ -67,13 +72,18 @@ class ExecutionGraph:
     def __init__(self, job_graph: JobGraph, clock: Clock) -> None:
         self.job_graph = job_graph
         self.vertices = [ExecutionJobVertex(v, clock) for v in job_graph.vertices]
+        self.regions = Regions(job_graph)
+        #: the number of the newest attempt; regions that restarted alone leave others in older ones
         self.attempt = 0
 
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        attempts: dict[frozenset[Subtask], int] = {}
         for vertex in self:
             current = vertex.current
-            assert current.id.attempt == self.attempt, f"{vertex.name} is in the attempt of the job"
+            assert current.id.attempt <= self.attempt, f"{vertex.name} is in an attempt of the job"
+            of_region = attempts.setdefault(self.regions[vertex.id], current.id.attempt)
+            assert current.id.attempt == of_region, f"the region of {vertex.name} is in one attempt"
             for prior in vertex.prior:
                 assert prior.worker_id is None or prior.state.is_terminal, f"one {vertex.name} runs at a time"
             if not current.state.is_terminal:
@@ -99,15 +109,21 @@ class ExecutionGraph:
         """The name by which the user knows its subtask."""
         return self.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
 
-    def executions(self) -> list[Execution]:
-        """The current execution of every subtask."""
-        return [v.current for v in self]
+    def executions(self, part: Collection[Subtask] | None = None) -> list[Execution]:
+        """The current execution of every subtask, or of those of a part."""
+        return [v.current for v in self if part is None or v.id in part]
 
-    def reset(self, attempt: int | None = None) -> None:
-        """Begin a new attempt of everything: the next one, or that of the number."""
+    def reset(self, attempt: int | None = None, part: Collection[Subtask] | None = None) -> None:
+        """Begin a new attempt of everything, or of a part: the next one, or that of the number."""
         self.attempt = self.attempt + 1 if attempt is None else attempt
         for vertex in self:
-            vertex.reset(self.attempt)
+            if part is None or vertex.id in part:
+                vertex.reset(self.attempt)
+
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """The attempts that subtasks are in now."""
+        return tuple(sorted({e.id.attempt for e in self.executions()}))
 
     @property
     def all_terminal(self) -> bool:

@@ -44,9 +44,10 @@ EXECUTION_MOVES: Final[dict[ExecutionState, frozenset[ExecutionState]]] = {
 _J = JobStatus
 JOB_MOVES: Final[dict[JobStatus, frozenset[JobStatus]]] = {
     _J.CREATED: frozenset({_J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED, _J.FINISHED}),
-    _J.RUNNING: frozenset({_J.FINISHED, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
+    # RUNNING to RESTARTING and back: only a part of the job begins again.
+    _J.RUNNING: frozenset({_J.FINISHED, _J.RESTARTING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
     _J.FAILING: frozenset({_J.FAILED, _J.RESTARTING, _J.CANCELLING, _J.SUSPENDED}),
-    _J.RESTARTING: frozenset({_J.CREATED, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
+    _J.RESTARTING: frozenset({_J.CREATED, _J.RUNNING, _J.FAILING, _J.CANCELLING, _J.SUSPENDED}),
     _J.CANCELLING: frozenset({_J.CANCELED, _J.SUSPENDED}),
     _J.FINISHED: frozenset(),
     _J.FAILED: frozenset(),

@@ -2,14 +2,15 @@
 
 Theory. The job's life is the table in `states`. The master handles each event in one turn (`turns`). What the turn
 decides leaves as effects, which the driver takes and carries out (`core.effects`). What a part of the master has for
-the whole job is news, which the master takes in at the end of the turn. After a failure it cancels all tasks. The next
-attempt begins only when each of them has ended (or its worker has), so two attempts never run at once. A message of a
-former attempt carries its attempt number, and the master ignores it. The next attempt starts from the last completed
-checkpoint, or from the beginning (G8).
+the whole job is news, which the master takes in at the end of the turn. After a failure it cancels the tasks of the
+regions that failed, or all. Their next attempt begins only when each of them has ended (or its worker has), so two
+attempts of a task never run at once. A message of a former attempt carries its attempt number, and the master ignores
+it. The next attempt starts from the last completed checkpoint, or from the beginning (G8).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from penstock.base.configuration import Configuration
@@ -19,7 +20,7 @@ from penstock.base.errors import (
     SlotsUnavailableError,
 )
 from penstock.base.job_status import JobStatus
-from penstock.base.options import HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
+from penstock.base.options import FAILOVER_STRATEGY, HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.news import CheckpointsFailed, CheckpointsSettled, JobDeposed, SavepointSettled
 from penstock.core.checkpoint.savepoints import TakeSavepoint
@@ -37,6 +38,7 @@ from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
 from penstock.core.job.job_sources import JobSources
 from penstock.core.job.job_tasks import JobTasks
 from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
+from penstock.core.job.part_restart import PartRestart, Phase
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.timers import Timers
@@ -101,11 +103,14 @@ class JobMaster:
             configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
         )
         self._failover = Failover(configuration)
+        self._part = PartRestart(self._graph)
+        self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and len(self._graph.regions) > 1
+        self._is_given_up = False
         #: what the attempt failed for, and the name of the task that did
         self._failed: tuple[Failure, str | None] | None = None
         self._timers = Timers(clock)
         self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
-        self._sources = JobSources(self._graph, self._effects, self._timers.call_later, self.turns.tell)
+        self._sources = JobSources(self._graph, job_id, self._effects, self._timers.call_later, self.turns.tell)
         self.checkpoints = CheckpointCoordinator(
             CheckpointSettings.of(configuration),
             self._graph,
@@ -128,7 +133,9 @@ class JobMaster:
         running = [
             e for e in self._graph.executions() if e.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
         ]
-        assert self.status is not _S.RESTARTING or all(e.state.is_terminal for e in running), (
+        is_partial = self._part.phase is not None
+        assert not is_partial or self.status is _S.RESTARTING, "a part begins again while the job is RESTARTING"
+        assert self.status is not _S.RESTARTING or is_partial or all(e.state.is_terminal for e in running), (
             "a job restarts when all its tasks have ended"
         )
         assert self.status is not _S.FAILED or self.failure is not None, "a failed job has a failure"
@@ -209,6 +216,7 @@ class JobMaster:
             self._tasks.hurry()
             return
         self.checkpoints.stop("the job is cancelled")
+        self._part.end()
         self._move(_S.CANCELLING, None)
         self._slot_pool.stop_waiting()
         self._tasks.cancel()
@@ -327,6 +335,10 @@ class JobMaster:
         """No restart can help."""
         self.failure = error
         self._remember(None)
+        if self._part.phase is not None:
+            self._is_given_up = True
+            self._fail_all(str(error))  # the others still run
+            return
         self._slot_pool.stop_waiting()
         if self.status is not _S.FAILING:
             self._move(_S.FAILING, str(error))
@@ -335,16 +347,34 @@ class JobMaster:
     # --- deployment ------------------------------------------------------------------------------------------------
 
     def _on_checkpoints_settled(self) -> None:
-        if self.status is _S.CREATED and not self._slot_pool.is_waiting:
+        if self._is_placing and not self._slot_pool.is_waiting:
             self._recovery.prepare_attempt()
 
+    @property
+    def _is_placing(self) -> bool:
+        return self.status is _S.CREATED or self._part.phase is Phase.PLACING
+
+    @property
+    def restarts_part(self) -> bool:
+        """Whether only a part of the job begins again."""
+        return self._part.phase is not None
+
+    def begins(self, attempt: int) -> bool:
+        """Whether that attempt waits for what it is to begin from."""
+        return self._is_placing and attempt == self._graph.attempt
+
     def _deploy(self, restored: CheckpointMetadata | None) -> None:
-        """Send all tasks to their workers, with the state of a checkpoint."""
+        """Send the tasks to their workers, with the state of a checkpoint."""
         if not self._slot_pool.is_complete:
             self._acquire_slots()  # one was lost while the checkpoint was being read
             return
-        self._tasks.deploy(restored, self.checkpoints)
+        part = self._part.part
+        self._tasks.deploy(restored, self.checkpoints, part)
+        self._part.end()
         self._move(_S.RUNNING, None)
+        if part is not None:
+            self._sources.restart(part, restored)
+            return
         self.checkpoints.start()
         # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
         if self.checkpoints.last is None:
@@ -391,23 +421,45 @@ class JobMaster:
             return
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         lost = self._tasks.lose(worker_id)
-        if self._slot_pool.is_waiting:
+        if lost:
+            self._fail(Failure(where), lost=lost)
+        elif self._slot_pool.is_waiting:
             self._effects.log(where)
             self._acquire_slots()
-        elif lost:
-            self._fail(Failure(where))
 
-    def _fail(self, failure: Failure, execution: Execution | None = None) -> None:
-        """Something failed: cancel everything, then restart or fail."""
-        if self.status is _S.RUNNING or self.status is _S.CREATED:
+    def _fail(self, failure: Failure, execution: Execution | None = None, lost: Collection[Execution] = ()) -> None:
+        """Something failed, of which tasks are known or not: cancel what depends on it, then restart or fail."""
+        failed = lost if execution is None else (execution,)
+        is_news = self.status in (_S.RUNNING, _S.CREATED) or self._part.phase is not None
+        if is_news and not (failed and self._part.expects(failed)):
             self.failure = error_of(failure, self._graph, execution)
             self._remember(execution)
             name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
             self._failed = (failure, name)
+            part = self._part.with_regions_of(failed) if self._may_restart_part() else None
+            if part is None:
+                self._fail_all(failure.reason)
+                return
             self._slot_pool.stop_waiting()
-            self.checkpoints.stop("the job is recovering from a failure")
-            self._move(_S.FAILING, failure.reason)
-            self._tasks.cancel()
+            self._part.begin(part)
+            if self.status is _S.RUNNING:
+                self._move(_S.RESTARTING, f"{self._part}: {failure.reason}")
+            self._tasks.cancel(part)
+            self.checkpoints.interrupt("a part of the job is recovering from a failure")
+        self._after_tasks_ended()
+
+    def _may_restart_part(self) -> bool:
+        """Not while all tasks wait for each other to open, nor when sources have come to their end for a savepoint."""
+        runs = self.status in (_S.RUNNING, _S.RESTARTING)
+        return self._restarts_regions and runs and not self._tasks.awaits_start and not self.checkpoints.ends_job
+
+    def _fail_all(self, reason: str) -> None:
+        """Cancel everything, then restart or fail."""
+        self._part.end()
+        self._slot_pool.stop_waiting()
+        self.checkpoints.stop("the job is recovering from a failure")
+        self._move(_S.FAILING, reason)
+        self._tasks.cancel()
         self._after_tasks_ended()
 
     def _remember(self, execution: Execution | None) -> None:
@@ -417,7 +469,10 @@ class JobMaster:
         self.history.failed(record)
 
     def _after_tasks_ended(self) -> None:
-        """All tasks of this attempt have ended: what comes next?"""
+        """All tasks of this attempt, or of a part of it, have ended: what comes next?"""
+        if self._part.has_ended:
+            self._after_part_ended()
+            return
         if self.status not in (_S.FAILING, _S.CANCELLING) or not self._graph.all_terminal:
             return
         self._tasks.on_cancelled()
@@ -425,12 +480,32 @@ class JobMaster:
         if self.status is _S.CANCELLING:
             self._end(_S.CANCELED)
             return
-        delay_ms = self._restart_delay_ms()
+        delay_ms = None if self._is_given_up else self._restart_delay_ms()
         if delay_ms is None:
             self._end(_S.FAILED)
             return
         self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery.point}")
         self._timers.call_later(delay_ms, self._begin_attempt)
+
+    def _after_part_ended(self) -> None:
+        self._tasks.on_cancelled()
+        delay_ms = self._restart_delay_ms()
+        if delay_ms is None:
+            self._is_given_up = True
+            self._fail_all(str(self.failure))
+            return
+        self._part.phase = Phase.WAITING
+        self._effects.log(f"{self._part} restart in {delay_ms} ms, from {self._recovery.point}; the others go on")
+        part = self._part.part
+
+        def begin() -> None:
+            if self._part.phase is Phase.WAITING and self._part.part is part:
+                self.history.restarts += 1
+                self._graph.reset(part=part)
+                self._part.phase = Phase.PLACING
+                self._acquire_slots()
+
+        self._timers.call_later(delay_ms, begin)
 
     def _restart_delay_ms(self) -> int | None:
         assert self._failed is not None
@@ -454,6 +529,7 @@ class JobMaster:
         if self.is_done:
             return
         self.failure = error
+        self._part.end()
         self._remember(None)
         self.checkpoints.suspend()
         self._sources.close()

@@ -48,6 +48,15 @@ class RecoveringMaster(Protocol):
     @property
     def checkpoints(self) -> CheckpointCoordinator: ...
 
+    def begins(self, attempt: int) -> bool:
+        """Whether that attempt waits for what it is to begin from."""
+        ...
+
+    @property
+    def restarts_part(self) -> bool:
+        """Whether only a part of the job is to begin again."""
+        ...
+
     @property
     def turns(self) -> Turns[JobNews]: ...
 
@@ -225,7 +234,7 @@ class JobRecovery:
         attempt, store = self._graph.attempt, self._store
 
         def verified(result: None, error: BaseException | None) -> None:
-            if attempt != self._graph.attempt or self._master.status is not JobStatus.CREATED:
+            if not self._master.begins(attempt):
                 return
             if error is None:
                 self._tell(AttemptReady(metadata))
@@ -249,6 +258,9 @@ class JobRecovery:
         """
         checkpoints = self._master.checkpoints
         damage = f"{self.point} cannot be restored: {error}"
+        if self._master.restarts_part:
+            self._tell(AttemptFailed(Failure(damage)))  # a part alone cannot go back further than the others
+            return
         is_initial = checkpoints.latest is checkpoints.initial
         before = next(iter(self._older), None) if is_initial else checkpoints.before_latest
         self._effects.log(damage)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from penstock.core.checkpoint.coordinator import enumerator_state
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.graph.regions import Subtask
 from penstock.core.healing import with_prospects
 from penstock.core.job.news import AttemptFailed
 from penstock.core.job.source_coordinator import SourceCoordinator
@@ -21,11 +22,13 @@ class JobSources:
     def __init__(
         self,
         graph: ExecutionGraph,
+        job_id: str,
         effects: Effects,
         call_later: Callable[[int, Callable[[], None]], None],
         tell: Callable[[AttemptFailed], None],
     ) -> None:
         self._graph = graph
+        self._job_id = job_id
         self._effects = effects
         self._tell = tell
         self.coordinators = {
@@ -37,6 +40,7 @@ class JobSources:
                 partial(self._assign_splits, vertex.index),
                 call_later,
                 self._on_error,
+                remembers=len(graph.regions) > 1,
             )
             for vertex in graph.job_graph.vertices
             for operator_id, source in vertex.sources.items()
@@ -47,11 +51,21 @@ class JobSources:
         for operator_id, source in self.coordinators.items():
             try:
                 file = None if restored is None else enumerator_state(restored, operator_id)
-                source.reset(None if file is None else file.data)
+                source.reset(None if file is None else file.data, self._own_id(restored))
             except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
                 reason = f"a source's split enumerator could not start: {type(error).__name__}: {error}"
                 self._tell(AttemptFailed(Failure(reason)))
                 return
+
+    def restart(self, part: Collection[Subtask], restored: CheckpointMetadata | None) -> None:
+        """Readers that are a part of the job begin again from a checkpoint; messages to them come after their tasks."""
+        for vertex, subtask in sorted(part):
+            for operator_id in self._graph.job_graph.vertices[vertex].sources:
+                self.coordinators[operator_id].reset_reader(subtask, self._own_id(restored))
+
+    def _own_id(self, restored: CheckpointMetadata | None) -> int:
+        """The id of the checkpoint if it is one of this job, whose ids only grow."""
+        return 0 if restored is None or restored.job_id != self._job_id else restored.checkpoint_id
 
     def on_request(self, message: RequestSplit) -> None:
         """A reader asks for a split."""

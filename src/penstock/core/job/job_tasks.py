@@ -11,6 +11,7 @@ from penstock.core.accumulators import accumulator_values
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.regions import Subtask
 from penstock.core.graph.states import EXECUTION_MOVES, ExecutionState
 from penstock.core.job.cancellation import TaskCancellation
 from penstock.core.job.scheduler import deployments
@@ -66,19 +67,25 @@ class JobTasks:
             configuration.read(TASK_CANCELLATION_INTERVAL_MS), configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
         )
         self._alignment = AlignmentGroups(graph.job_graph.vertices)
-        self._awaits_start = False
+        #: whether tasks are open and wait until all others are
+        self.awaits_start = False
 
     def accumulators(self) -> dict[str, Any]:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
         return accumulator_values(pair for task in self.metrics.values() for pair in task.accumulators)
 
-    def deploy(self, restored: CheckpointMetadata | None, checkpoints: CheckpointCoordinator) -> None:
-        """Send all tasks to their workers, with the state of a checkpoint."""
-        self.metrics.clear()
-        self._alignment.reset()
+    def deploy(
+        self,
+        restored: CheckpointMetadata | None,
+        checkpoints: CheckpointCoordinator,
+        part: frozenset[Subtask] | None = None,
+    ) -> None:
+        """Send all tasks, or those of a part, to their workers, with the state of a checkpoint."""
+        self.metrics = {} if part is None else {task: m for task, m in self.metrics.items() if task not in part}
+        self._alignment.reset(part)
         slots, addresses = self._slot_pool.assign()
         # State that does not fit is found when operators open; by then nothing may have been processed (H4).
-        self._awaits_start = restored is not None and restored is checkpoints.initial
+        self.awaits_start = part is None and restored is not None and restored is checkpoints.initial
         for worker_id, message in deployments(
             self._graph,
             self._job_id,
@@ -87,8 +94,9 @@ class JobTasks:
             self._settings,
             restored,
             checkpoints.last is not None,
-            self._awaits_start,
+            self.awaits_start,
             checkpoints.forerunners,
+            part,
         ):
             execution = self._graph.find(message.execution)
             assert execution is not None
@@ -126,8 +134,8 @@ class JobTasks:
 
     def start_when_open(self) -> None:
         """Let the tasks process records, when all are open."""
-        if self._awaits_start and self._graph.all_open:
-            self._awaits_start = False
+        if self.awaits_start and self._graph.all_open:
+            self.awaits_start = False
             for execution in self._graph.executions():
                 self._effects.send(execution.worker_id, StartTask(execution.id))
 
@@ -142,9 +150,9 @@ class JobTasks:
 
     # --- cancelling ------------------------------------------------------------------------------------------------
 
-    def cancel(self) -> None:
-        """Cancel all tasks that have not ended."""
-        for execution in self._graph.executions():
+    def cancel(self, part: frozenset[Subtask] | None = None) -> None:
+        """Cancel all tasks, or those of a part, that have not ended."""
+        for execution in self._graph.executions(part):
             if execution.state.is_terminal or execution.state is _E.CANCELING:
                 continue
             if execution.state in (_E.CREATED, _E.SCHEDULED):

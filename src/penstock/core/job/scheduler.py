@@ -9,6 +9,7 @@ import msgspec
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.checkpoint.in_flight_rescaling import is_rescaled, taken_over
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.core.graph.regions import Subtask
 from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
 from penstock.state.broadcast_state import BROADCAST_MODE
 from penstock.state.key_groups import key_group_range
@@ -40,15 +41,18 @@ def deployments(
     commits_only: bool = False,
     awaits_start: bool = False,
     forerunners: tuple[str, ...] = (),
+    part: frozenset[Subtask] | None = None,
 ) -> list[tuple[str, DeployTask]]:
-    """(worker id, message) for every subtask; subtask i of every vertex is in slot i: forward edges stay in a worker.
+    """(worker id, message) for every subtask, or for those of a part.
 
+    Subtask i of every vertex is in slot i: forward edges stay in a worker.
     With `commits_only` each commits what the checkpoint holds, and ends. With `awaits_start` none begins before all are
     open.
     """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
     rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
     first_slots = graph.job_graph.first_slots()
+    attempts = graph.attempts
     if commits_only:
         settings = msgspec.structs.replace(settings, checkpointing=False)
     return [
@@ -58,9 +62,11 @@ def deployments(
                 _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
                 awaits_start=awaits_start,
                 forerunners=forerunners,
+                attempts=attempts,
             ),
         )
         for v in graph
+        if part is None or v.id in part
     ]
 
 

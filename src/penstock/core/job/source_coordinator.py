@@ -29,6 +29,7 @@ class SourceCoordinator:
         assign: Callable[[int, str, tuple[bytes, ...], bool], None],
         call_later: Callable[[int, Callable[[], None]], None],
         on_error: Callable[[BaseException], None],
+        remembers: bool = True,
     ) -> None:
         self.operator_id = operator_id
         self.parallelism = parallelism
@@ -42,12 +43,20 @@ class SourceCoordinator:
         self._generation = 0
         #: readers that were told that no split will follow
         self._told: set[int] = set()
+        #: the last snapshot that was taken, or that the enumerator goes on from
+        self._snapshot_id = 0
+        #: whether a reader may begin again alone
+        self._remembers = remembers
+        #: splits that were assigned since the last completed checkpoint: the snapshot before, the reader, the split
+        self._assigned: list[tuple[int, int, bytes]] = []
 
-    def reset(self, restored: bytes | None) -> None:
-        """Begin again, from a snapshot when there is one."""
+    def reset(self, restored: bytes | None, checkpoint_id: int = 0) -> None:
+        """Begin again, from a snapshot when there is one; `checkpoint_id`: the job's own checkpoint that it is in."""
         self.close()
         self._generation += 1
         self._told.clear()
+        self._assigned.clear()
+        self._snapshot_id = checkpoint_id
         state = None
         if restored is not None:
             state = loads_named(restored, f"the state of the split enumerator of {self._what}")
@@ -59,9 +68,22 @@ class SourceCoordinator:
         if self._enumerator is not None:
             self._guard(lambda enumerator: enumerator.handle_split_request(subtask))
 
-    def snapshot(self, checkpoint_id: int) -> bytes:
-        """The enumerator's state as of now."""
+    def reset_reader(self, subtask: int, checkpoint_id: int) -> None:
+        """A reader begins again alone, from a checkpoint: what was assigned to it since then comes back.
+
+        The reader's snapshot holds what was assigned before, see the module's text.
+        """
+        lost = [split for since, reader, split in self._assigned if reader == subtask and since >= checkpoint_id]
+        self._assigned = [entry for entry in self._assigned if entry[1] != subtask]
+        self._told.discard(subtask)
+        splits = [loads_named(split, f"a split of {self._what}") for split in lost]
+        self._guard(lambda enumerator: enumerator.add_splits_back(splits, subtask))
+
+    def snapshot(self, checkpoint_id: int, completed_id: int) -> bytes:
+        """The enumerator's state as of now. `completed_id`: no reader begins again from a checkpoint before that."""
         assert self._enumerator is not None
+        self._snapshot_id = checkpoint_id
+        self._assigned = [entry for entry in self._assigned if entry[0] >= completed_id]
         return dumps_named(
             self._enumerator.snapshot_state(checkpoint_id), f"the state of the split enumerator of {self._what}"
         )
@@ -86,7 +108,10 @@ class SourceCoordinator:
         """Hand a split to a reader that has not been told of the end."""
         if subtask_index in self._told:
             raise late_split(self._what, subtask_index)
-        self._assign(subtask_index, self.operator_id, (dumps_named(split, f"a split of {self._what}"),), False)
+        pickled = dumps_named(split, f"a split of {self._what}")
+        if self._remembers:
+            self._assigned.append((self._snapshot_id, subtask_index, pickled))
+        self._assign(subtask_index, self.operator_id, (pickled,), False)
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
         """Tell a reader that none will follow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.states import ExecutionState
 from penstock.core.job.cancellation import TaskCancellation
 from penstock.core.job.slot_pool import SlotPool
 
@@ -11,7 +12,7 @@ def stuck_workers(graph: ExecutionGraph) -> dict[str, list[Execution]]:
     """The workers of which cancelled tasks have not ended, and these."""
     stuck: dict[str, list[Execution]] = {}
     for execution in graph.executions():
-        if not execution.state.is_terminal and execution.worker_id is not None:
+        if execution.state is ExecutionState.CANCELING and execution.worker_id is not None:
             stuck.setdefault(execution.worker_id, []).append(execution)
     return dict(sorted(stuck.items()))
 

@@ -8,32 +8,35 @@ reports the end of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.core.graph.job_graph import JobVertex
+from penstock.core.graph.regions import Subtask
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP
 
 
 class AlignmentGroups:
-    """All groups of a job; begins again with every attempt."""
+    """All groups of a job; a subtask begins again with every attempt."""
 
     def __init__(self, vertices: Iterable[JobVertex]) -> None:
+        self._vertices: dict[str, int] = {}
         self._parallelism: dict[str, int] = {}
         self._alignments: dict[str, WatermarkAlignment] = {}
         for vertex in vertices:
             for operator_id, alignment in vertex.alignments.items():
+                self._vertices[operator_id] = vertex.index
                 self._parallelism[operator_id] = vertex.parallelism
                 self._alignments[operator_id] = alignment
-        self._reported: dict[str, dict[tuple[str, int], int]] = {}
+        self._reported: dict[str, dict[tuple[str, int], int]] = {a.group: {} for a in self._alignments.values()}
         self.reset()
 
-    def reset(self) -> None:
-        """Forget what was reported: all subtasks start again."""
-        self._reported = {alignment.group: {} for alignment in self._alignments.values()}
+    def reset(self, part: Collection[Subtask] | None = None) -> None:
+        """Forget what was reported: all subtasks start again, or those of a part."""
         for operator_id, alignment in self._alignments.items():
             for subtask in range(self._parallelism[operator_id]):
-                self._reported[alignment.group][operator_id, subtask] = MIN_TIMESTAMP
+                if part is None or (self._vertices[operator_id], subtask) in part:
+                    self._reported[alignment.group][operator_id, subtask] = MIN_TIMESTAMP
 
     def on_report(self, operator_id: str, subtask: int, watermark_ms: int) -> int | None:
         """Note how far a subtask is; returns up to which watermark (ms) it may read, None when it is in no group."""

@@ -61,8 +61,6 @@ class TaskExecutor:
         self._consumers: dict[ChannelId, StreamTask] = {}
         self._producers: dict[ChannelId, Subpartition] = {}
         self._early_credit: dict[ChannelId, int] = {}
-        self._attempt = -1
-        self._peers: dict[str, str] = {}
         self._metrics_interval_ms = metrics_interval_ms
         self._metrics_due_ms = 0
 
@@ -150,13 +148,10 @@ class TaskExecutor:
 
     def _deploy(self, deployment: DeployTask) -> None:
         attempt = deployment.execution.attempt
+        # The tasks of an attempt are all deployed before those of the next one.
         self._early_credit = {c: n for c, n in self._early_credit.items() if c.attempt >= attempt}
-        if attempt > self._attempt:
-            self._attempt = attempt
-            self._peers.clear()
-            self._network.connect({})  # connections begin again: the former attempt may have broken them
-        self._peers.update({w: a for w, a in deployment.peers.items() if w != self.worker_id})
-        self._network.connect(self._peers)
+        self._network.keep_attempts({attempt, *deployment.attempts})
+        self._network.connect(attempt, {w: a for w, a in deployment.peers.items() if w != self.worker_id})
         task = StreamTask(
             deployment,
             self._make_gate(deployment),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from penstock.core.ports import Clock, Coroutines, KeyedBackends, StateStorage
@@ -93,8 +93,11 @@ class LocalCluster:
 
     # --- Network ---------------------------------------------------------------------------------------------------
 
-    def connect(self, peers: Mapping[str, str]) -> None:
+    def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
         """Nothing to do: all executors are here."""
+
+    def keep_attempts(self, attempts: Collection[int]) -> None:
+        """Nothing to do: nothing comes to a channel whose task is gone."""
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
         """Hand a buffer over by reference."""

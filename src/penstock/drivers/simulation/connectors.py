@@ -139,6 +139,8 @@ class _Enumerator(SplitEnumerator[Split]):
         return bool(self._splits) and (self._there is None or self._splits[0].index < self._there)
 
     def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
+        self._told.discard(subtask_index)
+        self._sent_home.discard(subtask_index)
         self._splits.extendleft(reversed(splits))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Split]:

@@ -359,6 +359,8 @@ class Simulation:
     def on_job_status(self, status: str, reason: str | None) -> None:
         if status == "RUNNING":
             self.invariants.on_running()
+        elif status == "RESTARTING" and self.master.restarts_part:
+            self.events["restarted in part"] += 1
         if self.log.is_on:
             first = "" if reason is None else f" ({reason.splitlines()[0] if reason else ''})"
             self.log.write(f"job {status}{first}")

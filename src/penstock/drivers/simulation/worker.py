@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from penstock.core.protocol import ChannelId, Heartbeat, ToMaster
@@ -150,8 +150,11 @@ class Worker(Action):
 
     # --- the executor's side: ports Network and MasterGateway -------------------------------------------------------
 
-    def connect(self, peers: Mapping[str, str]) -> None:
+    def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
         """Nothing to do: channels come into being when used."""
+
+    def keep_attempts(self, attempts: Collection[int]) -> None:
+        """Nothing to do: nothing comes to a channel whose task is gone."""
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
         self._send("data", worker_id, channel, buffer)

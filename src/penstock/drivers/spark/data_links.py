@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import zmq
 
@@ -71,7 +71,11 @@ class DataLink:
 
 
 class DataLinks:
-    """A worker's links by the id of the peer. `host` is the identity of the worker's host, if it has one."""
+    """A worker's links, by attempt and the id of the peer. `host` is the identity of the worker's host, if it has one.
+
+    Regions of a job restart alone, so tasks of several attempts may be at work. What one of them has lost on a
+    connection that broke must not be followed by what another one sends.
+    """
 
     def __init__(
         self, context: Context, keys: WorkerKeys, max_frame_bytes: int, worker_id: str, host: str | None
@@ -81,35 +85,42 @@ class DataLinks:
         self._max_frame_bytes = max_frame_bytes
         self._worker_id = worker_id
         self._host = host
-        self._links: dict[str, DataLink] = {}
+        self._links: dict[tuple[int, str], DataLink] = {}
 
-    def connect(self, peers: Mapping[str, str]) -> None:
-        """Have a link to each of these peers (id to address), and to no other.
+    def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
+        """Have a link to each of these peers (id to address) for an attempt.
 
         Raises:
             ProtocolError: if an address is malformed.
         """
-        for peer, link in list(self._links.items()):
-            if peers.get(peer) != link.address:
-                del self._links[peer]
-                link.close()
         for peer, address in peers.items():
-            if peer not in self._links:
-                self._links[peer] = DataLink(
+            if (attempt, peer) not in self._links:
+                self._links[attempt, peer] = DataLink(
                     self._context, self._keys, self._max_frame_bytes, self._worker_id, peer, address, self._host
                 )
 
-    def to(self, worker_id: str) -> DataLink | None:
-        """The link to a peer; None, and a line in the log, when the peer was never named or is no longer named."""
-        link = self._links.get(worker_id)
+    def keep_attempts(self, attempts: Collection[int]) -> None:
+        """Close the links of all other attempts."""
+        for (attempt, peer), link in list(self._links.items()):
+            if attempt not in attempts:
+                del self._links[attempt, peer]
+                link.close()
+
+    def to(self, worker_id: str, attempt: int) -> DataLink | None:
+        """The link to a peer; None, and a line in the log, when the attempt has none, or is over."""
+        link = self._links.get((attempt, worker_id))
         if link is None:
-            logger.info("data for worker %r is dropped: it is not among the peers", worker_id)
+            logger.info("data for worker %r is dropped: attempt %d has no link to it", worker_id, attempt)
         return link
 
-    def check(self) -> list[tuple[str, str]]:
-        """Links that broke since the last look: peer and reason."""
-        return [(link.peer, reason) for link in self._links.values() if (reason := link.check()) is not None]
+    def check(self) -> list[tuple[str, int, str]]:
+        """Links that broke since the last look: peer, attempt and reason."""
+        return [
+            (peer, attempt, reason)
+            for (attempt, peer), link in self._links.items()
+            if (reason := link.check()) is not None
+        ]
 
     def close(self) -> None:
         """Close all links."""
-        self.connect({})
+        self.keep_attempts(())

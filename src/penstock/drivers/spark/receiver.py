@@ -62,7 +62,8 @@ class WorkerReceiver:
 
     def __init__(self, executor: Executor, gateway: FailingGateway, clock: Clock) -> None:
         self._clock = clock
-        self._lost_peers: deque[tuple[int, str, str]] = deque()
+        #: when to fail the tasks, the peer, the reason, and the attempt if it is one
+        self._lost_peers: deque[tuple[int, str, str, int | None]] = deque()
         self._executor = executor
         self._gateway = gateway
         self._peers: dict[ExecutionId, frozenset[str]] = {}
@@ -80,15 +81,16 @@ class WorkerReceiver:
     def on_credit(self, channel: ChannelId, credit: int) -> None:
         self._executor.on_credit(channel, credit)
 
-    def on_peer_lost(self, worker_id: str, reason: str) -> None:
-        self._lost_peers.append((self._clock.steady_ms() + PATIENCE_MS, worker_id, reason))
+    def on_peer_lost(self, worker_id: str, reason: str, attempt: int | None = None) -> None:
+        self._lost_peers.append((self._clock.steady_ms() + PATIENCE_MS, worker_id, reason, attempt))
 
     def on_time(self) -> None:
         """Fails the tasks whose peers have been lost for long enough; call it every now and then."""
         while self._lost_peers and self._lost_peers[0][0] <= self._clock.steady_ms():
-            _, worker_id, reason = self._lost_peers.popleft()
+            _, worker_id, reason, attempt = self._lost_peers.popleft()
             failure = Failure(f"the connection to {worker_id} was lost: {reason}")
-            self._fail(failure, [execution for execution, peers in self._peers.items() if worker_id in peers])
+            affected = (e for e, peers in self._peers.items() if worker_id in peers)
+            self._fail(failure, [e for e in affected if attempt is None or e.attempt == attempt])
 
     def on_master_lost(self, reason: str) -> None:
         self.master_lost = reason

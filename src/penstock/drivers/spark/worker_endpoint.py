@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 import zmq
@@ -64,8 +64,11 @@ class Receiver(Protocol):
         """Credit for a task of this worker."""
         ...
 
-    def on_peer_lost(self, worker_id: str, reason: str) -> None:
-        """What was sent to this peer, or came from it, may not be complete: tasks with channels to it must fail."""
+    def on_peer_lost(self, worker_id: str, reason: str, attempt: int | None = None) -> None:
+        """What was sent to this peer, or came from it, may not be complete: tasks with channels to it must fail.
+
+        All of them, or those of an attempt.
+        """
         ...
 
     def on_master_lost(self, reason: str) -> None:
@@ -185,12 +188,15 @@ class WorkerEndpoint:
                 link.send([frame])
         self._owing.clear()
 
-    def connect(self, peers: Mapping[str, str]) -> None:
-        self._links.connect(peers)
+    def connect(self, attempt: int, peers: Mapping[str, str]) -> None:
+        self._links.connect(attempt, peers)
+
+    def keep_attempts(self, attempts: Collection[int]) -> None:
+        self._links.keep_attempts(attempts)
 
     def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
         parts = self._buffers.encode(buffer)
-        link = self._links.to(worker_id)
+        link = self._links.to(worker_id, channel.attempt)
         if link is not None:
             for part in parts:
                 if part.is_large:
@@ -201,7 +207,7 @@ class WorkerEndpoint:
 
     def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
         """Leaves with the next buffer to that worker, or when `receive` is called, whichever comes first."""
-        link = self._links.to(worker_id)
+        link = self._links.to(worker_id, channel.attempt)
         if link is not None:
             link.stream.grant(_plain(channel), credit)
             self._owing[link] = None
@@ -310,8 +316,8 @@ class WorkerEndpoint:
             return False
         self._loss_check_due = now + LOSS_CHECK_INTERVAL_S
         lost = self._links.check()
-        for peer, reason in lost:
-            receiver.on_peer_lost(peer, reason)
+        for peer, attempt, reason in lost:
+            receiver.on_peer_lost(peer, reason, attempt)
         if self._master_lost is None:
             self._master_lost = self._master_monitor.broken()
         if self._master_lost is None or self._master_lost_told:

@@ -1,0 +1,69 @@
+"""A part of a job that begins again from the last checkpoint, while the others go on (G8). Pure: which, and how far.
+
+Its tasks are cancelled first. When all of them have ended, the restart strategy's delay passes; then they are placed:
+workers that are missing are asked for, the checkpoint is read, and they are deployed. If another region fails in the
+meantime, it joins the part, which begins with the cancellation again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.regions import Subtask
+
+
+class Phase(enum.Enum):
+    """How far a part has come that begins again."""
+
+    CANCELLING = "CANCELLING"
+    WAITING = "WAITING"
+    PLACING = "PLACING"
+
+
+class PartRestart:
+    """The part of a job that begins again, if any does.
+
+    Attributes:
+        phase: None when no part begins again.
+    """
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._graph = graph
+        self._part: frozenset[Subtask] = frozenset()
+        self.phase: Phase | None = None
+
+    @property
+    def part(self) -> frozenset[Subtask] | None:
+        """Its subtasks; None when no part begins again."""
+        return None if self.phase is None else self._part
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all tasks that were cancelled have ended."""
+        return self.phase is Phase.CANCELLING and all(e.state.is_terminal for e in self._graph.executions(self._part))
+
+    def expects(self, failed: Collection[Execution]) -> bool:
+        """Whether these are on their way out already, so that it is no news that they fail."""
+        return self.phase is Phase.CANCELLING and all(_subtask(e) in self._part for e in failed)
+
+    def with_regions_of(self, failed: Collection[Execution]) -> frozenset[Subtask] | None:
+        """What is to begin again, with what does so already; None when that is the whole job."""
+        part = self._part | self._graph.regions.of(_subtask(e) for e in failed)
+        return part if failed and len(part) < len(self._graph.executions()) else None
+
+    def begin(self, part: frozenset[Subtask]) -> None:
+        """Its tasks are being cancelled."""
+        self._part, self.phase = part, Phase.CANCELLING
+
+    def end(self) -> None:
+        """The part runs, or the whole job begins again, or ends."""
+        self._part, self.phase = frozenset(), None
+
+    def __str__(self) -> str:
+        return f"{len(self._part)} of {len(self._graph.executions())} tasks"
+
+
+def _subtask(execution: Execution) -> Subtask:
+    return execution.id.vertex, execution.id.subtask
