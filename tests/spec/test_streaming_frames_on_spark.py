@@ -22,6 +22,7 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.storage.leadership import DeposedError
 
 pytestmark = pytest.mark.spark
 MICRO, STREAMING, BATCH = (
@@ -315,6 +316,20 @@ def test_a_job_is_cancelled_while_spark_waits_for_data(folder: Folder) -> None:
     with pytest.raises(JobExecutionError, match="cancelled"):
         job.wait()
     assert not folder.session.streams.active
+
+
+def test_a_driver_that_leads_no_longer_ends_its_query(folder: Folder) -> None:
+    """E7, G8: its job is suspended, with all checkpoints for the driver that leads next."""
+    folder.put(*map(str, range(10)))
+    env = folder.environment({"execution.micro-batch.interval": "1 h"})
+    number(env, numbers_of(env, folder.frame()), folder.sink())
+    job: Any = env.execute_async()
+    wait_until(lambda: folder.lines() == numbered(range(10)))
+    job.lose_leadership("somebody said so")
+    with pytest.raises(DeposedError, match="was suspended: somebody said so"):
+        job.wait()
+    assert not folder.session.streams.active
+    assert folder.checkpoints(job)
 
 
 def test_a_query_that_ends_begins_again_from_the_last_checkpoint(folder: Folder) -> None:

@@ -22,6 +22,7 @@ from penstock.core.protocol import StopMode
 from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.job_client import JobClient
 from penstock.storage.files import absolute_url
+from penstock.storage.leadership import DeposedError
 
 #: How often a program that waits looks for signals: one that another thread got does not wake the one that waits.
 SIGNALS_SECONDS: Final = 0.5
@@ -67,6 +68,7 @@ class RunningJob(JobClient):
         grace_ms: int = 0,
     ) -> None:
         self._job_id = job_id
+        self._job_name = job_name
         self._result = self._told = result
         self._savepoint_directory = savepoint_directory
         self._cancellation = CancellationWatch(job_name, result, configuration, self.where, grace_ms)
@@ -94,6 +96,15 @@ class RunningJob(JobClient):
     @abstractmethod
     def begin_cancel(self) -> None:
         """Let the job end soon; called again at each further request."""
+
+    def lose_leadership(self, reason: str) -> None:
+        """Suspend the job, because another driver may run it by now (E7); any thread may say so.
+
+        The job's outcome is then a `DeposedError` with the reason. Nothing of it is committed or deleted any more,
+        except what was being committed at that moment.
+        """
+        error = DeposedError(self._job_name, reason)
+        self.ask(lambda master: master.suspend(error))
 
     @abstractmethod
     def where(self) -> str | None:

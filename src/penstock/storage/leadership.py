@@ -35,7 +35,7 @@ _NUMBERED: Final = re.compile(r"(master-|found-by-master-)(\d+)$")
 
 
 class DeposedError(JobExecutionError):
-    """Another job master has taken the job over: this one must not complete, commit or delete anything (E7)."""
+    """Another job master has the job, or may have it: this one must not complete, commit or delete anything (E7)."""
 
     def __str__(self) -> str:
         return f"job {self.job_name!r} was suspended: {self.cause_text}"

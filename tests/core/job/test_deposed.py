@@ -77,7 +77,7 @@ def test_who_waits_for_a_savepoint_hears_of_it() -> None:
     rig.master.take_savepoint(TakeSavepoint("/sp"), lambda path, error: heard.append((path, error)))
     rig.acknowledge(2)
     assert stopped(rig)
-    assert heard == [(None, "another job master has taken the job over")]
+    assert heard == [(None, "the job was suspended, because another job master leads")]
 
 
 def test_a_job_that_ends_deletes_nothing_that_is_another_s() -> None:

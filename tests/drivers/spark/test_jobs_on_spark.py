@@ -23,6 +23,7 @@ from penstock.base.errors import JobExecutionError, UserFunctionError
 from penstock.base.job_status import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
+from penstock.storage.leadership import DeposedError
 
 pytestmark = pytest.mark.spark
 
@@ -83,6 +84,17 @@ def test_cancel_ends_the_job(spark: SparkHandle) -> None:
     with pytest.raises(JobExecutionError, match="it was cancelled"):
         client.get_job_execution_result().result(PATIENCE_S)
     assert client.get_job_status().result() is JobStatus.CANCELED
+
+
+def test_a_job_whose_driver_leads_no_longer_is_suspended(spark: SparkHandle, tmp_path: Path) -> None:
+    """E7: its checkpoints stay for the driver that leads next."""
+    client = submit(counting_job(None, 1_000, 2), settings(tmp_path), CollectingListener())
+    wait_for_checkpoint(client, 1)
+    client.lose_leadership("somebody said so")
+    with pytest.raises(DeposedError, match="was suspended: somebody said so"):
+        client.get_job_execution_result().result(PATIENCE_S)
+    assert client.get_job_status().result() is JobStatus.SUSPENDED
+    assert list(tmp_path.glob("*/chk-*/_metadata"))
 
 
 def test_an_interrupt_cancels_the_job_and_goes_on(spark: SparkHandle) -> None:

@@ -244,7 +244,7 @@ class CheckpointCoordinator:
         self._doubtful.clear()
         self._requests.clear()
         for request in requests:
-            self._refuse(request, "another job master has taken the job over")
+            self._refuse(request, "the job was suspended, because another job master leads")
         self.keep_all()
 
     def trigger_soon(self) -> None:

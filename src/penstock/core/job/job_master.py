@@ -200,6 +200,11 @@ class JobMaster:
         self._cancel()
 
     @turn
+    def suspend(self, error: DeposedError) -> None:
+        """End at once, and leave everything to another job master: the driver has heard that it leads no longer."""
+        self._suspend(error)
+
+    @turn
     def take_savepoint(self, command: TakeSavepoint, waiter: SavepointWaiter) -> None:
         """Take a savepoint, and end the job with it if the command says so; `waiter` is called once."""
         self._savepoints.take(command, waiter, self._clock.steady_ms())

@@ -159,6 +159,8 @@ class StreamingFramesMaster(EpochMaster):
 class SparkStreamingFramesJob(SparkEpochJob):
     """See the module's text."""
 
+    last_steps = (*SparkEpochJob.last_steps, EndQuery)
+
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, spark: SparkHandle
     ) -> None:

@@ -47,6 +47,7 @@ from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.stepwise.sinks import Sinks
+from penstock.storage.leadership import DeposedError
 
 T = TypeVar("T")
 #: What carries a step out, by the step's class.
@@ -57,6 +58,9 @@ _LONG: Final = (PrepareSources, RunEpoch, RunTasks, Wait)
 
 class StepwiseJob(RunningJob):
     """See the module's text. Subclasses have a master, a table of the steps that are theirs, and an `interrupt`."""
+
+    #: The only steps that a job takes when it was suspended: they say something, or free what is its own.
+    last_steps: tuple[type[Step], ...] = (Answer, Log, NextRequest, Report)
 
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
@@ -69,8 +73,10 @@ class StepwiseJob(RunningJob):
         self.clock = SystemClock()
         self.listener = listener
         self._status = JobStatus.CREATED
-        self._is_cancelled = threading.Event()
-        #: set when there is a request, or the job is cancelled
+        #: set when the job is to end: because it was cancelled or, if there is an error, because it was suspended
+        self._must_end = threading.Event()
+        self._suspension: DeposedError | None = None
+        #: set when there is a request, or the job is to end
         self._is_wanted = threading.Event()
         self._is_over = False
         self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
@@ -122,8 +128,10 @@ class StepwiseJob(RunningJob):
         """The job is over."""
 
     def check_cancelled(self) -> None:
-        """Raise `Cancelled` when the job is to end."""
-        if self._is_cancelled.is_set():
+        """Raise `Cancelled`, or `DeposedError`, when the job is to end."""
+        if self._suspension is not None:
+            raise self._suspension
+        if self._must_end.is_set():
             raise Cancelled
 
     # --- steps -----------------------------------------------------------------------------------------------------
@@ -147,12 +155,14 @@ class StepwiseJob(RunningJob):
 
     def _perform(self, step: Step) -> Any:
         try:
-            if isinstance(step, _LONG):
+            if isinstance(step, _LONG) or (self._suspension is not None and not isinstance(step, self.last_steps)):
                 self.check_cancelled()
             return self._table[type(step)](step)
+        except (Cancelled, DeposedError):
+            raise
         except Exception as error:
-            if self._is_cancelled.is_set() and not isinstance(error, Cancelled):
-                raise Cancelled from error
+            if self._must_end.is_set():
+                raise (self._suspension or Cancelled()) from error
             raise
 
     def _report(self, step: Report) -> None:
@@ -165,12 +175,12 @@ class StepwiseJob(RunningJob):
         self.listener.on_job_status(step.status.name, step.reason)
 
     def _wait(self, step: Wait) -> None:
-        (self._is_wanted if step.until_request else self._is_cancelled).wait(step.for_ms / 1000)
+        (self._is_wanted if step.until_request else self._must_end).wait(step.for_ms / 1000)
         self.check_cancelled()
 
     def _let_pass(self, for_ms: int) -> None:
         """Let a time pass, unless the job is cancelled."""
-        self._is_cancelled.wait(for_ms / 1000)
+        self._must_end.wait(for_ms / 1000)
 
     def _prepare_sources(self) -> None:
         for vertex in self.job_graph.vertices:
@@ -181,7 +191,7 @@ class StepwiseJob(RunningJob):
 
     def _next_request(self) -> Request | None:
         self._is_wanted.clear()
-        if self._is_cancelled.is_set():
+        if self._must_end.is_set():
             self._is_wanted.set()
         try:
             return self._requests.get_nowait()
@@ -226,7 +236,15 @@ class StepwiseJob(RunningJob):
 
     def begin_cancel(self) -> None:
         """What has not been delivered will not become visible."""
-        self._is_cancelled.set()
+        self._end_soon()
+
+    def lose_leadership(self, reason: str) -> None:
+        """Suspend the job before its next step; see `RunningJob`."""
+        self._suspension = DeposedError(self.job_graph.name, reason)
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        self._must_end.set()
         self._is_wanted.set()
         self.interrupt()
 
