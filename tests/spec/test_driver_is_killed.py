@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -20,13 +21,14 @@ from penstock.base.errors import ConfigurationError
 
 COUNT = 3_000
 PROGRAM = """
+import json
 import sys
 from penstock.common import Configuration, Encoder, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 
-here, action, count, rate, mode, election = sys.argv[1:]
+here, action, count, rate, mode, options = sys.argv[1:]
 configuration = Configuration.from_dict({
     "execution.target": "local",
     "execution.checkpointing.dir": f"{here}/checkpoints",
@@ -35,9 +37,9 @@ configuration = Configuration.from_dict({
     "penstock.recovery.from-latest": "true",
     "penstock.on-sigterm": action,
     "execution.runtime-mode": mode,
-    "high-availability.type": election,
     "execution.micro-batch.interval": "100 ms",
     "execution.micro-batch.max-records": str(int(rate) // 10 or count),
+    **json.loads(options),
 })
 env = StreamExecutionEnvironment.get_execution_environment(configuration)
 source = DataGeneratorSource(lambda n: n, int(count), float(rate) or None if mode == "STREAMING" else None)
@@ -52,9 +54,10 @@ print("executed", flush=True)
 
 @contextmanager
 def started(
-    directory: Path, action: str = "none", rate: int = 0, mode: str = "STREAMING", election: str = "NONE"
+    directory: Path, action: str = "none", rate: int = 0, mode: str = "STREAMING", options: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    arguments = [sys.executable, "-c", PROGRAM, str(directory), action, str(COUNT), str(rate), mode, election]
+    more = json.dumps(options or {})
+    arguments = [sys.executable, "-c", PROGRAM, str(directory), action, str(COUNT), str(rate), mode, more]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

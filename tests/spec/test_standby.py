@@ -14,8 +14,13 @@ from tests.datastream.environments import local_environment
 from tests.spec.test_driver_is_killed import COUNT, lines, started
 from tests.spec.test_two_drivers import wait_for_output
 
-from penstock.base.errors import ConfigurationError
-from penstock.drivers.leader_election import FileElection, Leader
+from penstock.base.errors import ConfigurationError, JobExecutionError
+from penstock.drivers.client.standby import FINISHED, end_of
+from penstock.drivers.election.file import FileElection
+from penstock.drivers.election.leader import Leader
+from penstock.storage.leadership import DeposedError
+
+FILE = {"high-availability.type": "FILE"}
 
 
 @contextmanager
@@ -24,17 +29,18 @@ def standing_by(
 ) -> Iterator[subprocess.Popen[str]]:
     """The leader is stopped meanwhile, so that its job does not end before the standby begins."""
     leader.send_signal(signal.SIGSTOP)
-    with started(directory, mode=mode, election="FILE") as standby:
+    with started(directory, mode=mode, options=FILE) as standby:
         line = wait_for_line(standby, "stands by")
         assert f"process {leader.pid} on" in line
         leader.send_signal(signal.SIGCONT)
         yield standby
 
 
-def wait_for_line(process: subprocess.Popen[str], words: str) -> str:
+def wait_for_line(process: subprocess.Popen[str], *words: str) -> str:
+    """The first line of its log that has some of the words."""
     assert process.stderr is not None
     for line in process.stderr:
-        if words in line:
+        if any(some in line for some in words):
             return line
     raise AssertionError(f"the program never said {words!r}")
 
@@ -42,7 +48,7 @@ def wait_for_line(process: subprocess.Popen[str], words: str) -> str:
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH"])
 def test_a_standby_takes_over_when_the_leader_is_killed(tmp_path: Path, mode: str) -> None:
     """E7, G8, G9: nobody tells it; it goes on from the last checkpoint, and each record is committed once."""
-    with started(tmp_path, rate=500, mode=mode, election="FILE") as leader:
+    with started(tmp_path, rate=500, mode=mode, options=FILE) as leader:
         wait_for_line(leader, "running")
         with standing_by(tmp_path, leader, mode) as standby:
             wait_for_output(tmp_path, leader)
@@ -56,7 +62,7 @@ def test_a_standby_takes_over_when_the_leader_is_killed(tmp_path: Path, mode: st
 
 def test_a_standby_ends_with_its_leader(tmp_path: Path) -> None:
     """E7: a job that has finished is done, for all its drivers."""
-    with started(tmp_path, rate=1_000, election="FILE") as leader:
+    with started(tmp_path, rate=1_000, options=FILE) as leader:
         wait_for_line(leader, "running")
         with standing_by(tmp_path, leader) as standby:
             assert leader.communicate()[0] == "executed\n"
@@ -68,7 +74,7 @@ def test_a_standby_ends_with_its_leader(tmp_path: Path) -> None:
 
 def test_a_standby_does_not_begin_again_what_was_cancelled(tmp_path: Path) -> None:
     """E5, E7: nor what has failed for good, because its checkpoints are gone then."""
-    with started(tmp_path, "cancel", rate=500, election="FILE") as leader:
+    with started(tmp_path, "cancel", rate=500, options=FILE) as leader:
         wait_for_output(tmp_path, leader)
         with standing_by(tmp_path, leader) as standby:
             leader.send_signal(signal.SIGTERM)
@@ -101,6 +107,13 @@ def test_a_standby_hears_how_the_leader_ended(tmp_path: Path) -> None:
     heard.append(standby.wait(end_the_leader))
     standby.end(None)
     assert [one.end for one in heard if one is not None] == ["it failed"]
+
+
+def test_a_job_that_was_suspended_has_not_come_to_its_end() -> None:
+    """E7: so its standbys stand by no longer, and one of them goes on with it."""
+    assert end_of(None) == FINISHED
+    assert end_of(JobExecutionError("counts", "it was cancelled")) == "job 'counts' failed: it was cancelled"
+    assert end_of(DeposedError("counts", "another driver has taken the job over")) is None
 
 
 @pytest.mark.parametrize(

@@ -280,15 +280,63 @@ RECOVERY_FROM_LATEST = _option(
 )
 HIGH_AVAILABILITY_TYPE = _option(
     "high-availability.type",
-    choice("NONE", "FILE"),
+    choice("NONE", "FILE", "ZOOKEEPER"),
     "NONE",
     "With FILE, one of several drivers of a job on one host runs it. The others stand by until its process ends. Then "
-    "one of them resumes the job as with penstock.recovery.from-latest. Drivers find each other by the job's name.",
+    "one of them resumes the job as with penstock.recovery.from-latest. With ZOOKEEPER, the drivers may be on any "
+    "hosts, and ZooKeeper elects the one that runs the job. Drivers find each other by the job's name.",
 )
 HIGH_AVAILABILITY_DIR = _unset(
     "high-availability.storageDir",
     STRING,
-    "The directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir.",
+    "With FILE, the directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir.",
+)
+HIGH_AVAILABILITY_CLUSTER_ID = _option(
+    "high-availability.cluster-id",
+    STRING,
+    "/default",
+    "Separates jobs of the same name from each other in ZooKeeper: drivers with another id are no standbys.",
+)
+ZOOKEEPER_QUORUM = _unset(
+    "high-availability.zookeeper.quorum", STRING, "The servers of ZooKeeper: host:port,host:port,host:port."
+)
+ZOOKEEPER_PATH_ROOT = _option(
+    "high-availability.zookeeper.path.root",
+    STRING,
+    "/penstock",
+    "The path in ZooKeeper under which Penstock keeps its nodes: root, cluster id, job.",
+)
+ZOOKEEPER_SESSION_TIMEOUT_MS = _option(
+    "high-availability.zookeeper.client.session-timeout",
+    _POSITIVE_TIME_MS,
+    60_000,
+    "How long ZooKeeper may hear nothing of the driver that runs the job before a standby takes the job over. The "
+    "servers keep this within limits of their own, by default 2 and 20 of their ticks.",
+)
+ZOOKEEPER_CONNECTION_TIMEOUT_MS = _option(
+    "high-availability.zookeeper.client.connection-timeout",
+    _POSITIVE_TIME_MS,
+    15_000,
+    "How long a driver waits for ZooKeeper when it begins, and when it says how its job has ended.",
+)
+ZOOKEEPER_TOLERATE_SUSPENDED = _option(
+    "high-availability.zookeeper.client.tolerate-suspended-connections",
+    BOOLEAN,
+    False,
+    "Whether a driver that has lost its connection to ZooKeeper still leads, until its session is over. If false, its "
+    "job is suspended at once.",
+)
+ZOOKEEPER_ACL = _option(
+    "high-availability.zookeeper.client.acl",
+    choice("open", "creator"),
+    "open",
+    "Who may read and change Penstock's nodes in ZooKeeper: everybody, or only who has the same "
+    "high-availability.zookeeper.client.authorization.",
+)
+ZOOKEEPER_AUTHORIZATION = _unset(
+    "high-availability.zookeeper.client.authorization",
+    MAPPING,
+    "As whom drivers come to ZooKeeper: scheme:credentials, such as digest:'user:password'.",
 )
 RECOVERY_IGNORE_UNCLAIMED_STATE = _option(
     "execution.state-recovery.ignore-unclaimed-state",

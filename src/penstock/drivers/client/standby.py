@@ -9,9 +9,10 @@ from penstock.base.errors import ConfigurationError, JobExecutionError
 from penstock.base.options import HIGH_AVAILABILITY_TYPE, RECOVERY_FROM_LATEST
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.client.submit import submit
-from penstock.drivers.leader_election import election_of
+from penstock.drivers.election.configured import election_of
 from penstock.drivers.listener import ClientListener
 from penstock.drivers.running_job import RunningJob
+from penstock.storage.leadership import DeposedError
 
 FINISHED: Final = "FINISHED"
 
@@ -21,6 +22,8 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
 
     Raises:
         ConfigurationError: if standbys could not go on with the job.
+        OperationError: if the election cannot be held, such as without ZooKeeper.
+        DeposedError: if this driver leads no longer when its job is about to begin.
         JobExecutionError: if the job failed or was cancelled while this driver stood by.
     """
     election = election_of(configuration, job_graph.name)
@@ -38,9 +41,27 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
     of_leader.add_all(configuration)
     of_leader.write(RECOVERY_FROM_LATEST, True)
     try:
+        if election.lost is not None:
+            raise DeposedError(job_graph.name, no_longer_leads(election.lost))
         job = submit(job_graph, of_leader, listener)
     except BaseException:
         election.end(None)
         raise
-    job.before_result(lambda failure: election.end(FINISHED if failure is None else str(failure)))
+    job.before_result(lambda failure: election.end(end_of(failure)))
+    election.when_lost(lambda reason: job.lose_leadership(no_longer_leads(reason)))
     return job
+
+
+def no_longer_leads(reason: str) -> str:
+    """Why the job of this driver is suspended."""
+    return (
+        f"this driver no longer leads it, because {reason}. It leaves its checkpoints and output to the driver that "
+        "leads next, which may be this program, started again"
+    )
+
+
+def end_of(failure: BaseException | None) -> str | None:
+    """What the job has come to; None if it was suspended, which is the end of its driver alone."""
+    if isinstance(failure, DeposedError):
+        return None
+    return FINISHED if failure is None else str(failure)

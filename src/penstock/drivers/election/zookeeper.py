@@ -1,0 +1,312 @@
+"""An election in ZooKeeper, among drivers on any hosts (`high-availability.type: ZOOKEEPER`, E7).
+
+A job has one node, `<root>/<cluster id>/<job>`. Each candidate has a node below it, which ZooKeeper numbers, and which
+lives as long as the candidate's session. The candidate with the lowest number leads, and each of the others watches the
+one before it. The job's node stays, and says who led last and what the job has come to.
+
+A leader writes there when it begins, and when its job ends, in one transaction with a check that its own node is still
+there. So one whose session is over does not speak for the job. It hears that its session is over, or that it has no
+connection. Then it leads no longer, for good: another one may lead by now.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from penstock.base.errors import CallTimeoutError, OperationError
+from penstock.base.options import ZOOKEEPER_SESSION_TIMEOUT_MS, ZOOKEEPER_TOLERATE_SUSPENDED
+from penstock.drivers.election.leader import Leader, decode_leader, encode_leader
+from penstock.drivers.election.zookeeper_client import (
+    RETRY_SECONDS_MAX,
+    ZooKeeperSettings,
+    answer_of,
+    connect,
+    disconnect,
+)
+from penstock.drivers.running_job import SIGNALS_SECONDS
+
+CANDIDATE: Final = "-candidate-"
+#: How much of a failure's text goes into ZooKeeper, which keeps all of it in memory.
+END_CHARACTERS_MAX: Final = 4_000
+
+
+class ZooKeeperElection:
+    """See the module's text; the candidate is this process.
+
+    Args:
+        settings: where ZooKeeper is.
+        job: the job, as the name of a node.
+    """
+
+    def __init__(self, settings: ZooKeeperSettings, job: str) -> None:
+        self._settings = settings
+        self._path = f"{settings.path}/{job}"
+        #: by which this candidate knows its own node, even when nobody told it that the node was made
+        self._token = uuid.uuid4().hex
+        self._me = Leader(socket.gethostname(), os.getpid())
+        self._client: Any = None
+        self._mine = ""
+        self._log: Callable[[str], None] = lambda line: None
+        #: set when something in ZooKeeper, or with the connection, may be new
+        self._is_news = threading.Event()
+        #: guards what follows: the client's thread, a timer's, the job's and the program's come here
+        self._lock = threading.Lock()
+        self._has_connection_broken = False
+        self._leads = False
+        self._lost: str | None = None
+        self._when_lost: Callable[[str], None] | None = None
+        self._timer: threading.Timer | None = None
+
+    # --- the driver's side -----------------------------------------------------------------------------------------
+
+    @property
+    def lost(self) -> str | None:
+        """Why this process leads no longer."""
+        return self._lost
+
+    def wait(self, log: Callable[[str], None]) -> Leader | None:
+        """Wait until this process leads; see `Election`.
+
+        Raises:
+            OperationError: if ZooKeeper does not answer within the connection time-out, or refuses.
+        """
+        from kazoo.exceptions import KazooException
+
+        self._log = log
+        self._client = connect(self._settings, self._on_state)
+        try:
+            former = self._stand()
+        except KazooException as error:
+            self._close()
+            reason = f"{type(error).__name__} {error}".strip()
+            raise OperationError(f"ZooKeeper at {self._settings.quorum} refuses {self._path}: {reason}") from error
+        except BaseException:
+            self._close()
+            raise
+        return former if former is not None and former.end is not None else None
+
+    def when_lost(self, action: Callable[[str], None]) -> None:
+        """Call with the reason when this process leads no longer."""
+        with self._lock:
+            self._when_lost, lost = action, self._lost
+        if lost is not None:
+            action(lost)
+
+    def end(self, what: str | None) -> None:
+        """Say what the job has come to, unless another one may lead by now, and make way."""
+        with self._lock:
+            leads, self._leads = self._leads and self._lost is None, False
+        try:
+            if leads and what is not None:
+                self._say(what)
+        finally:
+            self._close()
+
+    # --- standing for election -------------------------------------------------------------------------------------
+
+    def _stand(self) -> Leader | None:
+        """Wait until this candidate leads; returns who led before, as its last words were, if there was anybody."""
+        from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+
+        told: Leader | None = None
+        former: Leader | None = None
+        while True:
+            self._is_news.clear()
+            with self._lock:
+                self._has_connection_broken = False
+            try:
+                ahead = self._ahead()
+                if ahead:
+                    leader = self._read(ahead[0])
+                    if leader is not None and leader != told:
+                        self._log(f"stands by: {leader} runs the job")
+                        told = leader
+                    if self._call("exists", self._node(ahead[-1]), self._on_watch) is not None:
+                        self._wait_for_news()
+                    continue
+                if told is not None and former is None:
+                    former = self._read()
+                if self._takes_lead():
+                    return former
+            except (ConnectionLoss, SessionExpiredError):
+                pass
+            self._is_news.wait(RETRY_SECONDS_MAX)
+
+    def _wait_for_news(self) -> None:
+        """A signal that another thread got does not wake the one that waits."""
+        while not self._is_news.wait(SIGNALS_SECONDS):
+            pass
+
+    def _ahead(self) -> list[str]:
+        """The candidates before this one, the leader first; this one stands from here on."""
+        from kazoo.exceptions import NodeExistsError, NoNodeError
+
+        while True:
+            try:
+                names: list[str] = self._call("get_children", self._path)
+            except NoNodeError:
+                names = []
+            if (mine := self._own(names)) is not None:
+                self._mine = mine
+                return sorted((name for name in names if _number(name) < _number(mine)), key=_number)
+            try:
+                path, data = self._node(f"{self._token}{CANDIDATE}"), encode_leader(self._me)
+                self._call("create", path, data, ephemeral=True, sequence=True, makepath=True)
+            except NodeExistsError:
+                continue  # another one has made the job's node in the same moment
+
+    def _own(self, names: list[str]) -> str | None:
+        """The node that this candidate has made in its present session; what it made in others is deleted."""
+        from kazoo.exceptions import NoNodeError, SessionExpiredError
+
+        own = None
+        for name in names:
+            if name.startswith(self._token):
+                found, session = self._call("exists", self._node(name)), self._client.client_id
+                if session is None:
+                    raise SessionExpiredError
+                if found is not None and found.ephemeralOwner == session[0]:
+                    own = name
+                elif found is not None:
+                    try:
+                        self._call("delete", self._node(name))
+                    except NoNodeError:
+                        continue  # it went with its session
+        return own
+
+    def _takes_lead(self) -> bool:
+        """Lead, if this candidate's node is still there and the connection has held since it was looked for."""
+        if not self._writes(self._me):
+            return False
+        with self._lock:
+            self._leads = not self._has_connection_broken
+            return self._leads
+
+    def _writes(self, leader: Leader, timeout_ms: int | None = None) -> bool:
+        """Write the job's node if this candidate's is still there; with the job's end, that one goes."""
+        from kazoo.exceptions import NoNodeError
+
+        transaction = self._client.transaction()
+        transaction.check(self._node(self._mine), -1)
+        transaction.set_data(self._path, encode_leader(leader))
+        if leader.end is not None:
+            transaction.delete(self._node(self._mine))
+        failures = [one for one in answer_of(transaction.commit_async(), timeout_ms) if isinstance(one, Exception)]
+        if failures and not any(isinstance(failure, NoNodeError) for failure in failures):
+            raise failures[0]
+        return not failures
+
+    # --- leading ---------------------------------------------------------------------------------------------------
+
+    def _say(self, what: str) -> None:
+        """Tell standbys that the job is over. If that cannot be told, one of them looks what became of the job."""
+        from kazoo.exceptions import ConnectionLoss, KazooException
+
+        last = msgspec.structs.replace(self._me, end=what[:END_CHARACTERS_MAX])
+        until = time.monotonic() + self._settings.connection_timeout_ms / 1000
+        reason = None
+        while reason is None:
+            self._is_news.clear()
+            left_ms = max(0, int((until - time.monotonic()) * 1000))
+            try:
+                if self._writes(last, left_ms) or self._read(timeout_ms=left_ms) == last:
+                    return
+                reason = "its session is over"
+            except ConnectionLoss:
+                if not left_ms:
+                    reason = "it has no connection"
+                self._is_news.wait(min(left_ms / 1000, RETRY_SECONDS_MAX))
+            except (KazooException, CallTimeoutError) as error:
+                reason = f"{type(error).__name__} {error}".strip()
+        self._log(f"standbys were not told that the job is over ({reason}): the next one looks what became of it")
+
+    def _on_state(self, state: Any) -> None:
+        """In the client's thread, which must not wait."""
+        from kazoo.protocol.states import KazooState
+
+        with self._lock:
+            self._has_connection_broken = self._has_connection_broken or state != KazooState.CONNECTED
+            self._stop_timer()
+        if state == KazooState.LOST:
+            self._lose("its session in ZooKeeper is over")
+        elif state == KazooState.SUSPENDED and not self._settings.tolerates_suspended:
+            self._lose(f"it has lost its connection to ZooKeeper ({ZOOKEEPER_TOLERATE_SUSPENDED.key()} is false)")
+        elif state == KazooState.SUSPENDED:
+            self._start_timer()
+        self._is_news.set()
+
+    def _on_watch(self, event: Any) -> None:
+        self._is_news.set()
+
+    def _start_timer(self) -> None:
+        """ZooKeeper ends the session after its time-out, and cannot say so without a connection."""
+        timeout_ms = self._settings.session_timeout_ms
+        reason = f"it had no connection to ZooKeeper for {timeout_ms} ms ({ZOOKEEPER_SESSION_TIMEOUT_MS.key()})"
+        with self._lock:
+            if not self._leads:
+                return
+            self._timer = threading.Timer(timeout_ms / 1000, self._lose, (reason,))
+            self._timer.daemon = True
+            self._timer.start()
+        self._log("the connection to ZooKeeper is lost; the job goes on until its session there is over")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if not self._leads or self._lost is not None:
+                return
+            self._lost = reason
+        threading.Thread(target=self._make_way, args=(reason,), name="penstock-leadership-lost", daemon=True).start()
+
+    def _make_way(self, reason: str) -> None:
+        """Suspend the job. The next one need not wait until it has ended, however long its functions take."""
+        with self._lock:
+            action = self._when_lost
+        try:
+            if action is not None:
+                action(reason)
+        finally:
+            self._close()
+
+    # --- helpers ---------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        with self._lock:
+            self._stop_timer()
+            client, self._client = self._client, None
+        if client is not None:
+            disconnect(client, self._settings.session_timeout_ms)
+
+    def _call(self, name: str, *args: Any, timeout_ms: int | None = None, **options: Any) -> Any:
+        return answer_of(getattr(self._client, f"{name}_async")(*args, **options), timeout_ms)
+
+    def _node(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _read(self, name: str | None = None, timeout_ms: int | None = None) -> Leader | None:
+        """What a candidate's node says, or the job's."""
+        from kazoo.exceptions import NoNodeError
+
+        path = self._path if name is None else self._node(name)
+        try:
+            return decode_leader(self._call("get", path, timeout_ms=timeout_ms)[0])
+        except NoNodeError:
+            return None
+
+
+def _number(name: str) -> int:
+    """That of a candidate; what is no candidate comes last."""
+    _, found, number = name.rpartition(CANDIDATE)
+    return int(number) if found and number.isdecimal() else 1 << 62
