@@ -138,6 +138,21 @@ def test_who_leads_is_elected_again_and_again(server: ZooKeeperServer) -> None:
         assert candidate.said == []
 
 
+def test_what_an_election_before_came_to_is_not_heard(server: ZooKeeperServer) -> None:
+    """E7: not even by one that stood by for a driver that died before it began."""
+    with candidates(server, "before") as (before, standby):
+        before.leads()
+        before.end("it failed")
+        with client_of(server) as other:
+            other.create("/penstock/default/before/somebody-candidate-", b"", ephemeral=True, sequence=True)
+            pool = ThreadPoolExecutor(1)
+            outcome = pool.submit(standby.leads)
+            until(lambda: len(other.get_children("/penstock/default/before")) == 2)
+            assert not outcome.done()
+        assert outcome.result() is None
+        pool.shutdown()
+
+
 def test_candidates_lead_in_the_order_in_which_they_came(server: ZooKeeperServer) -> None:
     """E7: each one that stands by hears who leads now."""
     with candidates(server, "order", count=3) as (first, second, third):

@@ -8,12 +8,16 @@ from typing import Protocol
 import msgspec
 
 
-class Leader(msgspec.Struct, frozen=True):
-    """The driver that runs the job, or ran it last. `end`: what the job came to, once it is over."""
+class Leader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The driver that runs the job, or ran it last.
+
+    `end`: what the job came to, once it is over. `candidate`: tells it from all others that ever took part.
+    """
 
     host: str
     process: int
     end: str | None = None
+    candidate: str = ""
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}"

@@ -51,7 +51,7 @@ class ZooKeeperElection:
         self._path = f"{settings.path}/{job}"
         #: by which this candidate knows its own node, even when nobody told it that the node was made
         self._token = uuid.uuid4().hex
-        self._me = Leader(socket.gethostname(), os.getpid())
+        self._me = Leader(socket.gethostname(), os.getpid(), candidate=self._token)
         self._client: Any = None
         self._mine = ""
         self._log: Callable[[str], None] = lambda line: None
@@ -113,17 +113,19 @@ class ZooKeeperElection:
     # --- standing for election -------------------------------------------------------------------------------------
 
     def _stand(self) -> Leader | None:
-        """Wait until this candidate leads; returns who led before, as its last words were, if there was anybody."""
+        """Wait until this candidate leads; returns who led last while it stood by, with its last words."""
         from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
         told: Leader | None = None
         former: Leader | None = None
+        were_ahead: set[str] = set()
         while True:
             self._is_news.clear()
             with self._lock:
                 self._has_connection_broken = False
             try:
                 ahead = self._ahead()
+                were_ahead.update(name.partition(CANDIDATE)[0] for name in ahead)
                 if ahead:
                     leader = self._read(ahead[0])
                     if leader is not None and leader != told:
@@ -132,8 +134,9 @@ class ZooKeeperElection:
                     if self._call("exists", self._node(ahead[-1]), self._on_watch) is not None:
                         self._wait_for_news()
                     continue
-                if told is not None and former is None:
-                    former = self._read()
+                last = self._read()
+                if last is not None and last.candidate in were_ahead:  # not the leader of an election before this one
+                    former = last
                 if self._takes_lead():
                     return former
             except (ConnectionLoss, SessionExpiredError):
@@ -192,7 +195,7 @@ class ZooKeeperElection:
 
     def _writes(self, leader: Leader, timeout_ms: int | None = None) -> bool:
         """Write the job's node if this candidate's is still there; with the job's end, that one goes."""
-        from kazoo.exceptions import NoNodeError
+        from kazoo.exceptions import NoNodeError, RolledBackError, RuntimeInconsistency
 
         transaction = self._client.transaction()
         transaction.check(self._node(self._mine), -1)
@@ -200,8 +203,9 @@ class ZooKeeperElection:
         if leader.end is not None:
             transaction.delete(self._node(self._mine))
         failures = [one for one in answer_of(transaction.commit_async(), timeout_ms) if isinstance(one, Exception)]
-        if failures and not any(isinstance(failure, NoNodeError) for failure in failures):
-            raise failures[0]
+        for failure in failures:
+            if not isinstance(failure, NoNodeError | RolledBackError | RuntimeInconsistency):
+                raise failure
         return not failures
 
     # --- leading ---------------------------------------------------------------------------------------------------
