@@ -22,7 +22,7 @@ from penstock.base.errors import ConfigurationError, OperationError
 
 KEY = "high-availability.zookeeper."
 #: How long a session lasts where a test waits for its end, and where it does not.
-SHORT, LONG = "3 s", "10 s"
+SHORT, LONG = "3 s", "60 s"
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,10 @@ def two_drivers(
     ):
         line = wait_for_line(one, "stands by", "running")
         leader, standby = (other, one) if "stands by" in line else (one, other)
-        if standby is other:
-            line = wait_for_line(other, "stands by")
+        if leader is one:
+            line = wait_for_line(standby, "stands by")
+        else:
+            wait_for_line(leader, "running")
         assert f"process {leader.pid} on" in line
         yield leader, standby
 
@@ -87,6 +89,7 @@ def test_a_standby_ends_with_its_leader(server: ZooKeeperServer, tmp_path: Path)
 def test_a_standby_does_not_begin_again_what_was_cancelled(server: ZooKeeperServer, tmp_path: Path) -> None:
     """E5, E7: nor what has failed for good, because its checkpoints are gone then."""
     with two_drivers(tmp_path, by_zookeeper(server, tmp_path, LONG), action="cancel") as (leader, standby):
+        wait_for_output(tmp_path, leader)
         leader.send_signal(signal.SIGTERM)
         out, err = standby.communicate()
     assert out == ""

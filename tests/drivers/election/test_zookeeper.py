@@ -27,7 +27,7 @@ from penstock.drivers.election.zookeeper import ZooKeeperElection
 from penstock.drivers.election.zookeeper_client import ZooKeeperSettings
 
 #: Longer than a busy machine lets a process wait, except where a test waits for the end of a session.
-SESSION_MS = 10_000
+SESSION_MS = 60_000
 SHORT_SESSION_MS = 1_000
 
 
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 
 
 def settings(server: ZooKeeperServer, *, session_ms: int = SESSION_MS, **options: Any) -> ZooKeeperSettings:
-    return ZooKeeperSettings(server.quorum, "/penstock/default", session_ms, 5_000, **options)
+    return ZooKeeperSettings(server.quorum, "/penstock/default", session_ms, 60_000, **options)
 
 
 class Candidate(ZooKeeperElection):
@@ -87,7 +87,7 @@ def until(condition: Callable[[], object]) -> None:
 @contextmanager
 def client_of(server: ZooKeeperServer, **options: Any) -> Iterator[KazooClient]:
     client = KazooClient(server.quorum, **options)
-    client.start()
+    client.start(60)
     try:
         yield client
     finally:
@@ -103,9 +103,12 @@ def left(server: ZooKeeperServer, job: str) -> tuple[list[str], bytes]:
 
 
 def end_session(server: ZooKeeperServer, candidate: Candidate) -> None:
-    """As the server does when it hears nothing for too long."""
-    with client_of(server, client_id=candidate._client.client_id):
-        pass
+    """As the server does when it hears nothing for too long. The candidate's client may come back in between."""
+    session, node = candidate._client.client_id, candidate._node(candidate._mine)
+    with client_of(server) as other:
+        while other.exists(node):
+            with client_of(server, client_id=session):
+                pass
 
 
 @pytest.mark.parametrize(("end", "heard"), [(None, None), ("it was cancelled", "it was cancelled")])
@@ -196,6 +199,19 @@ def test_a_leader_whose_session_is_over_leads_no_longer(server: ZooKeeperServer)
             assert standby.lost is None
 
 
+def test_one_that_has_not_heard_that_its_session_is_over_does_not_speak_for_the_job(server: ZooKeeperServer) -> None:
+    """E7: ZooKeeper looks whether its node is there, in the same transaction."""
+    with candidates(server, "unheard") as (leader, standby):
+        leader.leads()
+        with standing_by(standby) as outcome:
+            leader._client.remove_listener(leader._on_state)
+            end_session(server, leader)
+            leader.end("it failed")
+            assert outcome.result() is None
+        assert "standbys were not told that the job is over" in leader.said[-1]
+        assert b"failed" not in left(server, "unheard")[1]
+
+
 def test_one_that_stands_by_comes_back_with_a_new_session(server: ZooKeeperServer) -> None:
     """E7: its former node is gone, so it stands for election again."""
     with candidates(server, "comes-back") as (leader, standby):
@@ -271,7 +287,8 @@ def test_a_server_that_does_not_answer_is_passed_over(server: ZooKeeperServer) -
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         silent = [f"127.0.0.1:{mute.getsockname()[1]}" for mute in (one, other)]
         quorum = ",".join([*silent, server.quorum])
-        candidate = ZooKeeperElection(replace(settings(server), quorum=quorum, connection_timeout_ms=2_000), "passed")
+        patient = replace(settings(server, session_ms=60_000), quorum=quorum, connection_timeout_ms=6_000)
+        candidate = ZooKeeperElection(patient, "passed")
         assert candidate.wait(print) is None
         candidate.end(None)
 
