@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.protocol import ShutDownWorker, ToMaster, WorkerLost, WorkerRequestFailed
 from penstock.drivers.spark import cluster as cluster_module
-from penstock.drivers.spark.cluster import RELEASE_GRACE_MS, START_ATTEMPTS_MAX, SparkCluster
+from penstock.drivers.spark.cluster import CUT_OFF, CUT_OFF_GRACE_MS, RELEASE_GRACE_MS, START_ATTEMPTS_MAX, SparkCluster
 from penstock.drivers.spark.handle import PROCESS_DIED
 
 
@@ -162,6 +162,43 @@ def test_release_of_a_worker_that_is_not_up_interrupts_at_once(world: World) -> 
     world.cluster.release(worker_id)
     assert world.spark.interrupted == [tag(worker_id)]
     assert world.collect() == []
+
+
+def test_a_worker_whose_connection_ends_is_lost_after_a_moment_whatever_spark_says(world: World) -> None:
+    """E2, G8: on a cluster Spark runs the task once more before it says anything."""
+    (worker_id,) = world.start()
+    world.cluster.on_registered(worker_id)
+    world.cluster.on_cut_off(worker_id)
+    assert world.cluster.collect() == []
+    assert world.cluster.next_deadline() == world.clock.now + CUT_OFF_GRACE_MS
+    world.clock.now += CUT_OFF_GRACE_MS
+    assert world.cluster.collect() == [WorkerLost(worker_id, CUT_OFF)]
+    assert not world.cluster.is_live(worker_id)
+    world.cluster.on_time()
+    assert world.spark.interrupted == [tag(worker_id)]
+    assert world.collect() == []
+
+
+def test_spark_may_say_first_why_a_worker_is_lost(world: World) -> None:
+    (worker_id,) = world.start()
+    world.cluster.on_registered(worker_id)
+    world.cluster.on_cut_off(worker_id)
+    world.spark.fail(tag(worker_id), "Python worker exited unexpectedly (crashed)")
+    assert world.collect() == [WorkerLost(worker_id, PROCESS_DIED)]
+    world.clock.now += CUT_OFF_GRACE_MS
+    assert world.cluster.collect() == []
+
+
+def test_a_released_worker_may_end_its_connection(world: World) -> None:
+    before, after = world.start(2)
+    for worker_id in (before, after):
+        world.cluster.on_registered(worker_id)
+    world.cluster.on_cut_off(before)
+    for worker_id in (before, after):
+        world.cluster.release(worker_id)
+    world.cluster.on_cut_off(after)
+    world.clock.now += CUT_OFF_GRACE_MS
+    assert world.cluster.collect() == []
 
 
 def test_nothing_is_sent_to_workers_that_are_gone(world: World) -> None:

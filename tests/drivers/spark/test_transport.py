@@ -420,6 +420,28 @@ def test_broken_connection_to_the_master_is_told(cluster: Cluster) -> None:
     assert len(cluster.from_workers) == 1
 
 
+def test_worker_that_dies_is_cut_off(cluster: Cluster) -> None:
+    """E2, G8: the master is told which of its workers has ended, once, though it said nothing."""
+    for worker_id in ("a", "b"):
+        worker = cluster.worker(worker_id)
+        worker.send(RegisterWorker(worker_id, worker.data_address, HOST, 1))
+    cluster.run_until(lambda: len(cluster.from_workers) == 2, "the registrations")
+    assert cluster.master.take_cut_off() == []
+    cluster.workers.pop("a").close()
+    cut_off: list[str] = []
+
+    def is_told() -> bool:
+        cut_off.extend(cluster.master.take_cut_off())
+        return bool(cut_off)
+
+    cluster.run_until(is_told, "the loss")
+    assert cut_off == ["a"]
+    worker = cluster.worker("c")  # its connection may get the descriptor that was a's
+    worker.send(RegisterWorker("c", worker.data_address, HOST, 1))
+    cluster.run_until(lambda: len(cluster.from_workers) == 3, "one more")
+    assert cluster.master.take_cut_off() == []
+
+
 def test_worker_with_a_gap_is_not_heard_any_more(cluster: Cluster) -> None:
     """When a message of a worker is missing, the master hears nothing more of it, and answers no heartbeat of it."""
     worker = cluster.worker("w")

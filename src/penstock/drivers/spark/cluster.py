@@ -3,7 +3,9 @@
 All methods run in the job master's turn. A worker's Spark job occupies one thread of this process, which waits for the
 job. That thread only notes the job's end and wakes the job master, so nothing here needs a lock.
 
-The way of a worker: asked for (its Spark job is started) → registered → released or lost. A process that dies before it
+The way of a worker: asked for (its Spark job is started) → registered → released or lost. Spark says why a worker was
+lost, but on a cluster late: it first runs a task that failed once more. So a worker whose connection has ended is lost
+a moment later, whatever Spark says. A process that dies before it
 has registered is started again, a few times, because the job master has not met it yet and still waits for a worker.
 """
 
@@ -26,6 +28,9 @@ _log = logging.getLogger("penstock.spark")
 
 START_ATTEMPTS_MAX: Final = 3
 RELEASE_GRACE_MS: Final = 4_000
+#: How long a worker's connection may have ended until the worker counts as lost: Spark may know why, and say so.
+CUT_OFF_GRACE_MS: Final = 500
+CUT_OFF: Final = "its connection to the job master broke"
 
 
 class Spark(Protocol):
@@ -47,6 +52,8 @@ class _Worker:
         self.registered = False
         self.released = False
         self.interrupt_ms: int | None = None
+        self.lost_ms: int | None = None
+        self.was_cut_off = False
 
 
 class SparkCluster:
@@ -98,7 +105,7 @@ class SparkCluster:
         worker = self._workers.get(worker_id)
         if worker is None or worker.released:
             return
-        worker.released = True
+        worker.released, worker.lost_ms = True, None
         if worker.registered:
             self._send_to_worker(worker_id, ShutDownWorker("released"))
             worker.interrupt_ms = self._clock.steady_ms() + RELEASE_GRACE_MS
@@ -120,6 +127,12 @@ class SparkCluster:
             if worker.released:
                 self._send_to_worker(worker_id, ShutDownWorker("released"))
 
+    def on_cut_off(self, worker_id: str) -> None:
+        """The worker's connection has ended: it is dead, or ends itself."""
+        worker = self._workers.get(worker_id)
+        if worker is not None and not worker.released and worker.lost_ms is None:
+            worker.lost_ms = self._clock.steady_ms() + CUT_OFF_GRACE_MS
+
     def release_all(self) -> None:
         """Releases every worker."""
         for worker_id in list(self._workers):
@@ -138,20 +151,23 @@ class SparkCluster:
             worker = self._workers.pop(worker_id)
             self._threads.pop(worker_id).join()
             _log.debug("worker %s ended: %s %s", worker_id, outcome, detail)
+            reason = detail or f"it ended on its own ({outcome})"
+            if worker.was_cut_off:
+                _log.info("worker %s, whose connection to the job master had broken: %s", worker_id, reason)
             if worker.released:
                 continue
-            reason = detail or f"it ended on its own ({outcome})"
             if worker.registered:
                 messages.append(WorkerLost(worker_id, reason))
             elif reason == PROCESS_DIED and worker.attempt < START_ATTEMPTS_MAX:
                 self._start(worker.attempt + 1)
             else:
                 messages.append(WorkerRequestFailed(reason))
-        return messages
+        return messages + self._give_up_cut_off()
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
-        return min((w.interrupt_ms for w in self._workers.values() if w.interrupt_ms is not None), default=None)
+        moments = (moment for worker in self._workers.values() for moment in (worker.interrupt_ms, worker.lost_ms))
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def on_time(self) -> None:
         """Ends by force the workers that were released and did not end."""
@@ -161,6 +177,17 @@ class SparkCluster:
                 # Again after a while: an interrupt can come before Spark has taken the job up.
                 worker.interrupt_ms = now_ms + RELEASE_GRACE_MS
                 self._interrupt(worker.worker_id)
+
+    def _give_up_cut_off(self) -> list[ToMaster]:
+        """Count as lost, and end by force, the workers whose connection ended a while ago."""
+        now_ms = self._clock.steady_ms()
+        messages: list[ToMaster] = []
+        for worker in self._workers.values():
+            if worker.lost_ms is not None and now_ms >= worker.lost_ms:
+                worker.lost_ms, worker.interrupt_ms = None, now_ms
+                worker.released = worker.was_cut_off = True
+                messages.append(WorkerLost(worker.worker_id, CUT_OFF))
+        return messages
 
     # --- Spark jobs ------------------------------------------------------------------------------------------------
 

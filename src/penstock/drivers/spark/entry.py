@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from penstock.drivers.spark.handle import PYTHON_REMEDY
+from penstock.drivers.spark.worker_settings import FAILED, RETRIED
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,6 +35,7 @@ def make_entry(settings: WorkerSettings) -> Entry:
         import sys as worker_sys
 
         import pyarrow as arrow
+        from pyspark import TaskContext
 
         def column(text: str) -> pyarrow.StringArray:
             # Built by hand: given a list, pyarrow checks whether it is from pandas, whose import takes a second.
@@ -41,17 +43,24 @@ def make_entry(settings: WorkerSettings) -> Entry:
             ends = struct.pack("=ii", 0, len(data))
             return arrow.StringArray.from_buffers(1, arrow.py_buffer(ends), arrow.py_buffer(data))
 
+        def run() -> tuple[str, str]:
+            context = TaskContext.get()
+            if context is not None and context.attemptNumber() > 0:
+                # Spark repeats a task that failed. The job master asks for a worker itself, once it hears of the
+                # failure, and that is when this task has ended: so this comes before Penstock is loaded.
+                return RETRIED, "its Python process or its Spark executor died"
+            worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
+            try:
+                from penstock.drivers.spark.worker import run_worker
+            except ImportError as error:
+                version = worker_sys.version.split()[0]
+                lacks = f"the workers' Python, {worker_sys.executable} ({version}), lacks a module: {error}"
+                return FAILED, f"{lacks}; {remedy}"
+            return run_worker(payload)
+
         for _ in batches:
             pass  # Spark expects its input to be read
-        worker_sys.path.extend(path for path in paths if path not in worker_sys.path)
-        try:
-            from penstock.drivers.spark.worker import run_worker
-        except ImportError as error:
-            version = worker_sys.version.split()[0]
-            lacks = f"the workers' Python, {worker_sys.executable} ({version}), lacks a module: {error}"
-            outcome, detail = "failed", f"{lacks}; {remedy}"
-        else:
-            outcome, detail = run_worker(payload)
+        outcome, detail = run()
         yield arrow.RecordBatch.from_arrays([column(outcome), column(detail)], ["outcome", "detail"])
 
     return worker

@@ -203,6 +203,8 @@ class JobThread(Generic[MasterT]):
             if self._cluster.is_live(worker_id):
                 master.on_message(message)
                 self._carry_out(master, background)
+        for worker_id in self._endpoint.take_cut_off():
+            self._cluster.on_cut_off(worker_id)
         for ended in self._cluster.collect():
             master.on_message(ended)
         background.deliver()

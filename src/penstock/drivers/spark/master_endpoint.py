@@ -8,6 +8,7 @@ heartbeats included. It then counts as lost and ends itself.
 from __future__ import annotations
 
 import logging
+import time
 from typing import Final
 
 import zmq
@@ -17,7 +18,8 @@ from penstock.core.protocol import FromWorker, Heartbeat, RegisterWorker, ToWork
 from penstock.drivers.spark.authentication import KeyAuthenticator
 from penstock.drivers.spark.control_frames import CONTROL_ROLE, HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import JobKeys
-from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, RefusalMonitor, Waker, bind_server
+from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, ConnectionMonitor, Waker, bind_server
+from penstock.drivers.spark.worker_connections import WorkerConnections
 from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver, OutOfTurnError
 
 logger = logging.getLogger(__name__)
@@ -59,7 +61,7 @@ class MasterEndpoint:
         self._context = zmq.Context()
         self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
         self._router = self._context.socket(zmq.ROUTER)
-        self._refusals = RefusalMonitor(self._context, self._router)
+        self._monitor = ConnectionMonitor(self._context, self._router)
         try:
             self.address = bind_server(
                 self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, max_frame_bytes
@@ -72,6 +74,10 @@ class MasterEndpoint:
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._waker.fileno(), zmq.POLLIN)
+        self._poller.register(self._monitor.socket, zmq.POLLIN)
+        self._connections = WorkerConnections()
+        self._registered: list[tuple[int, str]] = []  # by the descriptors of their connections
+        self._cut_off: list[str] = []
         self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that were heard
         self._sent: dict[str, int] = {}
         self._unheard: set[str] = set()
@@ -82,23 +88,45 @@ class MasterEndpoint:
     @property
     def refused_connections(self) -> int:
         """How many connections failed to authenticate so far. Owner thread only."""
-        return self._refusals.refused()
+        return self._monitor.refused()
 
     def receive(self, timeout_ms: int) -> list[tuple[str, FromWorker]]:
         """Messages with their workers' ids; waits at most `timeout_ms` for the first, and then takes what is there."""
-        ready = self._poller.poll(timeout_ms)
+        is_ready = self._wait(timeout_ms)
         self._waker.clear()
         received: list[tuple[str, FromWorker]] = []
-        for _ in range(MESSAGES_PER_RECEIVE if ready else 0):
+        for _ in range(MESSAGES_PER_RECEIVE if is_ready else 0):
             try:
-                frames = self._router.recv_multipart(zmq.NOBLOCK)
+                frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
             try:
                 self._accept(frames, received)
             except ProtocolError as error:
-                self._reject(frames[0], error)
+                self._reject(frames[0].bytes, error)
+        self._take_changes()  # now that the registrations are read: a descriptor may be used again at once
         return received
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """Wait for a message, a wake-up or the end of a worker's connection; False when the time is over."""
+        end = time.monotonic() + timeout_ms / 1_000
+        while ready := self._poller.poll(timeout_ms):
+            if any(source != self._monitor.socket for source, _ in ready):
+                return True
+            self._take_changes()
+            if self._cut_off:
+                return True
+            timeout_ms = max(0, int((end - time.monotonic()) * 1_000))
+        return False
+
+    def _take_changes(self) -> None:
+        self._cut_off += self._connections.take(self._registered, self._monitor.changes())
+        self._registered.clear()
+
+    def take_cut_off(self) -> list[str]:
+        """Workers whose connection has ended since the last call, so that they are dead, or will end themselves."""
+        taken, self._cut_off = self._cut_off, []
+        return taken
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         """Send to a worker, first-in first-out; nothing happens if the worker is not connected."""
@@ -119,16 +147,16 @@ class MasterEndpoint:
         if self._closed:
             return
         self._closed = True
-        self._refusals.close()
+        self._monitor.close()
         self._router.close(linger=LAST_WORDS_LINGER_MS)
         self._authenticator.close()
         self._waker.close()
         self._context.term()
 
-    def _accept(self, frames: list[bytes], received: list[tuple[str, FromWorker]]) -> None:
+    def _accept(self, frames: list[zmq.Frame], received: list[tuple[str, FromWorker]]) -> None:
         if len(frames) != _FRAMES:
             raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
-        peer, frame = frames
+        peer, frame = (part.bytes for part in frames)
         role, worker_id = _parse_identity(peer)
         if worker_id in self._unheard:
             raise ProtocolError("an earlier message of it was lost")
@@ -143,6 +171,8 @@ class MasterEndpoint:
             if role == CONTROL_ROLE:
                 self._received[worker_id].refuse()
             raise ProtocolError(f"it claims to be worker {shorten(message.worker_id)!r}")
+        if isinstance(message, RegisterWorker):
+            self._registered.append((int(frames[-1].get(zmq.SRCFD)), worker_id))
         if role == HEARTBEAT_ROLE:
             self._send(peer, PONG)
         if message is not None:

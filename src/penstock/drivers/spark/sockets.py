@@ -119,6 +119,11 @@ class _Monitor:
             return None
         return int(message["event"]), int(message["value"])
 
+    @property
+    def socket(self) -> Socket:
+        """Readable when there is an event."""
+        return self._events
+
     def close(self) -> None:
         self._monitored.disable_monitor()
         self._events.close()
@@ -137,17 +142,43 @@ class RefusalMonitor:
     def refused(self) -> int:
         """How many so far."""
         while (taken := self._monitor.take()) is not None:
-            event, descriptor = taken
-            if event == zmq.EVENT_ACCEPTED:
-                self._shaking_hands.add(descriptor)
-            else:
-                self._refused += event == zmq.EVENT_DISCONNECTED and descriptor in self._shaking_hands
-                self._shaking_hands.discard(descriptor)
+            self._note(*taken)
         return self._refused
 
     def close(self) -> None:
         """Stop counting."""
         self._monitor.close()
+
+    def _note(self, event: int, descriptor: int) -> None:
+        if event == zmq.EVENT_ACCEPTED:
+            self._shaking_hands.add(descriptor)
+        else:
+            self._refused += event == zmq.EVENT_DISCONNECTED and descriptor in self._shaking_hands
+            self._shaking_hands.discard(descriptor)
+
+
+class ConnectionMonitor(RefusalMonitor):
+    """Also tells which connections to a server socket begin and end, by their descriptors. Make it before the port."""
+
+    def __init__(self, context: Context, server: Socket) -> None:
+        super().__init__(context, server)
+        self._changes: list[tuple[int, bool]] = []
+
+    @property
+    def socket(self) -> Socket:
+        """Readable when there is a change."""
+        return self._monitor.socket
+
+    def changes(self) -> list[tuple[int, bool]]:
+        """Since the last call, in order: a descriptor, and whether its connection has begun, or else has ended."""
+        self.refused()
+        taken, self._changes = self._changes, []
+        return taken
+
+    def _note(self, event: int, descriptor: int) -> None:
+        super()._note(event, descriptor)
+        if event != zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._changes.append((descriptor, event == zmq.EVENT_ACCEPTED))
 
 
 class LinkMonitor:

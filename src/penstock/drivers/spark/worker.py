@@ -34,7 +34,6 @@ from penstock.drivers.spark.worker_settings import (
     FAILED,
     ORPHANED,
     RELEASED,
-    RETRIED,
     Executor,
     WorkerServices,
     WorkerSettings,
@@ -58,9 +57,6 @@ def run_worker(payload: bytes) -> tuple[str, str]:
     except Exception as error:  # noqa: BLE001 - made by this program's cloudpickle, and read by the worker's
         own = f"{sys.executable} ({sys.version.split()[0]})"
         return FAILED, f"{own} cannot load its settings: {type(error).__name__}: {error}; {PYTHON_REMEDY}"
-    if _is_retried():
-        # Spark repeats a task that failed. The job master has been told of the failure and asks for a worker itself.
-        return RETRIED, "its Python process or its Spark executor died"
     try:
         with as_main(settings.script), rare_collections():
             return _run(settings)
@@ -68,13 +64,6 @@ def run_worker(payload: bytes) -> tuple[str, str]:
         _log.debug("worker %s failed", settings.worker_id, exc_info=True)
         place = traceback.extract_tb(error.__traceback__)[-1]
         return FAILED, f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
-
-
-def _is_retried() -> bool:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
 
 
 def _run(settings: WorkerSettings) -> tuple[str, str]:
