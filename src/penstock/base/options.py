@@ -504,6 +504,13 @@ HEARTBEAT_TIMEOUT_MS = _option(
 SLOT_REQUEST_TIMEOUT_MS = _option(
     "slot.request.timeout", _POSITIVE_TIME_MS, 300_000, "How long a job waits for the slots it needs."
 )
+REDUNDANT_WORKERS = _option(
+    "slotmanager.redundant-taskmanager-num",
+    _COUNT,
+    0,
+    "How many workers a streaming job on Spark has beyond those it needs. They are up and idle, each in a slot, and "
+    "take the places of workers that are lost, so that a restart waits for none to start.",
+)
 BUFFERS_PER_CHANNEL = _option(
     "taskmanager.network.memory.buffers-per-channel",
     _POSITIVE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.protocol import ShutDownWorker, ToMaster, WorkerLost, WorkerRequestFailed
+from penstock.core.protocol import RegisterWorker, ShutDownWorker, ToMaster, WorkerLost, WorkerRequestFailed
 from penstock.drivers.spark import cluster as cluster_module
 from penstock.drivers.spark.cluster import CUT_OFF, CUT_OFF_GRACE_MS, RELEASE_GRACE_MS, START_ATTEMPTS_MAX, SparkCluster
 from penstock.drivers.spark.handle import PROCESS_DIED
@@ -54,7 +54,7 @@ class FakeSpark:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, redundant: int = 0) -> None:
         self.spark = FakeSpark()
         self.clock = FakeClock()
         self.sent: list[tuple[str, Any]] = []
@@ -68,14 +68,15 @@ class World:
             lambda worker_id, message: self.sent.append((worker_id, message)),
             self.woken.release,
             self.clock,
+            redundant,
         )
 
     def _settings(self, worker_id: str) -> Any:
         return SimpleNamespace(worker_id=worker_id)
 
-    def start(self, count: int = 1) -> list[str]:
+    def start(self, count: int = 1, redundant: int = 0) -> list[str]:
         self.cluster.request_workers(count)
-        for _ in range(count):
+        for _ in range(count + redundant):
             assert self.spark.started.acquire(timeout=10)
         return sorted(self.cluster._workers)
 
@@ -85,15 +86,19 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[World]:
     monkeypatch.setattr(cluster_module, "make_entry", lambda settings: None)
-    world = World()
+    world = World(getattr(request, "param", 0))
     yield world
     world.cluster.release_all()
     while world.cluster.worker_count:
         world.clock.now += RELEASE_GRACE_MS
         world.cluster.on_time()
         world.collect()
+
+
+def registered(worker_id: str) -> RegisterWorker:
+    return RegisterWorker(worker_id, "tcp://host:1", "host", 1)
 
 
 def tag(worker_id: str) -> str:
@@ -108,7 +113,7 @@ def test_ids_are_never_used_again(world: World) -> None:
 
 def test_a_registered_worker_that_ends_is_lost_for_a_short_reason(world: World) -> None:
     (worker_id,) = world.start()
-    world.cluster.on_registered(worker_id)
+    world.cluster.on_registered(registered(worker_id))
     world.spark.fail(tag(worker_id), "Python worker exited unexpectedly (crashed)\n\tat java")
     assert world.collect() == [WorkerLost(worker_id, PROCESS_DIED)]
     assert not world.cluster.is_live(worker_id)
@@ -118,7 +123,7 @@ def test_a_registered_worker_that_ends_is_lost_for_a_short_reason(world: World) 
 def test_a_worker_that_ends_by_itself_says_why(world: World) -> None:
     one, two = world.start(2)
     for worker_id in (one, two):
-        world.cluster.on_registered(worker_id)
+        world.cluster.on_registered(registered(worker_id))
     world.spark.end(tag(one), lambda: [("orphaned", "no message from the job master for 9 ms")])
     assert world.collect() == [WorkerLost(one, "no message from the job master for 9 ms")]
     world.spark.end(tag(two), list)
@@ -143,7 +148,7 @@ def test_a_worker_that_cannot_start_is_not_tried_again(world: World) -> None:
 
 def test_release_asks_first_and_interrupts_later_and_nothing_is_said_of_it(world: World) -> None:
     (worker_id,) = world.start()
-    world.cluster.on_registered(worker_id)
+    world.cluster.on_registered(registered(worker_id))
     world.cluster.release(worker_id)
     assert world.sent == [(worker_id, ShutDownWorker("released"))]
     assert not world.cluster.is_live(worker_id)
@@ -167,7 +172,7 @@ def test_release_of_a_worker_that_is_not_up_interrupts_at_once(world: World) -> 
 def test_a_worker_whose_connection_ends_is_lost_after_a_moment_whatever_spark_says(world: World) -> None:
     """E2, G8: on a cluster Spark runs the task once more before it says anything."""
     (worker_id,) = world.start()
-    world.cluster.on_registered(worker_id)
+    world.cluster.on_registered(registered(worker_id))
     world.cluster.on_cut_off(worker_id)
     assert world.cluster.collect() == []
     assert world.cluster.next_deadline() == world.clock.now + CUT_OFF_GRACE_MS
@@ -181,7 +186,7 @@ def test_a_worker_whose_connection_ends_is_lost_after_a_moment_whatever_spark_sa
 
 def test_spark_may_say_first_why_a_worker_is_lost(world: World) -> None:
     (worker_id,) = world.start()
-    world.cluster.on_registered(worker_id)
+    world.cluster.on_registered(registered(worker_id))
     world.cluster.on_cut_off(worker_id)
     world.spark.fail(tag(worker_id), "Python worker exited unexpectedly (crashed)")
     assert world.collect() == [WorkerLost(worker_id, PROCESS_DIED)]
@@ -192,7 +197,7 @@ def test_spark_may_say_first_why_a_worker_is_lost(world: World) -> None:
 def test_a_released_worker_may_end_its_connection(world: World) -> None:
     before, after = world.start(2)
     for worker_id in (before, after):
-        world.cluster.on_registered(worker_id)
+        world.cluster.on_registered(registered(worker_id))
     world.cluster.on_cut_off(before)
     for worker_id in (before, after):
         world.cluster.release(worker_id)
@@ -207,3 +212,49 @@ def test_nothing_is_sent_to_workers_that_are_gone(world: World) -> None:
     world.cluster.send(worker_id, ShutDownWorker("x"))
     world.cluster.send("never heard of", ShutDownWorker("x"))
     assert world.sent == []
+
+
+one_redundant = pytest.mark.parametrize("world", [1], indirect=True)
+
+
+@one_redundant
+def test_a_redundant_worker_takes_the_place_of_one_that_is_lost(world: World) -> None:
+    """E2, G8: the job master hears of it when it asks for a worker, and another one is started."""
+    first, last = world.start(1, redundant=1)
+    assert world.cluster.on_registered(registered(last))
+    assert not world.cluster.on_registered(registered(first))
+    assert (world.cluster.serves(last), world.cluster.serves(first)) == (True, False)
+    world.spark.fail(tag(last), "Python worker exited unexpectedly (crashed)")
+    assert world.collect() == [WorkerLost(last, PROCESS_DIED)]
+    (another,) = {*world.start(1)} - {first}
+    assert world.cluster.collect() == [registered(first)]
+    assert world.cluster.serves(first)
+    assert not world.cluster.on_registered(registered(another))
+
+
+@one_redundant
+def test_a_redundant_worker_that_is_lost_is_replaced_and_nothing_is_said_of_it(world: World) -> None:
+    """E2: whether Spark says that it ended, or its connection does."""
+    first, last = world.start(1, redundant=1)
+    world.cluster.on_registered(registered(first))
+    world.cluster.on_registered(registered(last))
+    world.spark.fail(tag(last), "Python worker exited unexpectedly (crashed)")
+    assert world.collect() == []
+    assert world.spark.started.acquire(timeout=10)
+    (another,) = {*world.cluster._workers} - {first}
+    world.cluster.on_registered(registered(another))
+    world.cluster.on_cut_off(another)
+    world.clock.now += CUT_OFF_GRACE_MS
+    assert world.cluster.collect() == []
+    assert world.spark.started.acquire(timeout=10)
+
+
+@one_redundant
+def test_a_job_runs_without_redundant_workers_where_none_can_be(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """E2: the log says why; a worker that the job needs is another matter."""
+    first, last = world.start(1, redundant=1)
+    world.spark.end(tag(last), lambda: [("failed", "no room")])
+    assert world.collect() == []
+    assert "a redundant worker could not be started: no room" in caplog.text
+    world.spark.end(tag(first), lambda: [("failed", "no room")])
+    assert world.collect() == [WorkerRequestFailed("no room")]

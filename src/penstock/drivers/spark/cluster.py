@@ -5,8 +5,11 @@ job. That thread only notes the job's end and wakes the job master, so nothing h
 
 The way of a worker: asked for (its Spark job is started) → registered → released or lost. Spark says why a worker was
 lost, but on a cluster late: it first runs a task that failed once more. So a worker whose connection has ended is lost
-a moment later, whatever Spark says. A process that dies before it
-has registered is started again, a few times, because the job master has not met it yet and still waits for a worker.
+a moment later, whatever Spark says. A process that dies before it has registered is started again, a few times, because
+the job master has not met it yet and still waits for a worker.
+
+Workers are all alike until the job master has one. So redundant workers (`slotmanager.redundant-taskmanager-num`) are
+only some more that are asked for: those that register when the job master waits for none are held back until it does.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock.core.ports import Clock
-from penstock.core.protocol import ShutDownWorker, ToMaster, ToWorker, WorkerLost, WorkerRequestFailed
+from penstock.core.protocol import RegisterWorker, ShutDownWorker, ToMaster, ToWorker, WorkerLost, WorkerRequestFailed
 from penstock.drivers.spark.entry import make_entry
 from penstock.drivers.spark.handle import PROCESS_DIED, Entry, short_reason
 from penstock.drivers.spark.worker_settings import FAILED, WorkerSettings
@@ -54,6 +57,8 @@ class _Worker:
         self.interrupt_ms: int | None = None
         self.lost_ms: int | None = None
         self.was_cut_off = False
+        #: its registration, while it is held back
+        self.spare: RegisterWorker | None = None
 
 
 class SparkCluster:
@@ -67,6 +72,7 @@ class SparkCluster:
         send_to_worker: the master endpoint's `send`.
         wake: called from any thread when a worker has ended; the owner then calls `collect`.
         clock: time, for the grace of a release.
+        redundant: how many workers there are beyond those that the job master asks for.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class SparkCluster:
         send_to_worker: Callable[[str, ToWorker], None],
         wake: Callable[[], None],
         clock: Clock,
+        redundant: int = 0,
     ) -> None:
         self._spark = spark
         self._job_id = job_id
@@ -90,12 +97,22 @@ class SparkCluster:
         self._threads: dict[str, threading.Thread] = {}
         self._ended: deque[tuple[str, str, str]] = deque()
         self._count = 0
+        self._redundant = redundant
+        self._owed = 0  # workers that the job master waits for
+        self._handed_over: list[ToMaster] = []
 
     # --- the port --------------------------------------------------------------------------------------------------
 
     def request_workers(self, count: int) -> None:
-        for _ in range(count):
-            self._start(attempt=1)
+        self._owed += count
+        for worker in [worker for worker in self._workers.values() if worker.spare is not None][: self._owed]:
+            assert worker.spare is not None
+            self._handed_over.append(worker.spare)
+            self._owed -= 1
+            worker.spare = None
+        if self._handed_over:
+            self._wake()
+        self._start_missing()
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         if self.is_live(worker_id):
@@ -120,12 +137,25 @@ class SparkCluster:
         worker = self._workers.get(worker_id)
         return worker is not None and not worker.released
 
-    def on_registered(self, worker_id: str) -> None:
-        """The worker is up."""
-        if worker := self._workers.get(worker_id):
-            worker.registered = True
-            if worker.released:
-                self._send_to_worker(worker_id, ShutDownWorker("released"))
+    def on_registered(self, registration: RegisterWorker) -> bool:
+        """The worker is up; returns whether to tell the job master, which has not asked for redundant ones."""
+        worker = self._workers.get(registration.worker_id)
+        if worker is None or worker.registered:
+            return False
+        worker.registered = True
+        if worker.released:
+            self._send_to_worker(worker.worker_id, ShutDownWorker("released"))
+            return False
+        if not self._owed:
+            worker.spare = registration
+            return False
+        self._owed -= 1
+        return True
+
+    def serves(self, worker_id: str) -> bool:
+        """Whether the job master has this worker: it is live, and not held back."""
+        worker = self._workers.get(worker_id)
+        return worker is not None and not worker.released and worker.spare is None
 
     def on_cut_off(self, worker_id: str) -> None:
         """The worker's connection has ended: it is dead, or ends itself."""
@@ -144,8 +174,8 @@ class SparkCluster:
         return len(self._workers)
 
     def collect(self) -> list[ToMaster]:
-        """What the job master has to know about workers that have ended since the last call."""
-        messages: list[ToMaster] = []
+        """What the job master has to know about since the last call: workers lost, and those that replace them."""
+        messages, self._handed_over = self._handed_over, []
         while self._ended:
             worker_id, outcome, detail = self._ended.popleft()
             worker = self._workers.pop(worker_id)
@@ -156,12 +186,17 @@ class SparkCluster:
                 _log.info("worker %s, whose connection to the job master had broken: %s", worker_id, reason)
             if worker.released:
                 continue
-            if worker.registered:
+            if worker.spare is not None:
+                self._start_missing()
+            elif worker.registered:
                 messages.append(WorkerLost(worker_id, reason))
             elif reason == PROCESS_DIED and worker.attempt < START_ATTEMPTS_MAX:
                 self._start(worker.attempt + 1)
-            else:
+            elif self._on_their_way() < self._owed:
+                self._owed -= 1
                 messages.append(WorkerRequestFailed(reason))
+            else:
+                _log.warning("a redundant worker could not be started: %s", reason)
         return messages + self._give_up_cut_off()
 
     def next_deadline(self) -> int | None:
@@ -181,13 +216,24 @@ class SparkCluster:
     def _give_up_cut_off(self) -> list[ToMaster]:
         """Count as lost, and end by force, the workers whose connection ended a while ago."""
         now_ms = self._clock.steady_ms()
-        messages: list[ToMaster] = []
-        for worker in self._workers.values():
-            if worker.lost_ms is not None and now_ms >= worker.lost_ms:
-                worker.lost_ms, worker.interrupt_ms = None, now_ms
-                worker.released = worker.was_cut_off = True
-                messages.append(WorkerLost(worker.worker_id, CUT_OFF))
+        cut_off = [w for w in self._workers.values() if w.lost_ms is not None and now_ms >= w.lost_ms]
+        messages: list[ToMaster] = [WorkerLost(w.worker_id, CUT_OFF) for w in cut_off if w.spare is None]
+        for worker in cut_off:
+            worker.lost_ms, worker.interrupt_ms = None, now_ms
+            worker.released = worker.was_cut_off = True
+        if any(worker.spare is not None for worker in cut_off):
+            self._start_missing()
         return messages
+
+    def _on_their_way(self) -> int:
+        """Workers that have been asked for, and have not registered."""
+        return sum(not worker.registered and not worker.released for worker in self._workers.values())
+
+    def _start_missing(self) -> None:
+        """Ask for what is missing to what the job master waits for and the redundant ones."""
+        spare = sum(worker.spare is not None and not worker.released for worker in self._workers.values())
+        for _ in range(self._owed + self._redundant - spare - self._on_their_way()):
+            self._start(attempt=1)
 
     # --- Spark jobs ------------------------------------------------------------------------------------------------
 

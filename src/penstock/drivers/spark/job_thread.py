@@ -121,7 +121,14 @@ class JobThread(Generic[MasterT]):
             )
 
         self._cluster = SparkCluster(
-            spark, job_id, job_name, worker_settings, endpoint.send, endpoint.wake, self._clock
+            spark,
+            job_id,
+            job_name,
+            worker_settings,
+            endpoint.send,
+            endpoint.wake,
+            self._clock,
+            configuration.read(options.REDUNDANT_WORKERS),
         )
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_name}", daemon=True)
 
@@ -198,9 +205,9 @@ class JobThread(Generic[MasterT]):
     def _turn(self, master: MasterT, background: ThreadBackground) -> None:
         self._turns += 1
         for worker_id, message in self._endpoint.receive(self._wait_ms(master)):
-            if isinstance(message, RegisterWorker):
-                self._cluster.on_registered(worker_id)
-            if self._cluster.is_live(worker_id):
+            if isinstance(message, RegisterWorker) and not self._cluster.on_registered(message):
+                continue
+            if self._cluster.serves(worker_id):
                 master.on_message(message)
                 self._carry_out(master, background)
         for worker_id in self._endpoint.take_cut_off():
@@ -227,9 +234,9 @@ class JobThread(Generic[MasterT]):
         cluster.release_all()
         end_ms = clock.steady_ms() + CLEAN_UP_MS_MAX
         while cluster.worker_count and clock.steady_ms() < end_ms:
-            for worker_id, message in endpoint.receive(100):
+            for _, message in endpoint.receive(100):
                 if isinstance(message, RegisterWorker):
-                    cluster.on_registered(worker_id)
+                    cluster.on_registered(message)
             cluster.collect()
             cluster.on_time()
         if cluster.worker_count:
