@@ -1,7 +1,8 @@
 """Epochs and back-fills on Spark: every epoch is a query; its exchanges are Spark's shuffles.
 
 The tasks after a task carry along what it leaves for the client. So the query ends only in its last vertices, and only
-the output of a vertex with several readers has to be kept.
+the output of a vertex with several readers has to be kept. Where Spark has several executors, it is computed before
+these readers begin: two of them that began at once on two executors would each compute it, and read different records.
 """
 
 from __future__ import annotations
@@ -47,14 +48,16 @@ class SparkEpochJob(EpochJob):
         self._spark.begin(self._tag, f"Penstock job {self.job_graph.name}")
         frames: dict[int, DataFrame] = {}
         kept = []
-        for vertex in self.job_graph.vertices:
-            frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), DDL)
-            if len(self._readers(vertex.index)) > 1:
-                frame = frame.persist()
-                kept.append(frame)
-            frames[vertex.index] = frame
-        ends = [carried_rows(frame) for index, frame in frames.items() if not self._readers(index)]
         try:
+            for vertex in self.job_graph.vertices:
+                frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), DDL)
+                if len(self._readers(vertex.index)) > 1:
+                    frame = frame.persist()
+                    kept.append(frame)
+                    if not self._spark.is_one_process and self.job_graph.mode != BACK_FILL:
+                        frame.count()
+                frames[vertex.index] = frame
+            ends = [carried_rows(frame) for index, frame in frames.items() if not self._readers(index)]
             for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason

@@ -40,6 +40,7 @@ class SparkHandle:
         session: the session itself.
         master: the Spark master's address.
         is_local: whether all of Spark runs on this machine.
+        is_one_process: whether it runs in one JVM, as executors of a `local-cluster` do not.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -47,6 +48,7 @@ class SparkHandle:
         self._connect = "connect" in type(session).__module__
         self.master = "connect" if self._connect else str(session.sparkContext.master)
         self.is_local = self.master.startswith("local")
+        self.is_one_process = local_slots(self.master, 1, 1) is not None
         self._ship_lock = threading.Lock()
         self._shipped = False
         self._sent: set[str] = set()
