@@ -33,6 +33,8 @@ START_ATTEMPTS_MAX: Final = 3
 RELEASE_GRACE_MS: Final = 4_000
 #: How long a worker's connection may have ended until the worker counts as lost: Spark may know why, and say so.
 CUT_OFF_GRACE_MS: Final = 500
+#: The same where all of Spark is one process, which knows at once, and runs no task again.
+CUT_OFF_GRACE_IN_PROCESS_MS: Final = 5_000
 CUT_OFF: Final = "its connection to the job master broke"
 
 
@@ -73,6 +75,7 @@ class SparkCluster:
         wake: called from any thread when a worker has ended; the owner then calls `collect`.
         clock: time, for the grace of a release.
         redundant: how many workers there are beyond those that the job master asks for.
+        cut_off_grace_ms: how long Spark has to say why a worker's connection has ended.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class SparkCluster:
         wake: Callable[[], None],
         clock: Clock,
         redundant: int = 0,
+        cut_off_grace_ms: int = CUT_OFF_GRACE_MS,
     ) -> None:
         self._spark = spark
         self._job_id = job_id
@@ -98,6 +102,7 @@ class SparkCluster:
         self._ended: deque[tuple[str, str, str]] = deque()
         self._count = 0
         self._redundant = redundant
+        self._cut_off_grace_ms = cut_off_grace_ms
         self._owed = 0  # workers that the job master waits for
         self._handed_over: list[ToMaster] = []
 
@@ -161,7 +166,7 @@ class SparkCluster:
         """The worker's connection has ended: it is dead, or ends itself."""
         worker = self._workers.get(worker_id)
         if worker is not None and not worker.released and worker.lost_ms is None:
-            worker.lost_ms = self._clock.steady_ms() + CUT_OFF_GRACE_MS
+            worker.lost_ms = self._clock.steady_ms() + self._cut_off_grace_ms
 
     def release_all(self) -> None:
         """Releases every worker."""

@@ -23,7 +23,7 @@ from penstock.core.protocol import RegisterWorker, ToMaster
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.spark.background import ThreadBackground
-from penstock.drivers.spark.cluster import SparkCluster
+from penstock.drivers.spark.cluster import CUT_OFF_GRACE_IN_PROCESS_MS, CUT_OFF_GRACE_MS, SparkCluster
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.master_endpoint import MasterEndpoint
@@ -129,6 +129,7 @@ class JobThread(Generic[MasterT]):
             endpoint.wake,
             self._clock,
             configuration.read(options.REDUNDANT_WORKERS),
+            CUT_OFF_GRACE_IN_PROCESS_MS if spark.is_one_process else CUT_OFF_GRACE_MS,
         )
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_name}", daemon=True)
 
