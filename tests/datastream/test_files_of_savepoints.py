@@ -61,7 +61,12 @@ def parts_of_savepoint(out: Path) -> list[Path]:
 
 def test_a_streaming_job_that_fails_behind_a_savepoint_leaves_its_files(tmp_path: Path) -> None:
     """G9, H1: the new attempt removes what the failed one has left, but for what the savepoint names."""
-    settings = {"execution.checkpointing.interval": "1 h", "penstock.source.batch-records": 10}
+    settings = {
+        "execution.checkpointing.interval": "1 h",
+        "penstock.source.batch-records": 10,
+        # One that goes on would commit what the savepoint names.
+        "jobmanager.execution.failover-strategy": "full",
+    }
     env = environment(2, STREAMING, **settings)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
     numbers(env, tmp_path, None)

@@ -45,6 +45,8 @@ from penstock.core.records import Batch
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 
+#: All subtasks begin again after a failure, those too that have ended and exchange nothing with the one that failed.
+ALL: Any = {"jobmanager.execution.failover-strategy": "full"}
 AN_HOUR: Any = {"execution.checkpointing.interval": "1 h"}
 #: What each subtask of `Holder` found in its state, by attempt: (list, union list, broadcast).
 FOUND: dict[tuple[int, int], tuple[list[Any], list[Any], list[Any]]] = {}
@@ -97,7 +99,7 @@ def fail_when_told(value: Any) -> Any:
 
 def run(ends_early: tuple[int, ...], chosen: int = 0, forgets: bool = False) -> VirtualJob:
     """Three subtasks, some of which end at 1 s, while the others fail at 35 s and go on from the checkpoint at 30 s."""
-    env = environment(3)
+    env = environment(3, **ALL)
     counts = tuple(2 if subtask in ends_early else 60 for subtask in range(3))
     stream = env.from_source(Timed(1_000, counts), WatermarkStrategy.no_watermarks(), "records")
     holder = Transformation("Holder", partial(Holder, chosen, forgets), stream.upstreams, name="holder")
@@ -214,7 +216,7 @@ def test_fully_finished_operators_are_skipped() -> None:
 
 def test_only_what_has_finished_is_skipped() -> None:
     """G10: a chain that had finished is skipped while the rest of the job runs again with its state."""
-    env = environment(1)
+    env = environment(1, **ALL)
     one = logging_source(env, Timed(1_000, (2,)), "one")
     other = logging_source(env, Timed(1_000, (40,)), "other")
     both = logging_operator(one.union(other), "both")
@@ -233,7 +235,7 @@ def test_only_what_has_finished_is_skipped() -> None:
 def test_the_last_commit_is_made_after_the_failure_that_prevented_it() -> None:
     """G9, G10, F6: a sink whose last commit fails has finished by the checkpoint; it is skipped by the next attempt,
     and commits what the checkpoint holds, once."""
-    env = environment(2, **AN_HOUR)
+    env = environment(2, **ALL, **AN_HOUR)
     stream = env.from_source(Timed(1_000, (2, 5)), WatermarkStrategy.no_watermarks(), "records")
     stream.sink_to(LedgerSink("out"))
     job = VirtualJob(env)
@@ -254,7 +256,7 @@ def test_a_subtask_that_ran_again_ends_again() -> None:
     """G10: a subtask that had ended, of an operator that had not, comes to its end again after the failure: end_input
     and finish are called again, and nothing is emitted twice."""
     with written_down():
-        env = environment(2)
+        env = environment(2, **ALL)
         stream = logging_source(env, Timed(1_000, (2, 40)), "source")
         logging_operator(stream, "a").map(fail_when_told).sink_to(LedgerSink("out"))
         job = VirtualJob(env)

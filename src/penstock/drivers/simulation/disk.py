@@ -26,6 +26,8 @@ class Disk:
         #: directories of savepoints of which a part may be left: no process was there to delete it, or the deletion
         #: failed
         self.excused: set[str] = set()
+        #: what a job has claimed and deleted: a read of it that was given up may still come
+        self.let_go: set[str] = set()
         #: the files of checkpoints that outlived their jobs, by directory
         self.retained: dict[str, dict[str, bytes]] = {}
         #: the number of the job master that leads, and what the last one that took over found
@@ -60,6 +62,7 @@ class Disk:
             self.excused.add(directory)
         else:
             self.retained.pop(directory, None)
+        self.let_go.add(directory)
         return sorted(self.below(directory), key=lambda path: not path.endswith(METADATA))
 
     def retain(self, directory: str, metadata: CheckpointMetadata) -> None:
