@@ -48,7 +48,7 @@ class Regions:
         members: dict[Subtask, list[Subtask]] = {}
         for subtask in parents:
             members.setdefault(root(subtask), []).append(subtask)
-        self._regions = {subtask: frozenset(group) for group in members.values() for subtask in group}
+        self._regions = {subtask: region for region in map(frozenset, members.values()) for subtask in region}
         self._count = len(members)
 
     def __len__(self) -> int:
