@@ -422,6 +422,61 @@ FAILOVER_STRATEGY = _option(
     "What begins again after a failure: the regions of the job that failed, which exchange no records with others, or "
     "all of it.",
 )
+SCHEDULER = _option(
+    "jobmanager.scheduler",
+    choice("default", "adaptive", aliases={"Default": "default", "Adaptive": "adaptive"}),
+    "default",
+    "How a streaming job gets its slots: default waits for all that its parallelism needs; adaptive runs at the "
+    "parallelism that the slots at hand allow, and rescales when slots come or go.",
+)
+SCHEDULER_MODE = _unset(
+    "scheduler-mode",
+    choice("reactive"),
+    "If reactive, the adaptive scheduler takes all slots that there are, whatever parallelism the program sets: each "
+    "operator goes up to its maximum parallelism.",
+)
+ADAPTIVE_MIN_PARALLELISM = _option(
+    "penstock.adaptive-scheduler.min-parallelism",
+    _POSITIVE,
+    1,
+    "The lowest parallelism at which the adaptive scheduler runs an operator; operators of a lower one keep theirs.",
+)
+SUBMISSION_WAIT_MS = _unset(
+    "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
+    _TIME_MS,
+    "How long the adaptive scheduler waits for the slots of the lowest parallelism before the job fails. If unset, 5 "
+    "minutes, and without limit in reactive mode.",
+)
+SUBMISSION_STABILIZATION_MS = _unset(
+    "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
+    _TIME_MS,
+    "How long a job that has fewer slots than it wants, but enough, waits for more before it begins, also after a "
+    "failure. If unset, 10 s, and 0 in reactive mode.",
+)
+EXECUTING_COOLDOWN_MS = _option(
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+    _TIME_MS,
+    30_000,
+    "How long a job that was rescaled runs before new slots can lead to the next rescaling.",
+)
+EXECUTING_STABILIZATION_MS = _unset(
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+    _TIME_MS,
+    "How long a running job that gets some of the slots that it lacks waits for the rest before it is rescaled. If "
+    "unset, 60 s, and 0 in reactive mode.",
+)
+RESCALE_MAX_CHECKPOINT_FAILURES = _option(
+    "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
+    _POSITIVE,
+    2,
+    "After how many failed checkpoints a job is rescaled from an older one.",
+)
+RESCALE_MAX_DELAY_MS = _unset(
+    "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
+    _TIME_MS,
+    "How long a job that is to be rescaled waits for a new checkpoint before it goes on from an older one. If unset, "
+    "as long as a checkpoint may take (execution.checkpointing.timeout).",
+)
 FIXED_DELAY_ATTEMPTS = _option(
     "restart-strategy.fixed-delay.attempts", _COUNT, 1, "The number of restarts before the job fails for good."
 )

@@ -27,6 +27,13 @@ class RequestWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawWorkers:
+    """This many of the workers that were asked for are not needed any more."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendToWorker:
     """Send a message to a worker; messages to one worker keep their order."""
 
@@ -74,23 +81,24 @@ class TellLog:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSavepoint:
-    """Tell the client that asked for a savepoint: its path, or why there is none."""
+class Answer:
+    """Tell the client what has become of its request, such as a savepoint's path; or why nothing has."""
 
-    waiter: Callable[[str | None, str | None], None]
-    path: str | None
+    waiter: Callable[[Any, str | None], None]
+    result: Any
     error: str | None
 
 
 Effect: TypeAlias = (
     RequestWorkers
+    | WithdrawWorkers
     | SendToWorker
     | ReleaseWorker
     | RunInBackground
     | TellStatus
     | TellClientOutput
     | TellLog
-    | AnswerSavepoint
+    | Answer
 )
 
 
@@ -110,10 +118,12 @@ def carry_out(effects: Iterable[Effect], cluster: Cluster, background: Backgroun
                 listener.on_log(line)
             case RequestWorkers(count):
                 cluster.request_workers(count)
+            case WithdrawWorkers(count):
+                cluster.withdraw_workers(count)
             case ReleaseWorker(worker_id):
                 cluster.release(worker_id)
-            case AnswerSavepoint(waiter, path, error):
-                waiter(path, error)
+            case Answer(waiter, result, error):
+                waiter(result, error)
 
 
 class Effects:
@@ -134,6 +144,9 @@ class Effects:
 
     def request_workers(self, count: int) -> None:
         self._list.append(RequestWorkers(count))
+
+    def withdraw_workers(self, count: int) -> None:
+        self._list.append(WithdrawWorkers(count))
 
     def send(self, worker_id: str | None, message: ToWorker) -> None:
         """Send a message to a worker; a task that was never deployed has none, and nothing to hear."""
@@ -156,5 +169,5 @@ class Effects:
     def log(self, line: str) -> None:
         self._list.append(TellLog(line))
 
-    def answer(self, waiter: Callable[[str | None, str | None], None], path: str | None, error: str | None) -> None:
-        self._list.append(AnswerSavepoint(waiter, path, error))
+    def answer(self, waiter: Callable[[T | None, str | None], None], result: T | None, error: str | None) -> None:
+        self._list.append(Answer(waiter, result, error))

@@ -85,6 +85,10 @@ class Cluster(Protocol):
         """Ask for this many more workers; each registers by itself when it is up."""
         ...
 
+    def withdraw_workers(self, count: int) -> None:
+        """This many of those that were asked for are not needed any more; one that registers anyway is released."""
+        ...
+
     def send(self, worker_id: str, message: ToWorker) -> None:
         """Send to a worker, first-in first-out; to one that is gone, nothing happens."""
         ...

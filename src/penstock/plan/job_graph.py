@@ -204,6 +204,7 @@ class _JobGraphBuilder:
                 for place, tag in sorted(read, key=str)
                 if tag is not None and chain.nodes[place].transformation.source is None
             ),
+            parallelism_limit=_parallelism_limit(chain),
         )
 
     def _buffer_timeout_ms(self, chain: _Chain, out_edges: tuple[OutEdge, ...]) -> int | None:
@@ -214,6 +215,11 @@ class _JobGraphBuilder:
             return None
         timeouts = [job_wide if ms is None else ms for ms in wanted]
         return min((ms for ms in timeouts if ms >= 0), default=-1)
+
+
+def _parallelism_limit(chain: _Chain) -> int | None:
+    limits = [node.transformation.parallelism_limit for node in chain.nodes]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _info(node: StreamNode) -> OperatorInfo:

@@ -255,6 +255,7 @@ class MasterRig:
         self.background = LaterBackground()
         self.background.hold = hold
         self.requested: list[int] = []
+        self.withdrawn = 0
         self.sent: list[tuple[str, Any]] = []
         self.released: list[str] = []
         self.statuses: list[str] = []
@@ -269,6 +270,9 @@ class MasterRig:
 
     def request_workers(self, count: int) -> None:
         self.requested.append(count)
+
+    def withdraw_workers(self, count: int) -> None:
+        self.withdrawn += count
 
     def send(self, worker_id: str, message: Any) -> None:
         self.sent.append((worker_id, message))

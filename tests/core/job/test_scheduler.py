@@ -26,7 +26,18 @@ from penstock.storage.metadata import (
 )
 def test_a_slot_stays_with_its_worker(workers: list[str], former: list[str], assigned: list[str]) -> None:
     """G8: what a task stored on its worker's disk is there when it comes back; only slots of lost workers move."""
-    assert assign_slots(3, workers, former) == assigned
+    slots = [("default", i) for i in range(3)]
+    assert list(assign_slots(slots, workers, dict(zip(slots, former, strict=False))).values()) == assigned
+
+
+def test_a_slot_stays_with_its_worker_when_others_come_and_go() -> None:
+    """E3: rescaling adds slots to a slot sharing group, or takes some away; the others keep their workers."""
+    former = {("a", 0): "w1", ("a", 1): "w2", ("b", 0): "w3"}
+    assert assign_slots([("a", 0), ("b", 0), ("b", 1)], ["w1", "w2", "w3"], former) == {
+        ("a", 0): "w1",
+        ("b", 0): "w3",
+        ("b", 1): "w2",
+    }
 
 
 def keyed_state(parallelism: int, max_parallelism: int) -> OperatorState:

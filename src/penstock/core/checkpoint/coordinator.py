@@ -18,7 +18,13 @@ from typing import Final, Protocol
 from penstock.core.checkpoint.doubtful import DoubtfulCheckpoints
 from penstock.core.checkpoint.garbage import garbage
 from penstock.core.checkpoint.latest import Choice, Forerunners, forerunners
-from penstock.core.checkpoint.news import CheckpointNews, CheckpointsFailed, CheckpointsSettled, SavepointSettled
+from penstock.core.checkpoint.news import (
+    CheckpointCompleted,
+    CheckpointNews,
+    CheckpointsFailed,
+    CheckpointsSettled,
+    SavepointSettled,
+)
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
@@ -505,6 +511,7 @@ class CheckpointCoordinator:
         if self._next_ms is not None:
             self._next_ms = max(self._next_ms, now + self.settings.min_pause_ms)
         self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+        self._tell(CheckpointCompleted())
         self.serve_requests()
 
     def _delete_initial(self) -> None:

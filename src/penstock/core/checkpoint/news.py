@@ -23,6 +23,11 @@ class CheckpointsSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointCompleted:
+    """A checkpoint is complete that the job can begin again from."""
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointSettled:
     """A savepoint that was asked for is complete, at `path`, or will not be, for the reason `error`."""
 
@@ -38,4 +43,4 @@ class JobDeposed:
     error: DeposedError
 
 
-CheckpointNews: TypeAlias = CheckpointsFailed | CheckpointsSettled | SavepointSettled | JobDeposed
+CheckpointNews: TypeAlias = CheckpointCompleted | CheckpointsFailed | CheckpointsSettled | SavepointSettled | JobDeposed

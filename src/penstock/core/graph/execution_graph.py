@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from penstock.core.graph.job_graph import JobGraph, JobVertex
 from penstock.core.graph.regions import Regions, Subtask
@@ -36,11 +36,11 @@ class Execution:
 class ExecutionVertex:
     """One subtask: its current attempt and the former ones."""
 
-    def __init__(self, vertex: JobVertex, subtask: int, clock: Clock) -> None:
+    def __init__(self, vertex: JobVertex, subtask: int, clock: Clock, attempt: int = 0) -> None:
         self.vertex = vertex
         self.subtask = subtask
         self._clock = clock
-        self.current = Execution(ExecutionId(vertex.index, subtask, 0), clock)
+        self.current = Execution(ExecutionId(vertex.index, subtask, attempt), clock)
         self.prior: list[Execution] = []
 
     def reset(self, attempt: int) -> None:
@@ -63,7 +63,17 @@ class ExecutionJobVertex:
 
     def __init__(self, vertex: JobVertex, clock: Clock) -> None:
         self.vertex = vertex
+        self._clock = clock
         self.subtasks = [ExecutionVertex(vertex, i, clock) for i in range(vertex.parallelism)]
+
+    def rescale(self, vertex: JobVertex, attempt: int) -> None:
+        """Have as many subtasks as the vertex now has; new ones begin with that attempt."""
+        self.vertex = vertex
+        for subtask in self.subtasks:
+            subtask.vertex = vertex
+        del self.subtasks[vertex.parallelism :]
+        new = range(len(self.subtasks), vertex.parallelism)
+        self.subtasks += [ExecutionVertex(vertex, i, self._clock, attempt) for i in new]
 
 
 class ExecutionGraph:
@@ -119,6 +129,18 @@ class ExecutionGraph:
         for vertex in self:
             if part is None or vertex.id in part:
                 vertex.reset(self.attempt)
+
+    def rescale(self, parallelism: Mapping[int, int]) -> None:
+        """Have other numbers of subtasks, by the index of the vertex, while none of them is deployed."""
+        self.job_graph = self.job_graph.at_parallelism(parallelism)
+        for job_vertex, vertex in zip(self.vertices, self.job_graph.vertices, strict=True):
+            job_vertex.rescale(vertex, self.attempt)
+        self.regions = Regions(self.job_graph)
+
+    @property
+    def parallelism(self) -> dict[int, int]:
+        """How many subtasks each vertex has, by its index."""
+        return {vertex.index: vertex.parallelism for vertex in self.job_graph.vertices}
 
     @property
     def attempts(self) -> tuple[int, ...]:

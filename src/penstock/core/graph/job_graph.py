@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
 from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.core.connector import Boundedness, Source
 from penstock.core.graph import pointwise
 from penstock.core.supersteps import Superstep
 from penstock.storage.metadata import OperatorState, OperatorSubtaskState, StateFile
+
+#: The name of a slot sharing group, and the index of one of its slots.
+Slot: TypeAlias = tuple[str, int]
 
 #: The mode of a batch that leaves its state as a savepoint.
 BACK_FILL: Final = "BACK_FILL"
@@ -65,6 +68,13 @@ class JobVertex:
     alignments: Mapping[str, WatermarkAlignment] = field(default_factory=dict)
     #: (operator's name, tag) of each side output that is read, of an operator other than a source
     side_outputs: tuple[tuple[str, str], ...] = ()
+    #: what an operator can be at most, such as 1 for windows over all records; None for those that any number can be
+    parallelism_limit: int | None = None
+
+    @property
+    def parallelism_max(self) -> int:
+        """The highest parallelism that it can run at."""
+        return self.max_parallelism if self.parallelism_limit is None else self.parallelism_limit
 
     def state_of(
         self,
@@ -118,6 +128,11 @@ class JobGraph:
         """Whether a sink of the job commits."""
         return any(operator.commits for vertex in self.vertices for operator in vertex.operators)
 
+    def at_parallelism(self, parallelism: Mapping[int, int]) -> JobGraph:
+        """The same job with other parallelisms, by the index of the vertex; those not named keep theirs."""
+        vertices = (replace(v, parallelism=parallelism.get(v.index, v.parallelism)) for v in self.vertices)
+        return replace(self, vertices=tuple(vertices))
+
     def slots_of_groups(self) -> dict[str, int]:
         """How many slots each slot sharing group needs, in the order of the vertices."""
         slots: dict[str, int] = {}
@@ -135,6 +150,10 @@ class JobGraph:
         for group, slots in self.slots_of_groups().items():
             first[group], taken = taken, taken + slots
         return first
+
+    def slots(self) -> list[Slot]:
+        """All slots, in the order that `first_slots` says."""
+        return [(group, i) for group, slots in self.slots_of_groups().items() for i in range(slots)]
 
     def producers(self, edge: JobEdge, consumer: int) -> range:
         """The producing subtasks of which a consuming subtask of the edge reads."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +11,8 @@ from penstock.base.job_status import JobStatus
 
 #: How many failures are kept (Flink's `web.exception-history-size`).
 FAILURES_MAX: Final = 16
+#: How many changes of the parallelism are kept (Flink's `web.adaptive-scheduler.rescale-history.size`).
+RESCALES_MAX: Final = 16
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,34 @@ class FailureRecord:
     worker_id: str | None = None
 
 
+class RescaleCause(enum.Enum):
+    """Why a job has another parallelism; Flink's names."""
+
+    INITIAL_SCHEDULE = "INITIAL_SCHEDULE"
+    UPDATE_REQUIREMENT = "UPDATE_REQUIREMENT"
+    NEW_RESOURCE_AVAILABLE = "NEW_RESOURCE_AVAILABLE"
+    RECOVERABLE_FAILOVER = "RECOVERABLE_FAILOVER"
+
+
+@dataclass(frozen=True)
+class RescaleRecord:
+    """A change of a job's parallelism.
+
+    Attributes:
+        at_ms: when its tasks were deployed (ms since the epoch).
+        attempt: the attempt that they began.
+        cause: why it came.
+        changed: the parallelism before and after, by the name of the vertex.
+        checkpoint_id: the checkpoint that they began from; None when it was none.
+    """
+
+    at_ms: int
+    attempt: int
+    cause: RescaleCause
+    changed: Mapping[str, tuple[int, int]]
+    checkpoint_id: int | None = None
+
+
 class JobHistory:
     """Of one job, in every tempo."""
 
@@ -37,11 +69,18 @@ class JobHistory:
         self.since_ms: dict[JobStatus, int] = {}
         #: newest first
         self.failures: tuple[FailureRecord, ...] = ()
+        #: newest first
+        self.rescales: tuple[RescaleRecord, ...] = ()
+        #: after failures
         self.restarts = 0
 
     def moved(self, status: JobStatus, now_ms: int) -> None:
         """The job has come to a status."""
         self.since_ms = {**self.since_ms, status: now_ms}
+
+    def rescaled(self, rescale: RescaleRecord) -> None:
+        """The job has another parallelism."""
+        self.rescales = (rescale, *self.rescales)[:RESCALES_MAX]
 
     def failed(self, failure: FailureRecord) -> None:
         """An attempt has failed."""

@@ -10,7 +10,7 @@ it. The next attempt starts from the last completed checkpoint, or from the begi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock.base.configuration import Configuration
@@ -20,9 +20,15 @@ from penstock.base.errors import (
     SlotsUnavailableError,
 )
 from penstock.base.job_status import JobStatus
-from penstock.base.options import FAILOVER_STRATEGY, HEARTBEAT_TIMEOUT_MS, SLOT_REQUEST_TIMEOUT_MS
+from penstock.base.options import FAILOVER_STRATEGY, HEARTBEAT_TIMEOUT_MS
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.checkpoint.news import CheckpointsFailed, CheckpointsSettled, JobDeposed, SavepointSettled
+from penstock.core.checkpoint.news import (
+    CheckpointCompleted,
+    CheckpointsFailed,
+    CheckpointsSettled,
+    JobDeposed,
+    SavepointSettled,
+)
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.effects import Effect
@@ -37,10 +43,19 @@ from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
 from penstock.core.job.job_sources import JobSources
 from penstock.core.job.job_tasks import JobTasks
-from penstock.core.job.news import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews
-from penstock.core.job.part_restart import PartRestart, Phase
+from penstock.core.job.news import (
+    AttemptFailed,
+    AttemptReady,
+    BeginKnown,
+    JobGivenUp,
+    JobHadEnded,
+    JobNews,
+    RescaleDue,
+)
+from penstock.core.job.part_restart import PartPhase, PartRestart
+from penstock.core.job.rescaling import RescalePhase, RescaleWaiter, Rescaling
 from penstock.core.job.side_outputs import unwritten_side_outputs
-from penstock.core.job.slot_pool import SlotPool
+from penstock.core.job.slot_pool import Patience, SlotPool
 from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns, turn
 from penstock.core.job.view import JobView, WorkerView, job_view, subtask_views
@@ -80,8 +95,8 @@ class JobMaster:
         store: CheckpointStore,
         recover: bool = False,
         watches_heartbeats: bool = True,
+        slots_max: int | None = None,
     ) -> None:
-        self.job_graph = job_graph
         self.job_id = job_id
         self.status = _S.CREATED
         self.failure: PenstockError | None = None
@@ -95,20 +110,22 @@ class JobMaster:
         self.history.moved(self.status, clock.now_ms())
         self._graph = ExecutionGraph(job_graph, clock)
         self._recovers = recover
+        self._timers = Timers(clock)
         self._slot_pool = SlotPool(
             clock,
             self._effects,
-            job_graph.slots_required,
-            configuration.read(SLOT_REQUEST_TIMEOUT_MS),
+            Patience.of(configuration),
             configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
+            slots_max,
         )
+        self._rescaling = Rescaling(self, self._graph, configuration, self._slot_pool, self._timers, clock)
         self._failover = Failover(configuration)
         self._part = PartRestart(self._graph)
-        self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and len(self._graph.regions) > 1
+        # With the adaptive scheduler a part that lacks a slot would wait while the others could make room for it.
+        self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and not self._rescaling.is_adaptive
         self._is_given_up = False
         #: what the attempt failed for, and the name of the task that did
         self._failed: tuple[Failure, str | None] | None = None
-        self._timers = Timers(clock)
         self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
         self._sources = JobSources(self._graph, job_id, self._effects, self._timers.call_later, self.turns.tell)
         self.checkpoints = CheckpointCoordinator(
@@ -124,18 +141,25 @@ class JobMaster:
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
 
+    @property
+    def job_graph(self) -> JobGraph:
+        """The job, at the parallelism that it has."""
+        return self._graph.job_graph
+
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
         self.turns.validate()
+        self._rescaling.validate()
         self.checkpoints.validate()
         self._slot_pool.validate()
         self._graph.validate()
         running = [
             e for e in self._graph.executions() if e.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
         ]
-        is_partial = self._part.phase is not None
+        is_partial, is_rescaled = self._part.phase is not None, self._rescaling.phase is RescalePhase.CANCELLING
         assert not is_partial or self.status is _S.RESTARTING, "a part begins again while the job is RESTARTING"
-        assert self.status is not _S.RESTARTING or is_partial or all(e.state.is_terminal for e in running), (
+        is_early = is_partial or is_rescaled
+        assert self.status is not _S.RESTARTING or is_early or all(e.state.is_terminal for e in running), (
             "a job restarts when all its tasks have ended"
         )
         assert self.status is not _S.FAILED or self.failure is not None, "a failed job has a failure"
@@ -181,6 +205,7 @@ class JobMaster:
             self._effects.release(worker_id)
             silence = f"it was silent for {self._slot_pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
             self._on_worker_lost(worker_id, silence)
+        self._deploy_when_ready()
         if self._slot_pool.is_timed_out(now):
             self._on_slots_timeout()
         elif (word := self._slot_pool.word(now)) is not None:
@@ -210,6 +235,14 @@ class JobMaster:
         self._savepoints.take(command, waiter, self._clock.steady_ms())
 
     @turn
+    def rescale(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
+        """Let operators run at other parallelisms, see `Rescaling.ask`; `waiter` is called once."""
+        if self.is_done or self.status in (_S.CANCELLING, _S.FAILING) or self.checkpoints.ends_job:
+            self._effects.answer(waiter, None, "the job is coming to its end")
+            return
+        self._rescaling.ask(parallelism, waiter)
+
+    @turn
     def trigger_checkpoint(self) -> int | None:
         """Trigger a checkpoint by hand; its id, or None when the job cannot take one, or another one, just now."""
         return self.checkpoints.trigger_now()
@@ -222,6 +255,7 @@ class JobMaster:
             return
         self.checkpoints.stop("the job is cancelled")
         self._part.end()
+        self._rescaling.interrupt()
         self._move(_S.CANCELLING, None)
         self._slot_pool.stop_waiting()
         self._tasks.cancel()
@@ -262,8 +296,12 @@ class JobMaster:
                 self._deploy(restored)
             case BeginKnown():
                 self._acquire_slots()
+            case CheckpointCompleted():
+                self._rescaling.on_checkpoint_completed()
             case CheckpointsSettled():
                 self._on_checkpoints_settled()
+            case RescaleDue():
+                self._end_tasks_to_rescale()
             case JobGivenUp(error):
                 self._give_up(error)
             case JobDeposed(error):
@@ -306,35 +344,58 @@ class JobMaster:
         elif isinstance(message, WorkerLost):
             self._on_worker_lost(message.worker_id, message.reason)
         elif isinstance(message, WorkerRequestFailed):
-            self._slot_pool.on_request_answered()
-            if self._slot_pool.is_waiting:
-                self._give_up(
-                    JobExecutionError(self.job_graph.name, f"a worker could not be started: {message.reason}")
-                )
+            self._on_request_failed(message.reason)
 
     # --- slots -----------------------------------------------------------------------------------------------------
 
-    def _acquire_slots(self) -> None:
-        """Get what workers are missing; with all of them there, the next attempt begins."""
-        self._slot_pool.acquire()
+    def _acquire_slots(self, is_settled: bool = False) -> None:
+        """Get what workers are missing; with enough of them there, the next attempt begins."""
+        self._slot_pool.acquire(is_settled)
         self._deploy_when_ready()
 
     def _on_register(self, registration: RegisterWorker) -> None:
         self._slot_pool.register(registration)
         self._deploy_when_ready()
+        self._rescaling.look()
+
+    def _on_request_failed(self, reason: str) -> None:
+        self._slot_pool.on_request_answered()
+        if not self._slot_pool.is_waiting:
+            self._rescaling.on_request_failed(reason)
+        elif len(self._slot_pool) < self._slot_pool.sufficient:
+            self._give_up(JobExecutionError(self.job_graph.name, f"a worker could not be started: {reason}"))
 
     def _deploy_when_ready(self) -> None:
-        if self._slot_pool.is_waiting and self._slot_pool.is_complete:
+        if self._slot_pool.is_ready(self._clock.steady_ms()):
             self._slot_pool.stop_waiting()
+            if self._part.phase is None and self._rescaling.choose():
+                self._tasks.rescale()
+                self._sources.rescale()
             self._recovery.prepare_attempt()
 
     def _on_slots_timeout(self) -> None:
-        pool = self._slot_pool
+        pool, patience = self._slot_pool, self._slot_pool.patience
         reason = (
-            f"no more within {pool.request_timeout_ms} ms (slot.request.timeout); give Spark more cores, or lower the "
+            f"no more within {patience.request_ms} ms ({patience.request_option}); give Spark more cores, or lower the "
             "job's parallelism (parallelism.default)"
         )
-        self._give_up(SlotsUnavailableError(self.job_graph.name, pool.required, len(pool), reason))
+        self._give_up(SlotsUnavailableError(self.job_graph.name, pool.sufficient, len(pool), reason))
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether all tasks run, and nobody is about to end or restart them."""
+        is_open = self._graph.all_open and not self._tasks.awaits_start
+        return self.status is _S.RUNNING and is_open and not self.checkpoints.ends_job
+
+    def _end_tasks_to_rescale(self) -> None:
+        """A checkpoint is there: end all tasks, which then begin again from it at another parallelism."""
+        if not self.is_steady:
+            self._rescaling.interrupt()
+            return
+        self.checkpoints.stop("the job is rescaled")
+        self._move(_S.RESTARTING, f"to be rescaled, from {self._recovery.point}")
+        self._tasks.cancel()
+        self._after_tasks_ended()
 
     def _give_up(self, error: PenstockError) -> None:
         """No restart can help."""
@@ -357,7 +418,7 @@ class JobMaster:
 
     @property
     def _is_placing(self) -> bool:
-        return self.status is _S.CREATED or self._part.phase is Phase.PLACING
+        return self.status is _S.CREATED or self._part.phase is PartPhase.PLACING
 
     @property
     def restarts_part(self) -> bool:
@@ -370,7 +431,7 @@ class JobMaster:
 
     def _deploy(self, restored: CheckpointMetadata | None) -> None:
         """Send the tasks to their workers, with the state of a checkpoint."""
-        if not self._slot_pool.is_complete:
+        if len(self._slot_pool) < self.job_graph.slots_required:
             self._acquire_slots()  # one was lost while the checkpoint was being read
             return
         part = self._part.part
@@ -380,6 +441,7 @@ class JobMaster:
         if part is not None:
             self._sources.restart(part, restored)
             return
+        self._rescaling.on_deployed()
         self.checkpoints.start()
         # With the savepoint that ends the job complete, nothing is left to do but commit what it holds.
         if self.checkpoints.last is None:
@@ -405,6 +467,7 @@ class JobMaster:
                 self._failover.on_running(self._clock.steady_ms())
             self._tasks.start_when_open()
             self.checkpoints.serve_requests()
+            self._rescaling.look()
 
     def _on_end_of_data(self, message: EndOfDataReached) -> None:
         execution = self._graph.find(message.execution)
@@ -431,6 +494,8 @@ class JobMaster:
         elif self._slot_pool.is_waiting:
             self._effects.log(where)
             self._acquire_slots()
+        elif self._rescaling.wants_workers:
+            self._slot_pool.request()
 
     def _fail(self, failure: Failure, execution: Execution | None = None, lost: Collection[Execution] = ()) -> None:
         """Something failed, of which tasks are known or not: cancel what depends on it, then restart or fail."""
@@ -442,6 +507,7 @@ class JobMaster:
             name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
             self._failed = (failure, name)
             part = self._part.with_regions_of(failed) if self._may_restart_part() else None
+            self._rescaling.interrupt()
             if part is None:
                 self._fail_all(failure.reason)
                 return
@@ -455,7 +521,7 @@ class JobMaster:
 
     def _may_restart_part(self) -> bool:
         """Not while all tasks wait for each other to open, nor when sources have come to their end for a savepoint."""
-        runs = self.status in (_S.RUNNING, _S.RESTARTING)
+        runs = self.status in (_S.RUNNING, _S.RESTARTING) and len(self._graph.regions) > 1
         return self._restarts_regions and runs and not self._tasks.awaits_start and not self.checkpoints.ends_job
 
     def _fail_all(self, reason: str) -> None:
@@ -478,6 +544,11 @@ class JobMaster:
         if self._part.has_ended:
             self._after_part_ended()
             return
+        if self._rescaling.phase is RescalePhase.CANCELLING and self._graph.all_terminal:
+            self._tasks.on_cancelled()
+            self._sources.close()
+            self._begin_attempt(is_settled=True)
+            return
         if self.status not in (_S.FAILING, _S.CANCELLING) or not self._graph.all_terminal:
             return
         self._tasks.on_cancelled()
@@ -490,7 +561,7 @@ class JobMaster:
             self._end(_S.FAILED)
             return
         self._move(_S.RESTARTING, f"in {delay_ms} ms, from {self._recovery.point}")
-        self._timers.call_later(delay_ms, self._begin_attempt)
+        self._timers.call_later(delay_ms, self._restart)
 
     def _after_part_ended(self) -> None:
         self._tasks.on_cancelled()
@@ -499,15 +570,15 @@ class JobMaster:
             self._is_given_up = True
             self._fail_all(str(self.failure))
             return
-        self._part.phase = Phase.WAITING
+        self._part.phase = PartPhase.WAITING
         self._effects.log(f"{self._part} restart in {delay_ms} ms, from {self._recovery.point}; the others go on")
         part = self._part.part
 
         def begin() -> None:
-            if self._part.phase is Phase.WAITING and self._part.part is part:
+            if self._part.phase is PartPhase.WAITING and self._part.part is part:
                 self.history.restarts += 1
                 self._graph.reset(part=part)
-                self._part.phase = Phase.PLACING
+                self._part.phase = PartPhase.PLACING
                 self._acquire_slots()
 
         self._timers.call_later(delay_ms, begin)
@@ -521,13 +592,16 @@ class JobMaster:
             self._effects.log(self._failover.verdict)
         return delay_ms
 
-    def _begin_attempt(self) -> None:
-        if self.status is not _S.RESTARTING:
-            return
-        self.history.restarts += 1
+    def _restart(self) -> None:
+        if self.status is _S.RESTARTING:
+            self.history.restarts += 1
+            self._begin_attempt()
+
+    def _begin_attempt(self, is_settled: bool = False) -> None:
+        """Begin again; `is_settled`: with the slots that are there."""
         self._graph.reset()
         self._move(_S.CREATED, None)
-        self._acquire_slots()
+        self._acquire_slots(is_settled)
 
     def _suspend(self, error: DeposedError) -> None:
         """Another job master has the job: end here, and leave everything to it."""
@@ -536,6 +610,7 @@ class JobMaster:
         self.failure = error
         self._part.end()
         self._remember(None)
+        self._rescaling.end("another job master leads")
         self.checkpoints.suspend()
         self._sources.close()
         self._move(_S.SUSPENDED, str(error))
@@ -553,6 +628,7 @@ class JobMaster:
         self._end(status, is_known=True)
 
     def _end(self, status: JobStatus, is_known: bool = False) -> None:
+        self._rescaling.end(f"the job is {status.name}")
         self.checkpoints.end(f"the job is {status.name}")
         self._sources.close()
         if status is _S.FINISHED:

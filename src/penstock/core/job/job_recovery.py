@@ -9,6 +9,7 @@ from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job_status import JobStatus
 from penstock.base.options import CHECKPOINTING_DIR, CHECKPOINTING_TIMEOUT_MS, RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.checkpoint.in_flight_rescaling import check_in_flight
 from penstock.core.checkpoint.latest import choose_latest, finished_before, refusal_of_latest
 from penstock.core.checkpoint.recovery import (
     Recovery,
@@ -232,6 +233,12 @@ class JobRecovery:
             return  # one may be completing this moment: the master is told when, and calls again
         metadata = self._master.checkpoints.latest
         attempt, store = self._graph.attempt, self._store
+        try:
+            if metadata is not None:
+                check_in_flight(metadata, self._master.job_graph)
+        except CheckpointError as misfit:
+            self._give_up(f"{self.point} cannot be restored at this parallelism: {misfit}")
+            return
 
         def verified(result: None, error: BaseException | None) -> None:
             if not self._master.begins(attempt):

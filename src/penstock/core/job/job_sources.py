@@ -57,6 +57,12 @@ class JobSources:
                 self._tell(AttemptFailed(Failure(reason)))
                 return
 
+    def rescale(self) -> None:
+        """The readers are others from now on; they begin with `start`."""
+        for vertex in self._graph.job_graph.vertices:
+            for operator_id in vertex.sources:
+                self.coordinators[operator_id].rescale(vertex.parallelism, remembers=len(self._graph.regions) > 1)
+
     def restart(self, part: Collection[Subtask], restored: CheckpointMetadata | None) -> None:
         """Readers that are a part of the job begin again from a checkpoint; messages to them come after their tasks."""
         for vertex, subtask in sorted(part):

@@ -74,6 +74,10 @@ class JobTasks:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
         return accumulator_values(pair for task in self.metrics.values() for pair in task.accumulators)
 
+    def rescale(self) -> None:
+        """The tasks are others from now on."""
+        self._alignment = AlignmentGroups(self._graph.job_graph.vertices)
+
     def deploy(
         self,
         restored: CheckpointMetadata | None,
@@ -83,7 +87,7 @@ class JobTasks:
         """Send all tasks, or those of a part, to their workers, with the state of a checkpoint."""
         self.metrics = {} if part is None else {task: m for task, m in self.metrics.items() if task not in part}
         self._alignment.reset(part)
-        slots, addresses = self._slot_pool.assign()
+        slots, addresses = self._slot_pool.assign(self._graph.job_graph.slots())
         # State that does not fit is found when operators open; by then nothing may have been processed (H4).
         self.awaits_start = part is None and restored is not None and restored is checkpoints.initial
         for worker_id, message in deployments(

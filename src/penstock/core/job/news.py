@@ -45,4 +45,9 @@ class JobHadEnded:
     status: JobStatus
 
 
-JobNews: TypeAlias = CheckpointNews | BeginKnown | AttemptReady | AttemptFailed | JobGivenUp | JobHadEnded
+@dataclass(frozen=True, slots=True)
+class RescaleDue:
+    """All tasks are to begin again from the last checkpoint, at another parallelism."""
+
+
+JobNews: TypeAlias = CheckpointNews | BeginKnown | AttemptReady | AttemptFailed | JobGivenUp | JobHadEnded | RescaleDue

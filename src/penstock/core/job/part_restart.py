@@ -14,7 +14,7 @@ from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.regions import Subtask
 
 
-class Phase(enum.Enum):
+class PartPhase(enum.Enum):
     """How far a part has come that begins again."""
 
     CANCELLING = "CANCELLING"
@@ -32,7 +32,7 @@ class PartRestart:
     def __init__(self, graph: ExecutionGraph) -> None:
         self._graph = graph
         self._part: frozenset[Subtask] = frozenset()
-        self.phase: Phase | None = None
+        self.phase: PartPhase | None = None
 
     @property
     def part(self) -> frozenset[Subtask] | None:
@@ -42,11 +42,12 @@ class PartRestart:
     @property
     def has_ended(self) -> bool:
         """Whether all tasks that were cancelled have ended."""
-        return self.phase is Phase.CANCELLING and all(e.state.is_terminal for e in self._graph.executions(self._part))
+        is_cancelling = self.phase is PartPhase.CANCELLING
+        return is_cancelling and all(e.state.is_terminal for e in self._graph.executions(self._part))
 
     def expects(self, failed: Collection[Execution]) -> bool:
         """Whether these are on their way out already, so that it is no news that they fail."""
-        return self.phase is Phase.CANCELLING and all(_subtask(e) in self._part for e in failed)
+        return self.phase is PartPhase.CANCELLING and all(_subtask(e) in self._part for e in failed)
 
     def with_regions_of(self, failed: Collection[Execution]) -> frozenset[Subtask] | None:
         """What is to begin again, with what does so already; None when that is the whole job."""
@@ -55,7 +56,7 @@ class PartRestart:
 
     def begin(self, part: frozenset[Subtask]) -> None:
         """Its tasks are being cancelled."""
-        self._part, self.phase = part, Phase.CANCELLING
+        self._part, self.phase = part, PartPhase.CANCELLING
 
     def end(self) -> None:
         """The part runs, or the whole job begins again, or ends."""

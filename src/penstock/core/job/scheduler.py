@@ -9,6 +9,7 @@ import msgspec
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.checkpoint.in_flight_rescaling import is_rescaled, taken_over
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.core.graph.job_graph import Slot
 from penstock.core.graph.regions import Subtask
 from penstock.core.protocol import DeployTask, InputChannels, OutputChannels, TaskSettings
 from penstock.state.broadcast_state import BROADCAST_MODE
@@ -24,11 +25,14 @@ from penstock.storage.metadata import (
 )
 
 
-def assign_slots(slots: int, worker_ids: Collection[str], former: Sequence[str] = ()) -> list[str]:
+def assign_slots(
+    slots: Sequence[Slot], worker_ids: Collection[str], former: Mapping[Slot, str] | None = None
+) -> dict[Slot, str]:
     """The worker of each slot: that of the former attempt, which may have copies of its state, or else a free one."""
-    kept = [worker if worker in worker_ids else None for worker in former[:slots]]
-    free = iter([worker for worker in worker_ids if worker not in kept])
-    return [worker or next(free) for worker in (*kept, *[None] * (slots - len(kept)))]
+    kept = {slot: worker for slot, worker in (former or {}).items() if slot in slots and worker in worker_ids}
+    taken = set(kept.values())
+    free = iter([worker for worker in worker_ids if worker not in taken])
+    return {slot: kept.get(slot) or next(free) for slot in slots}
 
 
 def deployments(

@@ -6,11 +6,15 @@ means for the job.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.base.configuration import Configuration
+from penstock.base.options import SLOT_REQUEST_TIMEOUT_MS, SUBMISSION_STABILIZATION_MS, SUBMISSION_WAIT_MS
 from penstock.core.effects import Effects
+from penstock.core.graph.job_graph import Slot
+from penstock.core.job.resource_requirements import is_adaptive, is_reactive
 from penstock.core.job.scheduler import assign_slots
 from penstock.core.ports import Clock
 from penstock.core.protocol import RegisterWorker
@@ -18,6 +22,38 @@ from penstock.core.protocol import RegisterWorker
 #: How long a job waits for slots before the log says so, and how often it says so after that.
 PATIENCE_MS: Final = 10_000
 WORD_INTERVAL_MS: Final = 30_000
+#: How many workers are on their way at least while a job takes all that there are.
+ENDLESS_MIN: Final = 2
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a job waits for slots.
+
+    Attributes:
+        request_ms: for as many as it needs; None for ever.
+        request_option: the option that says so.
+        stabilization_ms: for more, once it has as many as it needs.
+        is_endless: whether it takes all that there are, and asks on.
+    """
+
+    request_ms: int | None
+    request_option: str
+    stabilization_ms: int = 0
+    is_endless: bool = False
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> Patience:
+        """What the options say."""
+        if not is_adaptive(configuration):
+            return cls(configuration.read(SLOT_REQUEST_TIMEOUT_MS), SLOT_REQUEST_TIMEOUT_MS.key())
+        endless = is_reactive(configuration)
+        request_ms, stabilization_ms = None if endless else 300_000, 0 if endless else 10_000
+        if (set_ms := configuration.read(SUBMISSION_WAIT_MS)) is not None:
+            request_ms = set_ms
+        if (set_ms := configuration.read(SUBMISSION_STABILIZATION_MS)) is not None:
+            stabilization_ms = set_ms
+        return cls(request_ms, SUBMISSION_WAIT_MS.key(), stabilization_ms, endless)
 
 
 @dataclass
@@ -30,22 +66,31 @@ class _Worker:
 
 @dataclass
 class SlotPool:
-    """The slots of a job that needs `required` of them.
+    """The slots of a job that can run with `sufficient` of them, and wants up to `desired`.
 
     Args:
         clock: tells when workers were heard.
         effects: where workers are asked for and released.
-        required: slots that the job takes.
-        request_timeout_ms: how long the job waits for its slots.
+        patience: how long the job waits for its slots.
         heartbeat_timeout_ms: how long a worker may be silent; None when heartbeats are not watched.
+        slots_max: how many slots there ever are, where that is known.
+        sufficient: with fewer slots the job cannot run.
+        desired: more slots are of no use to the job.
     """
 
     clock: Clock
     effects: Effects
-    required: int
-    request_timeout_ms: int
+    patience: Patience
     heartbeat_timeout_ms: int | None
-    #: until when (ms) the job waits for slots; None when it does not
+    slots_max: int | None = None
+    sufficient: int = 0
+    desired: int = 0
+    _is_waiting: bool = field(init=False, default=False)
+    #: whether the job takes what is there, as soon as it is sufficient
+    _is_settled: bool = field(init=False, default=False)
+    #: since when (ms) there are enough slots
+    _sufficient_ms: int | None = field(init=False, default=None)
+    #: until when (ms) the job waits for slots; None when it does so without limit
     _deadline_ms: int | None = field(init=False, default=None)
     _begun_ms: int = field(init=False, default=0)
     _word_ms: int = field(init=False, default=0)
@@ -53,11 +98,12 @@ class SlotPool:
     _lost: set[str] = field(init=False, default_factory=set)
     _requested: int = field(init=False, default=0)
     #: the worker of each slot, since the last deployment
-    _slots: list[str] = field(init=False, default_factory=list)
+    _slots: dict[Slot, str] = field(init=False, default_factory=dict)
 
     def validate(self) -> None:
         """Assert what holds between any two turns. The simulator calls this; a running job never does."""
         assert self._requested >= 0, "workers on their way are counted from 0"
+        assert self.sufficient <= self.desired, "a job wants at least what it needs"
         assert self._lost.isdisjoint(self._workers), "a worker that is lost does not come again"
 
     def __len__(self) -> int:
@@ -66,31 +112,64 @@ class SlotPool:
     @property
     def is_waiting(self) -> bool:
         """Whether the job waits for slots."""
-        return self._deadline_ms is not None
+        return self._is_waiting
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many workers as the job needs."""
-        return len(self._workers) >= self.required
+        """Whether there are as many workers as the job wants."""
+        return len(self._workers) >= self.desired
+
+    def is_ready(self, now_ms: int) -> bool:
+        """Whether the job that waits can begin: all slots are there, or enough, and it has waited for more."""
+        if not self._is_waiting or self._sufficient_ms is None:
+            return False
+        return self.is_complete or self._is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
 
     @property
     def registrations(self) -> list[RegisterWorker]:
         return [worker.registration for worker in self._workers.values()]
 
-    def acquire(self) -> None:
-        """Wait for the slots, and ask for the workers that are missing and were not asked for yet."""
+    def acquire(self, is_settled: bool = False) -> None:
+        """Wait for the slots, and ask for the workers that are missing and were not asked for yet.
+
+        `is_settled`: the slots were looked at already, and the job begins with those that are there.
+        """
         now_ms = self.clock.steady_ms()
-        if self._deadline_ms is None:
+        if not self._is_waiting:
             self._begun_ms, self._word_ms = now_ms, now_ms + PATIENCE_MS
-        self._deadline_ms = now_ms + self.request_timeout_ms
-        missing = self.required - len(self._workers) - self._requested
+            self._sufficient_ms, self._is_settled = None, is_settled
+        self._is_waiting = True
+        self._deadline_ms = None if self.patience.request_ms is None else now_ms + self.patience.request_ms
+        self._note_sufficiency()
+        self.request()
+
+    def request(self) -> None:
+        """Ask for the workers that are missing, and for no more than are of use."""
+        wanted = min(self.desired, self.slots_max or self.desired) - len(self._workers)
+        if self.patience.is_endless:
+            # Nobody knows how many can come: ask for as many as are there, and again when these have come.
+            wanted = min(wanted, max(self.sufficient - len(self._workers), len(self._workers), ENDLESS_MIN))
+        missing = max(0, wanted) - self._requested
+        self._requested += missing
         if missing > 0:
-            self._requested += missing
             self.effects.request_workers(missing)
+        elif missing < 0:
+            self.effects.withdraw_workers(-missing)
+
+    def require(self, sufficient: int, desired: int) -> None:
+        """The job needs other numbers of slots from now on."""
+        self.sufficient, self.desired = sufficient, desired
+        self._note_sufficiency()
+
+    def _note_sufficiency(self) -> None:
+        if len(self._workers) < self.sufficient:
+            self._sufficient_ms = None
+        elif self._sufficient_ms is None:
+            self._sufficient_ms = self.clock.steady_ms()
 
     def stop_waiting(self) -> None:
         """The slots are there, or the job needs them no longer."""
-        self._deadline_ms = None
+        self._is_waiting, self._deadline_ms = False, None
 
     def register(self, registration: RegisterWorker) -> None:
         """A worker has come, unless it has died since, and the news of that was faster."""
@@ -98,6 +177,12 @@ class SlotPool:
             return
         self.on_request_answered()
         self._workers[registration.worker_id] = _Worker(registration, self.clock.steady_ms())
+        if len(self) > max(self.desired, len(self._slots)):
+            self.dismiss(registration.worker_id)
+            return
+        self._note_sufficiency()
+        if self.patience.is_endless:
+            self.request()
 
     def on_request_answered(self) -> None:
         """One of the workers that were asked for has come, or will not come."""
@@ -121,15 +206,29 @@ class SlotPool:
         if worker_id in self._lost:
             return False, None
         self._lost.add(worker_id)
+        self._note_sufficiency()
         if worker is None:
             self.on_request_answered()
             return True, None
         return True, worker.registration
 
-    def assign(self) -> tuple[list[str], dict[str, str]]:
-        """The worker of each slot, those of the last deployment where they still are; and all workers' addresses."""
-        self._slots = assign_slots(self.required, self._workers, self._slots)
-        return self._slots, {name: worker.registration.data_address for name, worker in self._workers.items()}
+    def assign(self, slots: Sequence[Slot]) -> tuple[list[str], dict[str, str]]:
+        """The worker of each slot, those of the last deployment where they still are; and all workers' addresses.
+
+        Workers that the job has no use for are let go.
+        """
+        self._slots = assign_slots(slots, self._workers, self._slots)
+        busy = set(self._slots.values())
+        for worker_id in [w for w in self._workers if w not in busy][: max(0, len(self) - self.desired)]:
+            self.dismiss(worker_id)
+        addresses = {name: worker.registration.data_address for name, worker in self._workers.items()}
+        return list(self._slots.values()), addresses
+
+    def dismiss(self, worker_id: str) -> None:
+        """The job has no use for a worker."""
+        self.effects.release(worker_id)
+        self._workers.pop(worker_id, None)
+        self._lost.add(worker_id)
 
     def release_all(self) -> None:
         """The job needs no more workers."""
@@ -141,7 +240,11 @@ class SlotPool:
 
     def next_deadline(self) -> int | None:
         """When (ms) a worker will have been silent for too long, or the job will have waited too long for slots."""
-        times = [] if self._deadline_ms is None else [self._deadline_ms, self._word_ms]
+        times = [self._word_ms] if self._is_waiting else []
+        if self._deadline_ms is not None:
+            times.append(self._deadline_ms)
+        if self._is_waiting and self._sufficient_ms is not None:
+            times.append(self._sufficient_ms + self.patience.stabilization_ms)
         if self._workers and self.heartbeat_timeout_ms is not None:
             times.append(min(worker.heard_ms for worker in self._workers.values()) + self.heartbeat_timeout_ms)
         return min(times, default=None)
@@ -152,13 +255,16 @@ class SlotPool:
 
     def word(self, now_ms: int) -> str | None:
         """What to say of a job that waits for slots; None while there is nothing to say."""
-        if self._deadline_ms is None or now_ms < self._word_ms:
+        if not self._is_waiting or now_ms < self._word_ms:
             return None
         self._word_ms = now_ms + WORD_INTERVAL_MS
-        return (
-            f"waiting for slots for {(now_ms - self._begun_ms) // 1000} s: wanted {self.required}, got {len(self)}; "
-            f"the job fails in {(self._deadline_ms - now_ms) // 1000} s (slot.request.timeout)"
-        )
+        text = f"waiting for slots for {(now_ms - self._begun_ms) // 1000} s: wanted {self.desired}, got {len(self)}"
+        if self._sufficient_ms is not None:
+            wait_ms = self._sufficient_ms + self.patience.stabilization_ms - now_ms
+            return f"{text}; the job begins with them in {wait_ms // 1000} s"
+        if self._deadline_ms is None:
+            return text if self.sufficient == self.desired else f"{text}, needed {self.sufficient}"
+        return f"{text}; the job fails in {(self._deadline_ms - now_ms) // 1000} s ({self.patience.request_option})"
 
     def silent(self, now_ms: int) -> Collection[str]:
         """The workers that have been silent for too long."""

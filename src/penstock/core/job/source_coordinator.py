@@ -63,6 +63,10 @@ class SourceCoordinator:
         self._enumerator = self._source.create_enumerator(self, state)
         self._enumerator.start()
 
+    def rescale(self, parallelism: int, remembers: bool) -> None:
+        """There is another number of readers from the next `reset` on."""
+        self.parallelism, self._remembers = parallelism, remembers
+
     def handle_request(self, subtask: int) -> None:
         """A reader asks for a split."""
         if self._enumerator is not None:

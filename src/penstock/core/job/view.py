@@ -10,7 +10,7 @@ from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStat
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import ExecutionState
-from penstock.core.job.history import FailureRecord, JobHistory
+from penstock.core.job.history import FailureRecord, JobHistory, RescaleRecord
 from penstock.core.protocol import TaskMetrics
 
 
@@ -76,6 +76,7 @@ class JobView:
         in_progress: the checkpoints in the making, oldest first.
         failures: the last failures, newest first.
         workers: those that are there.
+        rescales: the last changes of its parallelism, newest first.
     """
 
     job_id: str
@@ -88,6 +89,7 @@ class JobView:
     in_progress: tuple[CheckpointRecord, ...] = ()
     failures: tuple[FailureRecord, ...] = ()
     workers: tuple[WorkerView, ...] = ()
+    rescales: tuple[RescaleRecord, ...] = ()
 
 
 def subtask_views(
@@ -137,4 +139,5 @@ def job_view(
         tuple(in_progress),
         history.failures,
         tuple(workers),
+        history.rescales,
     )

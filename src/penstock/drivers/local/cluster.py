@@ -79,6 +79,9 @@ class LocalCluster:
             )
             self.inbox.append(RegisterWorker(worker_id, "local", "localhost", self._process_id))
 
+    def withdraw_workers(self, count: int) -> None:
+        """All that were asked for are there; those that are not needed are released."""
+
     def send(self, worker_id: str, message: ToWorker) -> None:
         """Hand a message to an executor."""
         executor = self._executors.get(worker_id)

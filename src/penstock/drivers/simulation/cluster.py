@@ -36,6 +36,8 @@ MASTER = "master"
 NOTICE_MS_MAX = 30
 START_MS_MAX = 50
 ZOMBIE_MS_MAX = 300
+#: More than any job wants.
+MANY_SLOTS = 1_000
 #: Messages at which a checkpoint, or the job's end, moves along: good moments to break something.
 PROTOCOL = (AcknowledgeCheckpoint, EndOfDataReached, NotifyCheckpointComplete, TaskStateChanged, TriggerCheckpoint)
 #: Messages that do no harm when they are delivered again, now or later.
@@ -86,15 +88,38 @@ class SimulatedCluster:
         self.made = 0
         self._released: set[str] = set()
         self._registered: set[str] = set()
+        #: how many workers there can be, how many wait for that, and how many are starting
+        self.slots = MANY_SLOTS
+        self._queued = 0
+        self._starting = 0
 
     # --- the port Cluster ------------------------------------------------------------------------------------------
 
     def request_workers(self, count: int) -> None:
         self.engine.faults.maybe_kill_master()
-        for _ in range(count):
+        self._queued += count
+        self._start_queued()
+
+    def withdraw_workers(self, count: int) -> None:
+        self.engine.faults.maybe_kill_master()
+        self._queued = max(0, self._queued - count)
+
+    def _start_queued(self) -> None:
+        """Start the workers for which there are slots; the others wait for some."""
+        while self._queued and len(self.workers) + self._starting < self.slots:
+            self._queued -= 1
+            self._starting += 1
             self.made += 1
             worker_id = f"worker-{self.made}"
             self._later(START_MS_MAX, lambda w=worker_id: self._start(w))  # type: ignore[misc]
+
+    def set_slots(self, slots: int) -> None:
+        """From now on there are that many slots; workers beyond them are taken away."""
+        self.engine.log.write(f"there are {slots} slots")
+        self.slots = slots
+        for worker in list(self.workers.values())[slots:]:
+            self.kill(worker)
+        self._start_queued()
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         self.engine.log.write(f"master -> {worker_id}: {describe_message(message)}" if self.engine.log.is_on else "")
@@ -140,6 +165,7 @@ class SimulatedCluster:
 
     def _start(self, worker_id: str) -> None:
         self.engine.log.write(f"{worker_id} starts")
+        self._starting -= 1
         worker = self.workers[worker_id] = Worker(worker_id, self, self._reports_metrics)
         worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self.made))
 
@@ -164,6 +190,7 @@ class SimulatedCluster:
     def vanish(self) -> None:
         """End all workers, because the job master has died; messages to it and from it are lost."""
         self._generation += 1
+        self._queued = self._starting = 0
         for worker in list(self.workers.values()):
             self.kill(worker, is_noticed=False)
         for channel in self.control.values():
@@ -172,6 +199,7 @@ class SimulatedCluster:
     def close(self) -> None:
         """End the workers that the driver asked for and never met, because the job is over, and the driver with it."""
         self._generation += 1
+        self._queued = self._starting = 0
         for worker in list(self.workers.values()):
             if worker.worker_id not in self._registered:
                 self.kill(worker, is_noticed=False)
@@ -185,6 +213,7 @@ class SimulatedCluster:
 
     def _remove(self, worker: Worker) -> None:
         del self.workers[worker.worker_id]
+        self._start_queued()
         self.engine.ready.remove(worker)
         for channel in [*self.control.values(), *self.data.values()]:
             if channel.receiver == worker.worker_id:

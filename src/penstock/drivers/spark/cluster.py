@@ -119,6 +119,12 @@ class SparkCluster:
             self._wake()
         self._start_missing()
 
+    def withdraw_workers(self, count: int) -> None:
+        self._owed = max(0, self._owed - count)
+        waiting = [w for w in self._workers.values() if not w.registered and not w.released]
+        for worker in reversed(waiting[self._owed + self._redundant :]):
+            self.release(worker.worker_id)
+
     def send(self, worker_id: str, message: ToWorker) -> None:
         if self.is_live(worker_id):
             self._send_to_worker(worker_id, message)

@@ -1,0 +1,357 @@
+"""When a running job changes its parallelism, and to what (D4, E3).
+
+Theory. The resource requirements say between which bounds the parallelism of each vertex is, and the slots at hand say
+what is possible. If that differs from what the job has, the job takes a checkpoint, ends its tasks, and begins again
+from that checkpoint. So rescaling is a restart that is no failure: nothing else in the protocol knows of it.
+Whenever all tasks begin again, after a failure too, the job takes the parallelism that is possible at that moment.
+
+Somebody may ask for another parallelism. The adaptive scheduler takes that for the new upper bounds at once. Otherwise
+the job goes on as it is until the slots for it are there, and if they do not come, that is told to who asked.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import WrongValueError
+from penstock.base.options import (
+    CHECKPOINTING_TIMEOUT_MS,
+    EXECUTING_COOLDOWN_MS,
+    EXECUTING_STABILIZATION_MS,
+    RESCALE_MAX_CHECKPOINT_FAILURES,
+    RESCALE_MAX_DELAY_MS,
+    SLOT_REQUEST_TIMEOUT_MS,
+)
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.graph.execution_graph import ExecutionGraph
+from penstock.core.graph.job_graph import JobGraph
+from penstock.core.job.history import JobHistory, RescaleCause, RescaleRecord
+from penstock.core.job.news import JobNews, RescaleDue
+from penstock.core.job.resource_requirements import ResourceRequirements, is_adaptive, is_reactive, requirements_of
+from penstock.core.job.slot_pool import SlotPool
+from penstock.core.job.timers import Timers
+from penstock.core.job.turns import Turns
+from penstock.core.ports import Clock
+
+#: How soon a checkpoint that could not be triggered is tried again (ms).
+RETRY_MS: Final = 100
+
+#: Called once, with the parallelism of each operator's vertex by the vertex' name, or with what went wrong.
+RescaleWaiter: TypeAlias = Callable[[Mapping[str, int] | None, str | None], None]
+
+
+class RescalePhase(enum.Enum):
+    """How far the job is on its way to another parallelism."""
+
+    CHECKPOINTING = "CHECKPOINTING"
+    CANCELLING = "CANCELLING"
+
+
+class RunningMaster(Protocol):
+    """The job master, as rescaling sees it."""
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether all tasks run, and nobody is about to end or restart them."""
+        ...
+
+    @property
+    def history(self) -> JobHistory: ...
+
+    @property
+    def checkpoints(self) -> CheckpointCoordinator: ...
+
+    @property
+    def turns(self) -> Turns[JobNews]: ...
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What somebody has asked for; `deadline_ms`: until when it has to be."""
+
+    requirements: ResourceRequirements
+    waiter: RescaleWaiter
+    deadline_ms: int
+
+
+class Rescaling:
+    """Has the requirements of a job, and watches its slots for them."""
+
+    def __init__(
+        self,
+        master: RunningMaster,
+        graph: ExecutionGraph,
+        configuration: Configuration,
+        slot_pool: SlotPool,
+        timers: Timers,
+        clock: Clock,
+    ) -> None:
+        self._master = master
+        self._graph = graph
+        self._slot_pool = slot_pool
+        self._timers = timers
+        self._clock = clock
+        self._effects = master.turns.effects
+        self.is_adaptive = is_adaptive(configuration)
+        stabilization_ms = configuration.read(EXECUTING_STABILIZATION_MS)
+        if stabilization_ms is None:
+            stabilization_ms = 0 if is_reactive(configuration) else 60_000
+        self._stabilization_ms = stabilization_ms
+        self._cooldown_ms = configuration.read(EXECUTING_COOLDOWN_MS)
+        self._request_timeout_ms = configuration.read(SLOT_REQUEST_TIMEOUT_MS)
+        self._failures_max = configuration.read(RESCALE_MAX_CHECKPOINT_FAILURES)
+        max_delay_ms = configuration.read(RESCALE_MAX_DELAY_MS)
+        self._max_delay_ms = configuration.read(CHECKPOINTING_TIMEOUT_MS) if max_delay_ms is None else max_delay_ms
+        self._request: _Request | None = None
+        #: what the job agrees to
+        self.requirements = requirements_of(graph.job_graph, configuration)
+        self._require()
+        self.phase: RescalePhase | None = None
+        #: since when (ms) another parallelism is possible
+        self._noticed_ms: int | None = None
+        self._rescaled_ms: int | None = None
+        self._next_look_ms: int | None = None
+        #: when (ms) the job is rescaled without a new checkpoint, and how many had failed when it began to wait for one
+        self._patient_until_ms = 0
+        self._failed_before = 0
+        #: how often it has begun to
+        self._begun = 0
+        self._cause = RescaleCause.NEW_RESOURCE_AVAILABLE
+        #: what the job is being changed from, while it is
+        self._former: dict[int, int] | None = None
+
+    def validate(self) -> None:
+        """Assert what holds between any two turns. The simulator calls this; a running job never does."""
+        for vertex, parallelism in self._graph.parallelism.items():
+            upper = self._graph.job_graph.vertices[vertex].parallelism_max
+            assert 1 <= parallelism <= upper, f"vertex {vertex} has a parallelism that it can have"
+
+    # --- what is wanted --------------------------------------------------------------------------------------------
+
+    def ask(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
+        """Somebody asks for other parallelisms, by an operator's uid, id or name, or the name of its vertex."""
+        try:
+            wanted = _by_vertex(self._graph.job_graph, parallelism)
+            requirements = self.requirements.with_parallelism(wanted, keeps_lower=self.is_adaptive)
+        except WrongValueError as error:
+            self._effects.answer(waiter, None, str(error))
+            return
+        if requirements.sufficient > (self._slot_pool.slots_max or requirements.sufficient):
+            self._effects.answer(
+                waiter,
+                None,
+                f"the job would need {requirements.sufficient} slots, but Spark has {self._slot_pool.slots_max}",
+            )
+            return
+        self._refuse("it was asked for another parallelism since")
+        deadline_ms = self._clock.steady_ms() + self._request_timeout_ms
+        self._request = request = _Request(requirements, waiter, deadline_ms)
+        if self.is_adaptive:
+            self.requirements = requirements
+        self._require()
+        self._slot_pool.request()
+        self._timers.call_later(self._request_timeout_ms, lambda: self._on_request_timeout(request))
+        self.look()
+
+    @property
+    def wants_workers(self) -> bool:
+        """Whether workers are of use that the tasks of now do not need."""
+        return self.is_adaptive or self._request is not None
+
+    def _require(self) -> None:
+        agreed, asked = self.requirements, self._request
+        desired = agreed.desired if asked is None else max(agreed.desired, asked.requirements.desired)
+        self._slot_pool.require(agreed.sufficient, desired)
+
+    def _on_request_timeout(self, request: _Request) -> None:
+        if self._request is not request or self.phase is not None:
+            return
+        if self.is_adaptive:
+            self._answer(request)
+            return
+        needed = request.requirements.sufficient
+        self._refuse(
+            f"it needs {needed} slots, and there are {len(self._slot_pool)} within {self._request_timeout_ms} ms "
+            f"({SLOT_REQUEST_TIMEOUT_MS.key()}); the job goes on as it was"
+        )
+
+    def on_request_failed(self, reason: str) -> None:
+        """A worker that the job does not need could not be started."""
+        if not self.is_adaptive:
+            self._refuse(f"a worker could not be started: {reason}")
+
+    def _refuse(self, reason: str) -> None:
+        request, self._request = self._request, None
+        if request is not None:
+            self._effects.answer(request.waiter, None, reason)
+            self._require()
+            self._slot_pool.request()
+
+    def _answer(self, request: _Request) -> None:
+        self._request = None
+        self._effects.answer(request.waiter, {v.name: v.parallelism for v in self._graph.job_graph.vertices}, None)
+
+    # --- watching the slots ----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Slots have come, tasks run, or somebody has asked: begin to rescale if that is possible, and time."""
+        if self.phase is not None or not self._master.is_steady:
+            return
+        goal, now_ms = self._goal(), self._clock.steady_ms()
+        if goal is None or goal == self._graph.parallelism:
+            self._noticed_ms = None
+            self._answer_if_reached()
+            return
+        if self._request is None:
+            due_ms = self._due_ms(now_ms)
+            if now_ms < due_ms:
+                self._look_again(due_ms, now_ms)
+                return
+        asked = self._request is not None
+        self._cause = RescaleCause.UPDATE_REQUIREMENT if asked else RescaleCause.NEW_RESOURCE_AVAILABLE
+        self._noticed_ms = None
+        self.phase = RescalePhase.CHECKPOINTING
+        self._patient_until_ms = now_ms + self._max_delay_ms
+        self._failed_before = self._master.checkpoints.statistics.failed
+        self._effects.log(f"is to be rescaled to {self._described(goal)}, once a checkpoint is complete")
+        self._begun += 1
+        self._try_checkpoint(self._begun)
+
+    def _goal(self) -> dict[int, int] | None:
+        """The parallelism that the slots of now allow: as asked, or else as agreed."""
+        slots = len(self._slot_pool)
+        asked = None if self._request is None else self._request.requirements.parallelism(slots)
+        return asked or self.requirements.parallelism(slots)
+
+    def _due_ms(self, now_ms: int) -> int:
+        """When the job may be rescaled because slots have come."""
+        if self._noticed_ms is None:
+            self._noticed_ms = now_ms
+        due_ms = now_ms if self._slot_pool.is_complete else self._noticed_ms + self._stabilization_ms
+        return due_ms if self._rescaled_ms is None else max(due_ms, self._rescaled_ms + self._cooldown_ms)
+
+    def _look_again(self, due_ms: int, now_ms: int) -> None:
+        if self._next_look_ms is not None and self._next_look_ms <= due_ms:
+            return
+        self._next_look_ms = due_ms
+
+        def again() -> None:
+            self._next_look_ms = None
+            self.look()
+
+        self._timers.call_later(due_ms - now_ms, again)
+
+    def _answer_if_reached(self) -> None:
+        request = self._request
+        if request is not None:
+            requirements = request.requirements
+            if self._graph.parallelism == requirements.parallelism(requirements.desired):
+                self._answer(request)
+
+    # --- the checkpoint --------------------------------------------------------------------------------------------
+
+    def _try_checkpoint(self, begun: int) -> None:
+        if self.phase is not RescalePhase.CHECKPOINTING or begun != self._begun:
+            return
+        if not self._master.is_steady:
+            self.phase = None  # it is looked at again when all tasks run
+            return
+        checkpoints, now_ms = self._master.checkpoints, self._clock.steady_ms()
+        failed = checkpoints.statistics.failed - self._failed_before
+        if now_ms >= self._patient_until_ms or failed >= self._failures_max:
+            if checkpoints.latest is not None:
+                self._go()
+                return
+            self.phase, self._rescaled_ms = None, now_ms
+            self._effects.log("is not rescaled: no checkpoint could be completed")
+            self._refuse("no checkpoint could be completed, and without one the job would begin anew")
+            return
+        if not checkpoints.in_progress():
+            checkpoints.trigger_now()
+        self._timers.call_later(RETRY_MS, lambda: self._try_checkpoint(begun))
+
+    def on_checkpoint_completed(self) -> None:
+        """A checkpoint is complete."""
+        if self.phase is RescalePhase.CHECKPOINTING and self._master.is_steady:
+            self._go()
+
+    def _go(self) -> None:
+        self.phase = RescalePhase.CANCELLING
+        self._master.turns.tell(RescaleDue())
+
+    def interrupt(self) -> None:
+        """Tasks begin again for another reason, or the job ends."""
+        self.phase = None
+
+    # --- the next attempt ------------------------------------------------------------------------------------------
+
+    def choose(self) -> bool:
+        """Give all tasks, of which none is deployed, the parallelism that slots allow; returns whether it changes."""
+        is_planned, self.phase = self.phase is RescalePhase.CANCELLING, None
+        goal = self._goal()
+        assert goal is not None, "there are enough slots"
+        request = self._request
+        if request is not None and goal == request.requirements.parallelism(len(self._slot_pool)):
+            self.requirements = request.requirements
+            self._require()
+        former = self._graph.parallelism
+        if goal == former:
+            return False
+        if self._former is None:
+            self._former = former
+        if not is_planned:
+            begins = self._rescaled_ms is None and not self._master.history.restarts
+            self._cause = RescaleCause.INITIAL_SCHEDULE if begins else RescaleCause.RECOVERABLE_FAILOVER
+        self._graph.rescale(goal)
+        self._effects.log(f"runs at {self._described(goal, former)}: {len(self._slot_pool)} slots are there")
+        return True
+
+    def on_deployed(self) -> None:
+        """All tasks have been deployed."""
+        former, self._former = self._former, None
+        now = self._graph.parallelism
+        if former is None or former == now:
+            return
+        if self._cause is not RescaleCause.INITIAL_SCHEDULE:
+            self._rescaled_ms = self._clock.steady_ms()
+        names = {vertex.index: vertex.name for vertex in self._graph.job_graph.vertices}
+        changed = {names[v]: (former[v], now[v]) for v in now if former[v] != now[v]}
+        latest = self._master.checkpoints.latest
+        checkpoint_id = None if latest is None else latest.checkpoint_id
+        record = RescaleRecord(self._clock.now_ms(), self._graph.attempt, self._cause, changed, checkpoint_id)
+        self._master.history.rescaled(record)
+
+    def end(self, reason: str) -> None:
+        """The job ends."""
+        self.phase = None
+        request, self._request = self._request, None
+        if request is not None:
+            self._effects.answer(request.waiter, None, reason)
+
+    def _described(self, goal: Mapping[int, int], former: Mapping[int, int] | None = None) -> str:
+        former = former or self._graph.parallelism
+        vertices = self._graph.job_graph.vertices
+        changes = (f"{p} of {vertices[v].name!r} (was {former[v]})" for v, p in goal.items() if p != former[v])
+        return "parallelism " + ", ".join(changes)
+
+
+def _by_vertex(job_graph: JobGraph, parallelism: Mapping[str, int]) -> dict[int, int]:
+    """The vertices that are meant."""
+    wanted: dict[int, int] = {}
+    for name, value in parallelism.items():
+        found = [
+            vertex.index
+            for vertex in job_graph.vertices
+            if vertex.name == name or any(name in (o.uid, o.operator_id, o.name) for o in vertex.operators)
+        ]
+        if len(found) != 1:
+            known = ", ".join(repr(vertex.name) for vertex in job_graph.vertices)
+            problem = "no operator has" if not found else "several operators have"
+            raise WrongValueError(f"{problem} the uid, id or name {name!r}; the job's vertices are {known}")
+        if wanted.setdefault(found[0], value) != value:
+            raise WrongValueError(f"{name!r} is in a vertex for which another parallelism was given, too")
+    return wanted
