@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError, JobExecutionError, PenstockError
+from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
 from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
@@ -211,6 +211,44 @@ class RunningJob(JobClient):
         refused: CompletableFuture[str] = CompletableFuture()
         refused.complete_exceptionally(CheckpointError(refusal))
         return refused
+
+    def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
+        """Let operators of the running job go on at other parallelisms (D4, E3).
+
+        The job takes a checkpoint, ends its tasks, and begins again from the checkpoint. It does so when there are
+        enough slots, and runs as it was until then. With the adaptive scheduler these are the highest parallelisms,
+        and the job runs with fewer slots, too.
+
+        Args:
+            parallelism: by an operator's uid, id or name. All that is chained with it, or connected by forward edges,
+                gets the same.
+
+        Returns:
+            A future of the parallelism of each vertex of the job, by its name, which is done when the job runs like
+            that. It raises OperationError if the job cannot, or if there are not enough slots within
+            `slot.request.timeout`; the job then goes on as it was.
+        """
+        future: CompletableFuture[Mapping[str, int]] = CompletableFuture()
+
+        def done(result: Mapping[str, int] | None, error: str | None) -> None:
+            if result is not None:
+                future.complete(result)
+            else:
+                future.complete_exceptionally(OperationError(f"job {self._job_name!r} is not rescaled: {error}"))
+
+        def refused(asked: Future[None]) -> None:
+            if asked.cancelled():
+                done(None, "the job is over")
+
+        if (refusal := self.why_no_rescaling()) is not None:
+            done(None, refusal)
+        else:
+            self.ask(lambda master: master.rescale(parallelism, done)).add_done_callback(refused)
+        return future
+
+    def why_no_rescaling(self) -> str | None:
+        """Why the job cannot be rescaled while it runs; None when it can."""
+        return None
 
     def why_no_savepoint(self) -> str | None:
         """Why savepoints of the job cannot be asked for; None when they can."""

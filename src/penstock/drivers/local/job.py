@@ -22,6 +22,7 @@ from penstock.core.effects import carry_out
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import ending
 from penstock.core.job.job_master import JobMaster
+from penstock.core.job.resource_requirements import is_reactive
 from penstock.core.job.view import JobView
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
@@ -65,6 +66,7 @@ class LocalJob(RunningJob):
             clock=self._clock,
             store=storage.store(),
             watches_heartbeats=False,  # workers share this thread, so while one is silent the job master is silent too
+            slots_max=os.cpu_count() if is_reactive(configuration) else None,
         )
         self._listener = listener
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()

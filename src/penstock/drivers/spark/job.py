@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import weakref
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
+from penstock.core.job.resource_requirements import is_reactive, requirements_of
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.running_job import settle
@@ -21,7 +23,7 @@ from penstock.drivers.spark.executor_factory import TaskExecutorFactory
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job_client import SparkJobClient
 from penstock.drivers.spark.job_thread import JobThread
-from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.drivers.spark.session import hand_back, obtain_spark, slots_of_machine
 from penstock.drivers.worker_storage import StorageSettings
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class _SparkJob:
         self._listener = listener
         self._job_id = job_id
         self._storage = StorageSettings.of(configuration, str(job_id))
+        self._slots_max: int | None = None
         self._master: JobMaster | None = None
         self._clock = SystemClock()
         self._started_ms = self._clock.steady_ms()
@@ -78,11 +81,13 @@ class _SparkJob:
 
     def start(self) -> SparkJobClient:
         """Takes a session and starts the job's thread."""
-        slots, configuration = self._job_graph.slots_required, self._configuration
+        configuration, is_endless = self._configuration, is_reactive(self._configuration)
+        slots = (os.cpu_count() or 1) if is_endless else self._job_graph.slots_required
         spark = obtain_spark(configuration.to_dict(), slots)
         give_back = functools.partial(hand_back, spark, slots)
         try:
-            self._check_slots(slots, spark)
+            self._check_slots(requirements_of(self._job_graph, configuration).sufficient, spark)
+            self._slots_max = slots_of_machine(spark) if is_endless else spark.fixed_slots()
             spark.ship_dependencies(configuration)
             thread = JobThread(
                 spark,
@@ -119,6 +124,7 @@ class _SparkJob:
             self._configuration,
             clock=clock,
             store=self._storage.store(),
+            slots_max=self._slots_max,
         )
         return self._master
 

@@ -88,6 +88,16 @@ def hand_back(handle: SparkHandle, slots: int) -> None:
             _own.slots_taken -= slots
 
 
+def slots_of_machine(handle: SparkHandle) -> int | None:
+    """How many slots a job takes that takes all there are; None where nobody knows.
+
+    A local master of our making has more threads than the machine has processors, so that jobs wait for none.
+    """
+    with _lock:
+        is_ours = _own is not None and _own.handle is handle and _own.threads is not None
+    return os.cpu_count() if is_ours else handle.fixed_slots()
+
+
 def stop_spark() -> None:
     """Stops the session that Penstock started, if any; also called when the interpreter ends."""
     global _own

@@ -102,6 +102,13 @@ class StepwiseJob(RunningJob):
     def why_no_savepoint(self) -> str | None:
         """Why savepoints of the job cannot be asked for; None when they can."""
 
+    def why_no_rescaling(self) -> str | None:
+        """Spark has slots for each step anew."""
+        return (
+            "it runs step by step, with any number of slots; to change its parallelism, stop it with a savepoint and "
+            "start it from there"
+        )
+
     def make_sinks(self) -> Sinks:
         """What delivers what tasks leave."""
         return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, self.master.figures, self._let_pass)
