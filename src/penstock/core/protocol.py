@@ -55,19 +55,24 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class InputChannels(msgspec.Struct, frozen=True):
-    """The channels of one edge into a task: (producing subtask, worker id), in order."""
+    """The channels of one edge into a task: (producing subtask, worker id), in order.
+
+    Unless the edge `supports_unaligned`, no barrier overtakes its records, see `JobGraph.vertices_forced_aligned`.
+    """
 
     edge: int
     input_index: int
     producers: tuple[tuple[int, str], ...]
+    supports_unaligned: bool = True
 
 
 class OutputChannels(msgspec.Struct, frozen=True):
-    """The channels of one edge out of a task: (consuming subtask, worker id), in order."""
+    """The channels of one edge out of a task: (consuming subtask, worker id), in order; for the rest see above."""
 
     edge: int
     consumers: tuple[tuple[int, str], ...]
     consumer_max_parallelism: int
+    supports_unaligned: bool = True
 
 
 class TaskSettings(msgspec.Struct, frozen=True):

@@ -84,7 +84,8 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     """Separates the records of one checkpoint from those of the next (G1).
 
     An unaligned barrier overtakes records. An aligned barrier with a time-out becomes unaligned at the first task that
-    is still aligning on it `alignment_timeout_ms` after `timestamp_ms`, the moment of the trigger. `completed_id` is
+    is still aligning on it `alignment_timeout_ms` after `timestamp_ms`, the moment of the trigger. With a time-out of 0
+    it is an unaligned one on an edge on which none may overtake (`forced_aligned`). `completed_id` is
     the last checkpoint completed by then: incremental state builds on it, and its files are kept meanwhile. The barrier
     of a savepoint names the directory to write to. A barrier that `ends_job` comes after EndOfData.
     """
@@ -100,6 +101,12 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, tag="barrier", array_like=T
     def overtaking(self) -> CheckpointBarrier:
         """The same barrier, overtaking."""
         return msgspec.structs.replace(self, is_unaligned=True, alignment_timeout_ms=None)
+
+    def forced_aligned(self) -> CheckpointBarrier:
+        """The same barrier, keeping its place among the records; behind the next task it may overtake again."""
+        if not self.is_unaligned:
+            return self
+        return msgspec.structs.replace(self, is_unaligned=False, alignment_timeout_ms=0)
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True, tag="cancel-checkpoint", array_like=True):

@@ -6,8 +6,12 @@ subtask p modulo the new parallelism) and partitions their records again, ahead 
 old channel that is first what had arrived and then what was still to be sent, so records of one producer and one key
 keep their order. Watermarks in flight are left out: those that follow are not below them.
 
-A broadcast edge cannot be handled like that, because each consumer lacked different records. What a barrier overtook in
-an output is stored with the operator ahead of it. So that operator must be there, though the edge may be gone.
+A broadcast edge cannot be handled like that, because each consumer lacked different records. So no barrier overtakes
+records on the way to a task with a broadcast input (`penstock.core.task.barriers.forced_aligned`), and only checkpoints
+of versions in which one did hold records in flight there: those are refused at another parallelism.
+
+What a barrier overtook in an output is stored with the operator ahead of it. So that operator must be there, though the
+edge may be gone.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Final
 
 from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction, channel_of
-from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
+from penstock.core.graph.job_graph import BROADCAST, JobEdge, JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
 
 #: What jobs are told that run step by step.
@@ -49,7 +53,7 @@ def check_in_flight(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
                 f"{state.uid!r}), which the job no longer has: {way_out}"
             )
     for edge in job_graph.edges:
-        if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled(edge, job_graph, states):
+        if edge.index in edges and edge.partitioning == BROADCAST and is_rescaled(edge, job_graph, states):
             name = job_graph.vertices[edge.target].name
             raise CheckpointError(
                 f"the checkpoint is unaligned and holds records in flight on the broadcast edge to {name!r}, whose "

@@ -15,6 +15,8 @@ from penstock.storage.metadata import OperatorState, OperatorSubtaskState, State
 #: The name of a slot sharing group, and the index of one of its slots.
 Slot: TypeAlias = tuple[str, int]
 
+#: `JobEdge.partitioning` of an edge whose records go to every consumer.
+BROADCAST: Final = "BROADCAST"
 #: The mode of a batch that leaves its state as a savepoint.
 BACK_FILL: Final = "BACK_FILL"
 
@@ -177,6 +179,14 @@ class JobGraph:
     def inputs_of(self, vertex: int) -> list[JobEdge]:
         """Edges into a vertex."""
         return [e for e in self.edges if e.target == vertex]
+
+    def vertices_forced_aligned(self) -> set[int]:
+        """The vertices that align barriers on all inputs in unaligned modes too: those with a broadcast input (G5).
+
+        An unaligned checkpoint would hold different records of a broadcast for each consumer. Their states would differ
+        by what they have made of the others, so none of them, nor of the records, could go to another subtask.
+        """
+        return {edge.target for edge in self.edges if edge.partitioning == BROADCAST}
 
     def vertices_without_end(self) -> set[int]:
         """The vertices that read, directly or not, a source that never ends."""

@@ -55,6 +55,7 @@ def deployments(
     """
     states = {o.operator_id: o for o in restored.operators} if restored is not None else {}
     rescaled = {e.index for e in graph.job_graph.edges if is_rescaled(e, graph.job_graph, states)}
+    forced_aligned = graph.job_graph.vertices_forced_aligned()
     first_slots = graph.job_graph.first_slots()
     attempts = graph.attempts
     if commits_only:
@@ -63,7 +64,19 @@ def deployments(
         (
             slots[first_slots[v.vertex.slot_sharing_group] + v.subtask],
             msgspec.structs.replace(
-                _deployment(graph, v, job_id, slots, addresses, settings, restored, states, rescaled, commits_only),
+                _deployment(
+                    graph,
+                    v,
+                    job_id,
+                    slots,
+                    addresses,
+                    settings,
+                    restored,
+                    states,
+                    rescaled,
+                    forced_aligned,
+                    commits_only,
+                ),
                 awaits_start=awaits_start,
                 forerunners=forerunners,
                 attempts=attempts,
@@ -84,6 +97,7 @@ def _deployment(
     restored: CheckpointMetadata | None,
     states: Mapping[str, OperatorState],
     rescaled: Collection[int],
+    forced_aligned: Collection[int],
     commits_only: bool,
 ) -> DeployTask:
     vertex, job = subtask.vertex, graph.job_graph
@@ -92,11 +106,12 @@ def _deployment(
     for edge in job.inputs_of(vertex.index):
         source = job.vertices[edge.source]
         channels = tuple((p, slots[first_slots[source.slot_sharing_group] + p]) for p in job.producers(edge, index))
-        inputs.append(InputChannels(edge.index, edge.input_index, channels))
+        inputs.append(InputChannels(edge.index, edge.input_index, channels, vertex.index not in forced_aligned))
     for edge in job.outputs_of(vertex.index):
         target = job.vertices[edge.target]
         channels = tuple((c, slots[first_slots[target.slot_sharing_group] + c]) for c in job.consumers(edge, index))
-        outputs.append(OutputChannels(edge.index, channels, target.max_parallelism))
+        supports_unaligned = target.index not in forced_aligned
+        outputs.append(OutputChannels(edge.index, channels, target.max_parallelism, supports_unaligned))
     peers = {worker for group in (*inputs,) for _, worker in group.producers}
     peers |= {worker for out in outputs for _, worker in out.consumers}
     operators = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
@@ -179,9 +194,9 @@ def _share(handle: OperatorStateHandle, first: int, step: int) -> OperatorStateH
 def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
     """The old subtask whose broadcast state a new one takes: its own, else one that had not finished, else any.
 
-    The states are equal, with two exceptions. Records may have been under way to some subtasks; each of those then
-    needs its own state. A finished subtask may have finished before the last records were broadcast, and may hold
-    nothing at all.
+    The states are equal, with two exceptions. A finished subtask may hold nothing at all. And where records were under
+    way to some subtasks, each of those needs its own state: in unaligned checkpoints of versions in which barriers
+    overtook broadcast records.
     """
     counts = {
         i: sum(handle.items for handle in state.operator[name])

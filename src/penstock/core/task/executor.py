@@ -196,7 +196,7 @@ class TaskExecutor:
             partitioner.set_up(
                 execution.subtask, len(subpartitions), edge.consumer_max_parallelism, out_edge.consumer_name
             )
-            partitions[edge.edge] = ResultPartition(partitioner, subpartitions)
+            partitions[edge.edge] = ResultPartition(partitioner, subpartitions, edge.supports_unaligned)
         return partitions
 
     def _send(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:

@@ -265,7 +265,9 @@ class StreamTask:
             self._clock,
             self._tell,
         )
-        barriers = self.gate.listener = barrier_handler_for(settings, self.gate, checkpoints)
+        supports_unaligned = all(edge.supports_unaligned for edge in self.deployment.inputs)
+        barriers = barrier_handler_for(settings, self.gate, checkpoints, supports_unaligned)
+        self.gate.listener = barriers
         self._loop = ProcessingLoop(
             self.life,
             self.gate,

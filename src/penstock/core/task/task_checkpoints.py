@@ -77,11 +77,13 @@ class TaskCheckpoints:
         self._snapshots.add(part, is_complete)
 
     def _forward(self, barrier: CheckpointBarrier) -> dict[int, list[tuple[ChannelId, Buffer]]]:
-        if barrier.is_unaligned:
-            return {edge: partition.overtake(barrier) for edge, partition in self._partitions.items()}
-        for partition in self._partitions.values():
-            partition.broadcast(barrier, flush=True)
-        return {}
+        overtaken = {}
+        for edge, partition in self._partitions.items():
+            if barrier.is_unaligned and partition.supports_unaligned:
+                overtaken[edge] = partition.overtake(barrier)
+            else:
+                partition.broadcast(barrier.forced_aligned(), flush=True)
+        return overtaken
 
     def complete_checkpoint(self, checkpoint_id: int, in_flight: InFlight) -> None:
         """All that was in flight ahead of the barrier is captured."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.operators.calls.async_wait import RECORDS_STATE
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
 from penstock.storage.metadata import CheckpointMetadata
@@ -62,15 +62,15 @@ class Program:
         return {stage.uid for stage in self.topology.stages}
 
 
-def holds_records_in_flight(metadata: CheckpointMetadata) -> bool:
-    """Whether records were between tasks."""
-    return any(
-        handle.mode == CHANNEL_MODE
+def records_in_flight(metadata: CheckpointMetadata) -> set[tuple[str, int]]:
+    """Where records were between tasks: the ids of the operators that have them in the checkpoint, and the edges."""
+    return {
+        (operator.operator_id, channel_of(name).edge)
         for operator in metadata.operators
         for subtask in operator.subtasks.values()
-        for handles in subtask.operator.values()
-        for handle in handles
-    )
+        for name, handles in subtask.operator.items()
+        if any(handle.mode == CHANNEL_MODE for handle in handles)
+    }
 
 
 def holds_calls(metadata: CheckpointMetadata) -> bool:
@@ -116,7 +116,7 @@ class ChangeMaker:
         gone = set[str]() if changes.returns else self._known - program.operators
         draft = _Draft(program.topology, self._chance, self._is_exactly_once, gone, self._above)
         if draw() < changes.graph:
-            draft.change(may_alter=metadata is None or not holds_records_in_flight(metadata))
+            draft.change(may_alter=metadata is None or not records_in_flight(metadata))
         if program.topology.may_rescale and draw() < changes.parallelism:
             draft.rescale()
         topology = draft.topology(is_shuffled=draw() < changes.order)

@@ -21,12 +21,14 @@ from penstock.core.protocol import (
 from penstock.core.task.barriers import AlignedBarrierHandler
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
+from penstock.drivers.simulation.changes import records_in_flight
 from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import outputs_of_jobs
 from penstock.drivers.simulation.refusals import judge
 from penstock.drivers.simulation.savepoint_checks import consumed, is_partly_finished, prepared
 from penstock.drivers.simulation.watched import Watched
 from penstock.drivers.simulation.worker import Worker
+from penstock.storage.metadata import CheckpointMetadata
 
 FOUND_MAX = 10
 #: Turns of workers between two looks at a task, and such looks between two at a whole executor, and at keyed state.
@@ -114,6 +116,7 @@ class Invariants:
         if ids != sorted(set(ids)):
             self._found.append(f"checkpoint-id: the kept checkpoints are {ids}")
         self._check_files()
+        self._check_in_flight(checkpoints.completed[-1])
 
     def before_job(self) -> None:
         """Another job begins, which numbers its attempts and checkpoints from the beginning."""
@@ -168,6 +171,14 @@ class Invariants:
                 self._found.append(
                     f"missing-file: kept checkpoint {metadata.checkpoint_id} lacks {missing[:SHOWN_MAX]}"
                 )
+
+    def _check_in_flight(self, metadata: CheckpointMetadata) -> None:
+        """No record was on its way to a task with a broadcast input, which aligns in every mode."""
+        graph = self._simulation.master._graph.job_graph
+        forced_aligned = graph.vertices_forced_aligned()
+        edges = {edge.index for edge in graph.edges if edge.target in forced_aligned}
+        if found := edges & {edge for _, edge in records_in_flight(metadata)}:
+            self._found.append(f"in-flight: checkpoint {metadata.checkpoint_id} holds records of edges {sorted(found)}")
 
     def on_master_death(self) -> None:
         """The job master died, in the middle of a deletion perhaps: what looks whole to the next one is whole."""

@@ -12,7 +12,7 @@ from penstock.core.checkpoint.latest import choose_latest
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.protocol import StopMode
 from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
-from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_calls, holds_native, holds_records_in_flight
+from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_calls, holds_native, records_in_flight
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.faults import Faults
 from penstock.drivers.simulation.reference import Consumed, Epoch
@@ -103,7 +103,7 @@ class Jobs:
         seen["other order"] += common[0] != common[1]
         seen[f"from {before.backend} to {job.program.backend}"] += 1
         seen["from a checkpoint"] += not job.begun_from.is_savepoint
-        in_flight = holds_records_in_flight(job.begun_from)
+        in_flight = bool(records_in_flight(job.begun_from))
         seen["with records in flight"] += in_flight
         seen["from RocksDB's own files"] += holds_native(job.begun_from)
         # Calls to be made again are dealt out one by one, whatever their keys, as all of operator state is.

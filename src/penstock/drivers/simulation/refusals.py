@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.graph.job_graph import JobGraph
-from penstock.drivers.simulation.changes import holds_records_in_flight
-from penstock.storage.metadata import CheckpointMetadata, OperatorState
+from penstock.drivers.simulation.changes import records_in_flight
+from penstock.storage.metadata import CheckpointMetadata
 
 if TYPE_CHECKING:
     from penstock.drivers.simulation.jobs import Job
@@ -21,7 +20,6 @@ WORDS = {
     "files of another backend": "the checkpoint holds its keyed state in files of the backend",
     "records in flight, other edges": "the job's edges have changed",
     "records in flight, operator gone": "which the job no longer has",
-    "records in flight, broadcast": "records in flight on the broadcast edge to",
     "records in flight, not streaming": "micro-batch execution cannot take over the records in flight",
 }
 
@@ -68,32 +66,19 @@ def expected_refusals(job: Job) -> set[str]:
         heads = [graph.vertices[edge.source].operators for edge in graph.inputs_of(vertex.index)]
         if any(ended) and not all(o.operator_id in finished for operators in heads for o in operators):
             reasons.add("fed by what had not finished")
-    if graph.mode != "STREAMING" and holds_records_in_flight(metadata):
+    if graph.mode != "STREAMING" and records_in_flight(metadata):
         reasons.add("records in flight, not streaming")
-    return reasons | _in_flight(metadata, graph, states)
+    return reasons | _in_flight(metadata, graph)
 
 
-def _in_flight(metadata: CheckpointMetadata, graph: JobGraph, states: dict[str, OperatorState]) -> set[str]:
-    found = {
-        (operator_id, channel_of(name).edge)
-        for operator_id, state in states.items()
-        for subtask in state.subtasks.values()
-        for name, handles in subtask.operator.items()
-        if any(handle.mode == CHANNEL_MODE for handle in handles)
-    }
-    edges = {edge for _, edge in found}
-    if not edges:
+def _in_flight(metadata: CheckpointMetadata, graph: JobGraph) -> set[str]:
+    found = records_in_flight(metadata)
+    if not found:
         return set()
     if metadata.edges != graph.edge_names():
         return {"records in flight, other edges"}
     if not {operator_id for operator_id, _ in found} <= {o.operator_id for v in graph.vertices for o in v.operators}:
         return {"records in flight, operator gone"}
-    for edge in graph.edges:
-        ends = [graph.vertices[edge.source], graph.vertices[edge.target]]
-        before = [{states[o.operator_id].parallelism for o in v.operators if o.operator_id in states} for v in ends]
-        is_rescaled = any(was - {now.parallelism} for was, now in zip(before, ends, strict=True))
-        if edge.index in edges and edge.partitioning == "BROADCAST" and is_rescaled:
-            return {"records in flight, broadcast"}
     return set()
 
 

@@ -10,6 +10,8 @@ checkpoint cut the whole dataflow in two. A checkpoint is right when its state i
 - *unaligned*: a task takes its snapshot as soon as it hears of the barrier. The records that are still before the
   barrier become part of the checkpoint: those in the queues of the task's channels, and those in its own output queues,
   which the barrier overtakes. A recovery puts them back into those queues.
+- *forced aligned*: in unaligned modes, a task with a broadcast input aligns all the same, on all its inputs, and no
+  barrier overtakes records on their way to it.
 
 Rules, the same for all modes (G3). At most one alignment is in progress. A newer barrier ends an older alignment,
 whose checkpoint the task then declines. The task ignores a barrier of an older or of an ended checkpoint. A cancel
@@ -20,6 +22,7 @@ ended counts as aligned. Whatever ends an alignment releases all channels.
 from penstock.core.protocol import TaskSettings
 from penstock.core.task.barriers.aligned import AlignedBarrierHandler
 from penstock.core.task.barriers.at_least_once import AtLeastOnceBarrierHandler
+from penstock.core.task.barriers.forced_aligned import ForcedAlignedBarrierHandler
 from penstock.core.task.barriers.handler import BarrierHandler, CheckpointTarget, InFlight
 from penstock.core.task.barriers.unaligned import UnalignedBarrierHandler
 from penstock.core.task.channels.input_gate import InputGate
@@ -29,16 +32,21 @@ __all__ = [
     "AtLeastOnceBarrierHandler",
     "BarrierHandler",
     "CheckpointTarget",
+    "ForcedAlignedBarrierHandler",
     "InFlight",
     "UnalignedBarrierHandler",
     "barrier_handler_for",
 ]
 
 
-def barrier_handler_for(settings: TaskSettings, gate: InputGate, target: CheckpointTarget) -> BarrierHandler:
-    """The handler of the mode that a task's settings name."""
+def barrier_handler_for(
+    settings: TaskSettings, gate: InputGate, target: CheckpointTarget, supports_unaligned: bool
+) -> BarrierHandler:
+    """The handler of the mode that a task's settings name; `supports_unaligned`: whether all of its inputs do."""
     if not settings.exactly_once:
         return AtLeastOnceBarrierHandler(gate, target)
-    if settings.unaligned:
-        return UnalignedBarrierHandler(gate, target, settings.held_back_bytes_max)
-    return AlignedBarrierHandler(gate, target, settings.held_back_bytes_max)
+    if not settings.unaligned:
+        return AlignedBarrierHandler(gate, target, settings.held_back_bytes_max)
+    if not supports_unaligned:
+        return ForcedAlignedBarrierHandler(gate, target, settings.held_back_bytes_max)
+    return UnalignedBarrierHandler(gate, target, settings.held_back_bytes_max)

@@ -32,7 +32,7 @@ class AlignedBarrierHandler(BarrierHandler):
             self._subsume(barrier)
             self._latest_id = barrier.checkpoint_id
             if len(self.gate.channels) == 1:
-                self.target.trigger_checkpoint(barrier, 0, 0)
+                self._take_part(barrier, 0, 0)
                 return
             self._begin(barrier)
             self._hold_back(channel)
@@ -98,7 +98,10 @@ class AlignedBarrierHandler(BarrierHandler):
             alignment_ms = self.target.now_ms() - self._begun_ms
             held_back = self.gate.held_back_bytes()
             self._end_alignment()
-            self.target.trigger_checkpoint(barrier, alignment_ms, held_back)
+            self._take_part(barrier, alignment_ms, held_back)
+
+    def _take_part(self, barrier: CheckpointBarrier, alignment_ms: int, held_back: int) -> None:
+        self.target.trigger_checkpoint(barrier, alignment_ms, held_back)
 
     def validate(self) -> None:
         """Assert what holds between any two steps. The simulator calls this; a running job never does."""

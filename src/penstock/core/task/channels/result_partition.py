@@ -173,11 +173,14 @@ def _are_alike(one: Batch, other: Batch) -> bool:
 
 
 class ResultPartition:
-    """All channels of one edge out of a task."""
+    """All channels of one edge out of a task. Unless it `supports_unaligned`, barriers keep their place on it."""
 
-    def __init__(self, partitioner: Partitioner, subpartitions: list[Subpartition]) -> None:
+    def __init__(
+        self, partitioner: Partitioner, subpartitions: list[Subpartition], supports_unaligned: bool = True
+    ) -> None:
         self.subpartitions = subpartitions
         self.partitioner = partitioner
+        self.supports_unaligned = supports_unaligned
         self.records_out = 0
 
     def collect(self, batch: Batch) -> None:
