@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs import BUCKETS, JOBS, Count, Job
+from tests.jobs import BUCKETS, JOBS, Count, Job, same
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 from tests.state.rocks import MEMORY
 
@@ -24,11 +24,11 @@ from penstock.base.job_status import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
 from penstock.core.connector import Source
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.functions import KeyedProcessFunction
-from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
+from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.formats.stream_format import TextLineFormat
 from penstock.state.snapshot import read_operator
@@ -125,6 +125,19 @@ def in_flight(metadata: CheckpointMetadata) -> int:
     )
 
 
+def readers_of_what_is_in_flight(metadata: CheckpointMetadata) -> set[str]:
+    """To which operators, by uid or name, the records go that were between two tasks."""
+    names = {operator.operator_id: operator.uid or operator.name for operator in metadata.operators}
+    edges = {
+        metadata.edges[channel_of(name).edge]
+        for operator in metadata.operators
+        for subtask in operator.subtasks.values()
+        for name, handles in subtask.operator.items()
+        if handles[0].mode == CHANNEL_MODE
+    }
+    return {names[edge.split(">")[1].split(":")[0]] for edge in edges}
+
+
 def native_files(metadata: CheckpointMetadata) -> int:
     """How many of RocksDB's own files a checkpoint has."""
     return sum(
@@ -208,6 +221,70 @@ def test_records_in_flight_do_not_go_into_epochs(mode: RuntimeExecutionMode, par
         env.execute()
     assert LEDGER.get("out", []) == before
     assert not (folder / "filled").exists()
+
+
+# --- broadcasts ------------------------------------------------------------------------------------------------------
+
+
+RULES, WAITING = MapStateDescriptor("rules"), ListStateDescriptor("waiting")
+RULE_COUNT, RULED, SORTS = 600, 1_500, 60
+
+
+def sort_of(number: int) -> int:
+    return number % SORTS
+
+
+class Pairs(KeyedBroadcastProcessFunction):
+    """Each record with each rule of its sort, at the later of the two: once only if the keyed and the broadcast state
+    of a subtask agree on which of them have come, and the subtasks on which rules have."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.waiting = runtime_context.get_list_state(WAITING)
+
+    def process_element(self, value: int, ctx: Any) -> Iterable[Any]:
+        self.waiting.add(value)
+        return [(value, rule) for rule in ctx.get_broadcast_state(RULES).get(sort_of(value)) or ()]
+
+    def process_broadcast_element(self, value: int, ctx: Any) -> Iterable[Any]:
+        rules, found = ctx.get_broadcast_state(RULES), []
+
+        def pair(key: int, waiting: Any) -> None:
+            found.extend((record, value) for record in waiting.get() if key == sort_of(value))
+
+        rules.put(sort_of(value), (*(rules.get(sort_of(value)) or ()), value))
+        ctx.apply_to_key_state(WAITING, pair)
+        return found
+
+
+def build_pairs(env: StreamExecutionEnvironment) -> DataStream:
+    """Records and rules come from all subtasks of tasks that fall behind, and so does what reads the pairs."""
+    rules = env.from_collection(list(range(RULE_COUNT))).rebalance().map(same).name("rules")
+    records = env.from_collection(list(range(RULED))).rebalance().map(same).name("records")
+    pairs = records.key_by(sort_of).connect(rules.broadcast(RULES)).process(Pairs()).name("pairs").uid("pairs")
+    return pairs.rebalance().map(same).name("behind")
+
+
+def expected_pairs() -> list[Any]:
+    return sorted((record, rule) for record in range(RULED) for rule in range(record % SORTS, RULE_COUNT, SORTS))
+
+
+PAIRS = Job("pairs", build_pairs, expected_pairs)
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_a_broadcast_under_back_pressure_is_rescaled(chain: tuple[int, ...], folder: Path) -> None:
+    """G5, D4: unaligned checkpoints hold records in flight, but none on its way to a task with a broadcast input. So
+    all of its subtasks have seen the same rules, and others can take over."""
+    *ended, last = shapes(chain, ("hashmap",))
+    options = {**RETAINED, **SLOW_CONSUMERS, "execution.checkpointing.dir": folder / "c"}
+    path: str | None = None
+    for shape in ended:
+        path, kept = cancel(begin(PAIRS, shape, folder, path, options), folder)
+        assert in_flight(kept) > 0
+        assert "pairs" not in readers_of_what_is_in_flight(kept)
+    assert len(LEDGER.get("out", ())) < len(PAIRS.expected())
+    finish(begin(PAIRS, last, folder, path, options), folder)
+    assert sorted(LEDGER["out"]) == PAIRS.expected()
 
 
 # --- order ----------------------------------------------------------------------------------------------------------

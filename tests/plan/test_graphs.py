@@ -14,8 +14,9 @@ from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.job.scheduler import deployments
 from penstock.core.task.settings import task_settings
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.functions import MapFunction
+from penstock.datastream.functions import KeyedBroadcastProcessFunction, MapFunction
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from penstock.datastream.state import MapStateDescriptor
 from penstock.state import migrations
 from penstock.testing import VirtualClock
 
@@ -312,6 +313,37 @@ def test_slot_sharing_groups():
     a = sent[1][1]
     assert a.inputs[0].producers == ((0, "worker-0"),)
     assert a.outputs[0].consumers == ((0, "worker-3"), (1, "worker-4"), (2, "worker-5"))
+
+
+class Nothing(KeyedBroadcastProcessFunction):
+    def process_element(self, value, ctx): ...
+
+    def process_broadcast_element(self, value, ctx): ...
+
+
+def test_barriers_overtake_on_no_edge_into_a_task_with_a_broadcast_input():
+    """G5: neither on the broadcast nor on the task's other inputs, and at both ends of each; elsewhere they do."""
+    env = environment(2)
+    rules = env.from_collection([1]).map(ident).name("rules")
+    records = env.from_collection([1]).key_by(ident).reduce(max).name("records")
+    connected = records.key_by(ident).connect(rules.broadcast(MapStateDescriptor("rules")))
+    connected.process(Nothing()).name("both").rebalance().map(ident).name("behind")
+    rules.rebalance().map(ident).name("beside")
+    graph = env.job_graph()
+    workers = [f"worker-{i}" for i in range(graph.slots_required)]
+    execution_graph, settings = ExecutionGraph(graph, VirtualClock()), task_settings(Configuration())
+    sent = deployments(execution_graph, "job", workers, {w: w for w in workers}, settings, None)
+    into = {i.edge: i.supports_unaligned for _, message in sent for i in message.inputs}
+    assert into == {o.edge: o.supports_unaligned for _, message in sent for o in message.outputs}
+    names = [(graph.vertices[e.source].name, graph.vertices[e.target].name) for e in graph.edges]
+    assert {name: into[edge.index] for name, edge in zip(names, graph.edges, strict=True)} == {
+        ("Collection Source", "rules"): True,
+        ("Collection Source", "records"): True,
+        ("records", "both"): False,
+        ("rules", "both"): False,
+        ("both", "behind"): True,
+        ("rules", "beside"): True,
+    }
 
 
 def test_resources_of_groups_are_refused():

@@ -9,7 +9,7 @@ import pytest
 from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction
 from penstock.core.checkpoint.restore import check_restorable
-from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.core.graph.job_graph import BACK_FILL, BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -66,6 +66,20 @@ def test_records_in_flight_go_on_in_streaming_alone(mode: str) -> None:
     with pytest.raises(CheckpointError, match="micro-batch execution cannot take over the records in flight"):
         check_restorable(metadata, replace(graph, mode=mode), True, HEAP)
     assert check_restorable(checkpoint_of(graph), replace(graph, mode=mode), True, HEAP) == []
+
+
+@pytest.mark.parametrize("rescaled", [0, 1])
+def test_records_in_flight_of_a_broadcast(rescaled: int) -> None:
+    """G5, H4: barriers overtake none any more; a checkpoint of a version in which they did is restored at the same
+    parallelism, and refused at another one, at either end of the edge."""
+    graph = graph_of("source", "sink")
+    graph = replace(graph, edges=(replace(graph.edges[0], partitioning=BROADCAST),))
+    metadata = checkpoint_of(graph, behind="source")
+    assert check_restorable(metadata, graph, False, HEAP) == []
+    vertices = tuple(replace(v, parallelism=2 if v.index == rescaled else 1) for v in graph.vertices)
+    with pytest.raises(CheckpointError, match=r"records in flight on the broadcast edge to 'sink', whose parallelism"):
+        check_restorable(metadata, replace(graph, vertices=vertices), False, HEAP)
+    assert check_restorable(checkpoint_of(graph), replace(graph, vertices=vertices), False, HEAP) == []
 
 
 def test_an_operator_that_is_new_at_the_end_of_a_chain() -> None:

@@ -86,7 +86,11 @@ class Outbox:
 
 
 class Rig:
-    """One executor with one task: `inputs` producers on another worker, one consumer for each output edge."""
+    """One executor with one task: `inputs` producers on another worker, one consumer for each output edge.
+
+    With `broadcast_inputs` the task aligns in every mode: so many producers broadcast to its second input. With
+    `to_aligned` it has a second output edge, partitioned like that, to tasks which do.
+    """
 
     def __init__(
         self,
@@ -95,6 +99,8 @@ class Rig:
         *,
         partitioner: Any = None,
         consumers: int = 1,
+        broadcast_inputs: int = 0,
+        to_aligned: Any = None,
         credit: int = 1000,
         settings: dict[str, Any] | None = None,
         restored: Any = None,
@@ -117,10 +123,13 @@ class Rig:
             coroutines=self.coroutines,
         )
         operators = tuple(ChainedOperator(f"op{i}", f"Op {i}", factory, i - 1) for i, factory in enumerate(factories))
-        edges = () if partitioner is None else (OutEdge(9, len(operators) - 1, partitioner),)
+        partitioners = {edge: p for edge, p in ((9, partitioner), (10, to_aligned)) if p is not None}
+        edges = tuple(OutEdge(edge, len(operators) - 1, p) for edge, p in partitioners.items())
+        producers = [count for count in (inputs, broadcast_inputs) if count]
         self.execution = ExecutionId(1, 0, 0)
-        self.inputs = [ChannelId(0, producer, 0, 0) for producer in range(inputs)]
+        self.inputs = [ChannelId(edge, p, 0, 0) for edge, count in enumerate(producers) for p in range(count)]
         self.outputs = [ChannelId(9, 0, consumer, 0) for consumer in range(consumers)]
+        self.outputs_to_aligned = [ChannelId(10, 0, consumer, 0) for consumer in range(consumers)]
         self.executor.on_message(
             DeployTask(
                 execution=self.execution,
@@ -129,8 +138,14 @@ class Rig:
                 parallelism=1,
                 max_parallelism=8,
                 program=cloudpickle.dumps(VertexProgram(operators, edges)),
-                inputs=(InputChannels(0, 0, tuple((p, "there") for p in range(inputs))),) if inputs else (),
-                outputs=(OutputChannels(9, tuple((c, "there") for c in range(consumers)), 8),) if edges else (),
+                inputs=tuple(
+                    InputChannels(edge, edge, tuple((p, "there") for p in range(count)), not broadcast_inputs)
+                    for edge, count in enumerate(producers)
+                ),
+                outputs=tuple(
+                    OutputChannels(edge, tuple((c, "there") for c in range(consumers)), 8, edge != 10)
+                    for edge in partitioners
+                ),
                 peers={"there": "address"},
                 settings=msgspec.structs.replace(SETTINGS, **(settings or {})),
                 restored_checkpoint_id=None if restored is None else 1,
@@ -140,7 +155,7 @@ class Rig:
         )
         (self.task,) = self.executor.tasks
         if edges:
-            for channel in self.outputs:
+            for channel in self.outputs + (self.outputs_to_aligned if to_aligned is not None else []):
                 self.executor.on_credit(channel, credit)
         self.run()
 

@@ -19,6 +19,7 @@ from penstock.core.task.barriers import (
     AlignedBarrierHandler,
     AtLeastOnceBarrierHandler,
     BarrierHandler,
+    ForcedAlignedBarrierHandler,
     InFlight,
     UnalignedBarrierHandler,
 )
@@ -29,12 +30,13 @@ MODES: dict[str, Callable[..., BarrierHandler]] = {
     "aligned": AlignedBarrierHandler,
     "at least once": AtLeastOnceBarrierHandler,
     "unaligned": UnalignedBarrierHandler,
+    "forced": ForcedAlignedBarrierHandler,
 }
 
 
 def element_of(text: str) -> Element:
     """`r…` a record, `w5` a watermark, `b1` a barrier, `o1` an overtaking one, `t1` one with a time-out of 10 ms,
-    `c1` a cancel marker, `e` the end of the partition."""
+    `f1` one that may not overtake on this edge, `c1` a cancel marker, `e` the end of the partition."""
     number = int(text[1:]) if text[1:].isdigit() else 0
     made: dict[str, Callable[[], Element]] = {
         "r": lambda: Batch([text]),
@@ -42,6 +44,7 @@ def element_of(text: str) -> Element:
         "b": lambda: CheckpointBarrier(number, 0),
         "o": lambda: CheckpointBarrier(number, 0, is_unaligned=True),
         "t": lambda: CheckpointBarrier(number, 0, alignment_timeout_ms=10),
+        "f": lambda: CheckpointBarrier(number, 0, is_unaligned=True).forced_aligned(),
         "c": lambda: CancelCheckpointMarker(number),
         "e": EndOfPartition,
     }

@@ -161,7 +161,7 @@ def test_an_aligned_one_stays_aligned() -> None:
     assert rig.taken[1][0] == element_of("t1")
 
 
-@pytest.mark.parametrize("mode", ["aligned", "at least once"])
+@pytest.mark.parametrize("mode", ["aligned", "at least once", "forced"])
 def test_overtaking_barriers_belong_to_one_mode(mode: str) -> None:
     """G5: what cannot happen in a mode is an error there, not a wrong checkpoint."""
     with pytest.raises(AssertionError, match="overtook"):
@@ -173,7 +173,7 @@ def test_overtaking_barriers_belong_to_one_mode(mode: str) -> None:
 ONE_BATCH = estimated_bytes(Batch(["r1"]))
 
 
-@pytest.mark.parametrize("mode", ["aligned", "unaligned"])
+@pytest.mark.parametrize("mode", ["aligned", "unaligned", "forced"])
 def test_too_much_held_back(mode: str) -> None:
     """G4: an alignment that holds back more than allowed is declined, and everything is released, in order."""
     rig = GateRig(2, mode, held_back_bytes_max=2 * ONE_BATCH)
@@ -196,7 +196,7 @@ def test_data_of_channels_that_are_not_held_back_does_not_count() -> None:
 
 # --- for any interleaving -------------------------------------------------------------------------------------------
 
-BARRIERS = {"aligned": "b", "unaligned": "o", "unaligned with time-out": "ot"}
+BARRIERS = {"aligned": "b", "unaligned": "o", "unaligned with time-out": "ot", "forced alignment": "bft"}
 
 
 @pytest.mark.parametrize("mode", BARRIERS)
@@ -218,7 +218,7 @@ def test_every_cut_is_consistent(mode: str, channels: int, data: st.DataObject) 
             if checkpoint <= checkpoints:
                 stream.append(data.draw(st.sampled_from(BARRIERS[mode])) + str(checkpoint))
         streams.append([*stream, "e"])
-    sent = max((int(e[1:]) for stream in streams for e in stream if e[0] in "bot"), default=0)
+    sent = max((int(e[1:]) for stream in streams for e in stream if e[0] in "botf"), default=0)
     records = [[e for e in stream if e[0] == "r"] for stream in streams]
     rig = GateRig(channels, mode.split()[0])
     for action in data.draw(st.lists(st.integers(0, channels + 2), max_size=40)):
