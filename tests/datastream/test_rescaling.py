@@ -246,7 +246,8 @@ class Pairs(KeyedBroadcastProcessFunction):
         return [(value, rule) for rule in ctx.get_broadcast_state(RULES).get(sort_of(value)) or ()]
 
     def process_broadcast_element(self, value: int, ctx: Any) -> Iterable[Any]:
-        rules, found = ctx.get_broadcast_state(RULES), []
+        rules = ctx.get_broadcast_state(RULES)
+        found: list[Any] = []
 
         def pair(key: int, waiting: Any) -> None:
             found.extend((record, value) for record in waiting.get() if key == sort_of(value))

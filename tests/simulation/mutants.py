@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from tests.simulation.mutants_of_broadcasts import MUTANTS_OF_BROADCASTS
 from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from tests.simulation.mutants_of_jobs import MUTANTS_OF_JOBS
 from tests.simulation.mutants_of_regions import MUTANTS_OF_REGIONS
@@ -350,6 +351,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     count_one_barrier_only: (("lost", "stalled"), 85),
     carry_out_the_newest_effect_first: (("stalled", "output", "lost"), 22),
     lose_the_news_that_checkpoints_failed: (("output", "stalled"), 351),
+    **MUTANTS_OF_BROADCASTS,
     **MUTANTS_OF_ENDS,
     **MUTANTS_OF_JOBS,
     **MUTANTS_OF_REGIONS,

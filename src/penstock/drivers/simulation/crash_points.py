@@ -56,7 +56,7 @@ Place = tuple[Any, str, Callable[..., bool]]
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """One step. `absent` says in which modes it cannot occur, and why; `prelude` what must have gone wrong before."""
+    """One step. `absent`: the modes in which not every job has it, and why; `prelude`: what must have gone wrong before."""
 
     name: str
     owner: str
@@ -132,9 +132,10 @@ def _is_restored(operator: Any) -> bool:
 
 NO_CONCURRENCY = "such checkpoints come one at a time"
 NO_HOLDING = "no channel is held back"
+RARE_HOLDING = "only a savepoint or a broadcast input holds a channel back, which not every job has"
 NO_TIMEOUT = "nothing is aligned for a time"
 NO_IN_FLIGHT = "nothing in flight is part of the checkpoint"
-_ALIGNED_ONLY = {"at-least-once": NO_HOLDING, "unaligned": NO_HOLDING}
+_ALIGNED_ONLY = {"at-least-once": NO_HOLDING, "unaligned": RARE_HOLDING}
 _TIMED_ONLY = dict.fromkeys(("aligned", "at-least-once", "unaligned"), NO_TIMEOUT)
 _UNALIGNED_ONLY = dict.fromkeys(("aligned", "at-least-once"), NO_IN_FLIGHT)
 _CONCURRENT_ONLY = dict.fromkeys(("unaligned", "timed"), NO_CONCURRENCY)
