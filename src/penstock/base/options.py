@@ -231,13 +231,14 @@ UNALIGNED_ENABLED = _option(
     "execution.checkpointing.unaligned.enabled",
     BOOLEAN,
     False,
-    "Whether barriers may overtake records. The checkpoint then includes those records.",
+    "Whether barriers may overtake records. The checkpoint then includes those records. On the way to an operator with "
+    "a broadcast input they overtake none.",
 )
 FORCE_UNALIGNED = _option(
     "execution.checkpointing.unaligned.forced",
     BOOLEAN,
     False,
-    "Whether to take unaligned checkpoints where Flink refuses to. No effect: Penstock takes them everywhere.",
+    "Whether to take unaligned checkpoints where Flink refuses to. No effect: Penstock refuses them to no job.",
 )
 ALIGNED_TIMEOUT_MS = _option(
     "execution.checkpointing.aligned-checkpoint-timeout",

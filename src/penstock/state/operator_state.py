@@ -114,7 +114,7 @@ class OperatorStateBackend:
     def capture(self) -> list[OperatorCapture]:
         """All states as they are now, except empty lists.
 
-        An empty map is captured: ahead of the records that will fill it (unaligned) a subtask must not take another's.
+        An empty map is captured: a subtask that has seen no broadcast is told from one that has left nothing.
         """
         lists = [self._capture(state) for state in self._lists.values() if state.items]
         return [*lists, *(state.capture(self._owner) for state in self._maps.values())]
