@@ -56,7 +56,7 @@ Place = tuple[Any, str, Callable[..., bool]]
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """One step. `absent`: the modes in which not every job has it, and why; `prelude`: what must have gone wrong before."""
+    """One step. `absent`: in which modes not every job has it, and why; `prelude`: what must have gone wrong before."""
 
     name: str
     owner: str
