@@ -120,7 +120,9 @@ class _Enumerator(SplitEnumerator[Split]):
             return  # a reader that was handed two splits asks twice
         if self._there is not None and not self._is_there():
             return  # more may come
-        may_go = self._early and len(self._sent_home) + 1 < self._context.parallelism
+        # Splits that a reader gave back when it began again may be left for it alone.
+        gone = self._told if self._splits else self._sent_home
+        may_go = self._early and len(gone) + 1 < self._context.parallelism
         if may_go and self._chance.random() < self._early:
             self._sent_home.add(subtask_index)
             self._told.add(subtask_index)
