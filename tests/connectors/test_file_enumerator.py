@@ -80,6 +80,24 @@ def test_splits_go_out_by_path_and_offset_in_order_of_requests(tmp_path: Path) -
     assert host.finished == [2]
 
 
+def test_splits_of_several_readers_come_back_in_order(tmp_path: Path) -> None:
+    """G8: readers that begin again give back one after another; files named by time are still read in order of time."""
+    for name in "abcdef":
+        write(tmp_path / name, "1\n")
+    host = EnumeratorHost(parallelism=2)
+    enumerator = FileSource.for_record_stream_format(LINES, tmp_path).build().create_enumerator(host, None)
+    enumerator.start()
+    host.run_background()
+    for subtask_index in (0, 1, 0, 1):
+        enumerator.handle_split_request(subtask_index)
+    for subtask_index in (0, 1):
+        enumerator.add_splits_back([split for to, split in host.assigned if to == subtask_index], subtask_index)
+    assert "".join(Path(split.path).name for split in enumerator.snapshot_state(1)["pending"]) == "abcdef"
+    for _ in range(6):
+        enumerator.handle_split_request(1)
+    assert "".join(Path(split.path).name for _, split in host.assigned[4:]) == "abcdef"
+
+
 def test_watching_finds_each_file_once_across_restarts(tmp_path: Path) -> None:
     """G8: what was seen is part of the state, so nothing is read twice or missed."""
     directory = tmp_path / "in"

@@ -56,6 +56,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         self._split_bytes = split_bytes
         self._interval_ms = interval_ms
         self._pending: deque[FileSplit] = deque(restored["pending"] if restored else ())
+        self._given_back: deque[FileSplit] = deque()
         self._seen: dict[str, int | None] = dict(restored["seen"]) if restored else {}
         self._listed = restored is not None and restored["listed"]
         self._waiting: dict[int, None] = {}  # an ordered set of subtasks
@@ -71,14 +72,15 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         self._assign()
 
     def add_splits_back(self, splits: Sequence[FileSplit], subtask_index: int) -> None:
-        """Puts splits back, to be handed out first."""
+        """Puts splits back, to be handed out first; those of several readers in order again."""
         self._waiting.pop(subtask_index, None)
-        self._pending.extendleft(sorted(splits, key=lambda split: split.order, reverse=True))
+        self._given_back = deque(sorted([*splits, *self._given_back], key=lambda split: split.order))
         self._assign()
 
     def snapshot_state(self, checkpoint_id: int) -> FileEnumeratorState:
         """What is pending and what was seen."""
-        return FileEnumeratorState(pending=list(self._pending), seen=dict(self._seen), listed=self._listed)
+        pending = [*self._given_back, *self._pending]
+        return FileEnumeratorState(pending=pending, seen=dict(self._seen), listed=self._listed)
 
     def _look(self) -> list[FileInfo]:
         """Lists all files; runs in the background, so it touches no state that changes."""
@@ -112,11 +114,11 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
         self._pending.extend(plan_splits(file, self._splittable, self._split_bytes, self._context.parallelism))
 
     def _assign(self) -> None:
-        while self._pending and self._waiting:
+        while self._waiting and (left := self._given_back or self._pending):
             subtask_index = next(iter(self._waiting))
             del self._waiting[subtask_index]
-            self._context.assign_split(self._pending.popleft(), subtask_index)
-        if self._listed and self._interval_ms is None and not self._pending:
+            self._context.assign_split(left.popleft(), subtask_index)
+        if self._listed and self._interval_ms is None and not self._given_back and not self._pending:
             for subtask_index in self._waiting:
                 self._context.signal_no_more_splits(subtask_index)
             self._waiting.clear()

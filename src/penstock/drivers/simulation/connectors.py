@@ -143,7 +143,8 @@ class _Enumerator(SplitEnumerator[Split]):
     def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
         self._told.discard(subtask_index)
         self._sent_home.discard(subtask_index)
-        self._splits.extendleft(reversed(splits))
+        # In order of time again, or records would come late that were not: readers give back one after another.
+        self._splits = deque(sorted([*splits, *self._splits], key=lambda split: split.index))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Split]:
         return list(self._splits)
