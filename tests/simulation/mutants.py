@@ -12,6 +12,7 @@ from tests.simulation.mutants_of_broadcasts import MUTANTS_OF_BROADCASTS
 from tests.simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from tests.simulation.mutants_of_jobs import MUTANTS_OF_JOBS
 from tests.simulation.mutants_of_regions import MUTANTS_OF_REGIONS
+from tests.simulation.mutants_of_rescaling import MUTANTS_OF_RESCALING
 from tests.simulation.mutants_of_tasks import MUTANTS_OF_TASKS
 from tests.simulation.planting import Mutant, around
 
@@ -331,7 +332,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     recover_from_the_beginning: (("order", "output"), 23),
     forget_held_back_data: (("stalled", "output"), 14),
     do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 197),
-    count_closed_channels_twice: (("output", "stalled"), 370),
+    count_closed_channels_twice: (("output", "stalled"), 1157),
     lose_records_in_flight_on_restore: (("output",), 68),
     lose_overtaken_output: (("output",), 92),
     capture_what_is_behind_the_barrier_too: (("stalled", "output"), 5),
@@ -355,6 +356,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     **MUTANTS_OF_ENDS,
     **MUTANTS_OF_JOBS,
     **MUTANTS_OF_REGIONS,
+    **MUTANTS_OF_RESCALING,
     **MUTANTS_OF_TASKS,
 }
 

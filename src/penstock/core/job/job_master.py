@@ -156,9 +156,9 @@ class JobMaster:
         running = [
             e for e in self._graph.executions() if e.state not in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
         ]
-        is_partial, is_rescaled = self._part.phase is not None, self._rescaling.phase is RescalePhase.CANCELLING
+        is_partial = self._part.phase is not None
         assert not is_partial or self.status is _S.RESTARTING, "a part begins again while the job is RESTARTING"
-        is_early = is_partial or is_rescaled
+        is_early = is_partial or self.is_being_rescaled
         assert self.status is not _S.RESTARTING or is_early or all(e.state.is_terminal for e in running), (
             "a job restarts when all its tasks have ended"
         )
@@ -425,6 +425,11 @@ class JobMaster:
         """Whether only a part of the job begins again."""
         return self._part.phase is not None
 
+    @property
+    def is_being_rescaled(self) -> bool:
+        """Whether all tasks are being ended, to begin again at another parallelism."""
+        return self._rescaling.phase is RescalePhase.CANCELLING
+
     def begins(self, attempt: int) -> bool:
         """Whether that attempt waits for what it is to begin from."""
         return self._is_placing and attempt == self._graph.attempt
@@ -544,7 +549,7 @@ class JobMaster:
         if self._part.has_ended:
             self._after_part_ended()
             return
-        if self._rescaling.phase is RescalePhase.CANCELLING and self._graph.all_terminal:
+        if self.is_being_rescaled and self._graph.all_terminal:
             self._tasks.on_cancelled()
             self._sources.close()
             self._begin_attempt(is_settled=True)

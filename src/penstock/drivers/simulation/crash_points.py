@@ -16,9 +16,13 @@ from unittest import mock
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.checkpoint.doubtful import DoubtfulCheckpoints
 from penstock.core.checkpoint.pending import PendingCheckpoint
+from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.states import ExecutionState
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_recovery import JobRecovery
+from penstock.core.job.job_tasks import JobTasks
+from penstock.core.job.part_restart import PartRestart
+from penstock.core.job.rescaling import Rescaling
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.record.process import EVENT_TIMERS
 from penstock.core.operators.sink.sink import SinkOperator
@@ -50,19 +54,26 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.storage.job_marks import BEGUN, JobMark
 
 MASTER, WORKER = "job master", "worker"
+#: The job of several regions, and those whose parallelism may change, in `crash_runs`.
+APART = ("apart",)
+ELASTIC = ("keyed", "union", "shuffles", "counts", "wide")
 
 Place = tuple[Any, str, Callable[..., bool]]
 
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """One step. `absent`: in which modes not every job has it, and why; `prelude`: what must have gone wrong before."""
+    """One step. `absent`: in which modes not every job has it, and why; `prelude`: what must have gone wrong before.
+
+    `jobs`: those that have it; None where all have.
+    """
 
     name: str
     owner: str
     places: tuple[Place, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
     prelude: str | None = None
+    jobs: tuple[str, ...] | None = None
 
 
 def _always(*args: Any, **kwargs: Any) -> bool:
@@ -120,6 +131,14 @@ def _is_last(master: Any, *more: Any) -> bool:
 
 def _is_final(task: Any, message: Any) -> bool:
     return bool(task.ending.is_last(message.checkpoint_id))
+
+
+def _is_rescaled(rescaling: Any) -> bool:
+    return rescaling._former is not None
+
+
+def _of_part(tasks: Any, restored: Any, checkpoints: Any, part: Any = None) -> bool:
+    return part is not None
 
 
 def _is_not_drained(task: Any, drain: bool) -> bool:
@@ -192,6 +211,17 @@ CRASH_POINTS = (
     _master("end of the job marked", MemoryStore, "put_mark", _has_ended),
     _master("last checkpoint deleted", MemoryStore, "delete_file", _leaves_none),
     _master("end found by a new job master", JobMaster, "_end_as_before", prelude="end"),
+    # Regions that restart alone.
+    _master("part cancelled", PartRestart, "begin", prelude="worker", jobs=APART),
+    _master("tasks of a part ended", JobMaster, "_after_part_ended", prelude="worker", jobs=APART),
+    _master("part deployed", JobTasks, "deploy", _of_part, prelude="worker", jobs=APART),
+    _master("splits come back", SourceCoordinator, "reset_reader", prelude="worker", jobs=APART),
+    # Another parallelism.
+    _master("other parallelism asked for", Rescaling, "ask", prelude="rescale", jobs=ELASTIC),
+    _master("checkpoint to rescale from there", Rescaling, "_go", prelude="rescale", jobs=ELASTIC),
+    _master("tasks cancelled to rescale", JobMaster, "_end_tasks_to_rescale", prelude="rescale", jobs=ELASTIC),
+    _master("other parallelism taken", ExecutionGraph, "rescale", prelude="rescale", jobs=ELASTIC),
+    _master("deployed at another parallelism", Rescaling, "on_deployed", _is_rescaled, prelude="rescale", jobs=ELASTIC),
     # The end of a job by a savepoint, and the one that goes on from it.
     _master("savepoint asked for", CheckpointCoordinator, "request_savepoint", prelude="stop"),
     _master("end asked of a source", *_send, _stops, prelude="stop"),

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.connectors import SimulatedSource
-from penstock.drivers.simulation.crash_points import BY_NAME, CRASH_POINTS, CrashPlan, CrashPoint, PlannedCrash
+from penstock.drivers.simulation.crash_points import (
+    BY_NAME,
+    CRASH_POINTS,
+    CrashPlan,
+    CrashPoint,
+    PlannedCrash,
+)
+from penstock.drivers.simulation.elasticity import Elasticity
 from penstock.drivers.simulation.scenario import (
     HEARTBEAT_INTERVAL_MS,
     MODES,
@@ -41,6 +48,7 @@ WISHES = {
     "drain": "drain",
     "cancel": "cancel",
     "savepoint": "savepoint",
+    "rescale": "rescale",
 }
 
 Inputs = tuple[tuple[int, str], ...]
@@ -82,11 +90,16 @@ JOBS: dict[str, tuple[tuple[str, int, Inputs, int], ...]] = {
     ),
 }
 
+#: Only for the steps that no other job has.
+SPECIAL_JOBS: dict[str, tuple[tuple[str, int, Inputs, int], ...]] = {
+    "apart": (("source", 3, (), 0), ("map", 3, ((0, "forward"),), 0), ("sink", 3, ((1, "forward"),), 0)),
+}
+
 
 def planned_scenario(job: str, mode: str, world: str, chance: random.Random, concurrent: bool) -> Scenario:
     """A job with no faults but those planned; short intervals, so that much happens."""
     stages = []
-    for index, (kind, parallelism, inputs, size_ms) in enumerate(JOBS[job]):
+    for index, (kind, parallelism, inputs, size_ms) in enumerate({**JOBS, **SPECIAL_JOBS}[job]):
         stage = Stage(kind, parallelism, inputs, size_ms=size_ms)
         if kind == "source":
             stage.source = SimulatedSource(world, index, parallelism + 1, 10, KEYS, True)
@@ -128,7 +141,11 @@ class CrashRun:
         """The history, and whether all planned crashes happened. Only within `watched()`."""
         chance = random.Random(self.seed)
         scenario = planned_scenario(self.job, self.mode, f"sim-{self.seed}", chance, self.prelude == "concurrent")
-        if self.wish is not None:
+        if self.wish == "rescale":
+            # Often, because not each parallelism that somebody asks for is another one.
+            elasticity = Elasticity(f"rescaling of {scenario.topology.world}", False, 4, 0, 0.005, 0.1)
+            scenario = replace(scenario, elasticity=elasticity)
+        elif self.wish is not None:
             scenario = replace(scenario, wishes=Wishes((self.wish,), 0.005, 0.1))
         simulation = Simulation(self.seed, is_traced, scenario=scenario)
         if self.prelude == "write":
@@ -181,7 +198,7 @@ def cover_all(table: CrashTable, jobs: tuple[str, ...] = tuple(JOBS)) -> Iterato
     for point in CRASH_POINTS:
         for mode in MODES:
             if mode not in point.absent:
-                for job in jobs:
+                for job in jobs if point.jobs is None else point.jobs:
                     for is_after in (False, True):
                         table.cover(point, is_after, job, mode)
         yield point
@@ -191,7 +208,7 @@ def random_pair(seed: int) -> CrashRun:
     """Two crashes, one after the other, anywhere."""
     chance = random.Random(f"pair {seed}")
     job, mode = chance.choice(tuple(JOBS)), chance.choice(MODES)
-    names = [point.name for point in CRASH_POINTS if mode not in point.absent]
+    names = [point.name for point in CRASH_POINTS if mode not in point.absent and point.jobs is None]
     first = chance.choice([name for name in names if BY_NAME[name].prelude is None])
     crashes = tuple(PlannedCrash(n, chance.random() < 0.5, chance.randint(1, 6)) for n in (first, chance.choice(names)))
     preludes = [BY_NAME[crash.point].prelude for crash in crashes]

@@ -292,7 +292,10 @@ class Invariants:
         totals = simulation.process.totals
         # A savepoint of a job that goes on may hold records that come again, as any such checkpoint may.
         may_repeat = simulation.scenario.mode == "at-least-once" and (
-            totals.masters > 1 or totals.restarts > 0 or simulation.events["cancelled"] > 0
+            totals.masters > 1
+            or totals.restarts > 0
+            or simulation.events["cancelled"] > 0
+            or any(job.was_rescaled for job in simulation.jobs.all)
         )
         last = simulation.master.checkpoints.last
         read = simulation.jobs.now.read_to

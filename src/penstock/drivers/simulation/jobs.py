@@ -40,6 +40,8 @@ class Job:
     savepoints: dict[str, StopMode | None] = field(default_factory=dict)
     #: whether records in flight went to other subtasks than before, which does not keep their order
     is_unordered: bool = False
+    #: whether it began again to have another parallelism, or has another one
+    was_rescaled: bool = False
     #: whether a savepoint that drained it is complete
     was_drained: bool = False
 
@@ -107,7 +109,9 @@ class Jobs:
         seen["with records in flight"] += in_flight
         seen["from RocksDB's own files"] += holds_native(job.begun_from)
         # Calls to be made again are dealt out one by one, whatever their keys, as all of operator state is.
-        job.is_unordered = (in_flight or holds_calls(job.begun_from)) and was != now
+        forerunner = next(one for one in self.all if one.job_id == job.begun_from.job_id)
+        has_moved = was != now or forerunner.was_rescaled or job.was_rescaled
+        job.is_unordered |= (in_flight or holds_calls(job.begun_from)) and has_moved
         seen["with records in flight, other parallelism"] += in_flight and was != now
 
     def _add(self, program: Program, metadata: CheckpointMetadata | None, is_told: bool = True) -> Job:
@@ -116,6 +120,8 @@ class Jobs:
         write = configuration.write
         write(options.STATE_BACKEND, program.backend)
         write(options.RECOVERY_IGNORE_UNCLAIMED_STATE, program.ignores_unclaimed)
+        if program.topology.is_elastic:
+            self._scenario.elasticity.configure(configuration)
         if program.chaining is not None:
             write(options.OPERATOR_CHAINING_ENABLED, program.chaining)
         if program.max_parallelism is not None:

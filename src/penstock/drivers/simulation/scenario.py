@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.changes import Changes
+from penstock.drivers.simulation.elasticity import Elasticity
 from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
@@ -85,6 +86,7 @@ class Scenario:
     reports_metrics: bool
     wishes: Wishes = Wishes()
     changes: Changes = field(default_factory=Changes)
+    elasticity: Elasticity = field(default_factory=Elasticity)
 
 
 def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
@@ -111,6 +113,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         chance.random() < 0.1,
         _wishes(ends) if has_wishes else Wishes(),
         _changes(random.Random(f"other jobs of {world}"), has_wishes),
+        Elasticity.of(world),
     )
     if "abandon" in scenario.wishes.kinds:
         scenario.configuration.write(options.CHECKPOINT_RETENTION, "RETAIN_ON_CANCELLATION")
@@ -124,7 +127,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
 
 def fault_free(scenario: Scenario) -> Scenario:
     """The same job without faults."""
-    return replace(scenario, rates=FaultRates())
+    return replace(scenario, rates=FaultRates(), elasticity=Elasticity())
 
 
 def _configuration(chance: random.Random, mode: str) -> Configuration:

@@ -59,7 +59,9 @@ class LabelOperator(StreamOperator):
         self._table = state.list_state("table", "union")
         restored = tuple(self._table.get())
         self._labels = restored[: len(TABLE)] if state.is_restored else TABLE
-        self._table.update(list(self._labels) if self.context.subtask_index == self.chosen else [])
+        self._table.update(
+            list(self._labels) if self.context.subtask_index == self.chosen % self.context.parallelism else []
+        )
         self._call = outside(self.world).on_user_call
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:

@@ -27,6 +27,7 @@ from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.person import Continuation, Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
+from penstock.drivers.simulation.slots import Slots
 from penstock.drivers.simulation.split_brain import Deposed
 from penstock.drivers.simulation.surroundings import Surroundings
 
@@ -96,6 +97,7 @@ class Simulation:
         self.outside = around.outside
         self.invariants = Invariants(self)
         self.deposed: list[Deposed] = []
+        self.slots = Slots(self, self.scenario.elasticity)
         self.cluster, self.process = self._present()
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
@@ -116,16 +118,21 @@ class Simulation:
         """A cluster and a job master's process that are watched."""
         store, reports_metrics = self.jobs.now.store, self.scenario.reports_metrics
         cluster = SimulatedCluster(self.engine, store, reports_metrics, self._on_message)
+        cluster.slots = self.slots.draw()
         cluster.make_backends = self.jobs.backends
         cluster.on_send = self._on_sent
         cluster.on_deliver = self.invariants.before_worker
         cluster.after_turn = self.invariants.after_worker
         cluster.on_release = self.invariants.on_release
         process = MasterProcess(self.engine, cluster, self, self._make_master)
-        process.after_turn = self.invariants.after_master
+        process.after_turn = self._after_master
         process.on_death = self._on_master_death
         process.on_split = self._on_split
         return cluster, process
+
+    def _after_master(self) -> None:
+        self.invariants.after_master()
+        self.slots.after_master()
 
     def _on_split(self) -> None:
         """All think that the job master is dead, and another one takes over; it goes on, and so do its workers."""
@@ -227,6 +234,7 @@ class Simulation:
         if not self.is_refused:
             self.jobs.accept()
         self.invariants.at_job_end(self.person.requests)
+        self.invariants.found.extend(self.slots.flaws())
 
     def _begin_next(self, continuation: Continuation) -> None:
         """The job that goes on from what the one before left."""
@@ -240,6 +248,7 @@ class Simulation:
         job = self.jobs.begin(path, continuation.as_it_was)
         self.log.write(f"{job.program.backend}: {job.program.topology}")
         self.cluster.store = job.store
+        self.cluster.slots = self.slots.draw()
         self.is_refused = False
         self.invariants.before_job()
         self.process.begin_next()
@@ -270,6 +279,7 @@ class Simulation:
     def _end_faults(self) -> None:
         self.log.write("faults are over")
         self.faults.are_over = True
+        self.slots.end()
         self.engine.let_late_work_begin()
         for channel in [*self.cluster.control.values(), *self.cluster.data.values()]:
             channel.speed = 1.0
@@ -299,6 +309,8 @@ class Simulation:
             cluster.connections.drop()
         if faults.sets_clocks():
             self._set_clocks()
+        if self._is_running():
+            self.slots.look(was_protocol)
 
     def _is_running(self) -> bool:
         return not self.process.is_down and not self.master.is_done
@@ -361,6 +373,8 @@ class Simulation:
             self.invariants.on_running()
         elif status == "RESTARTING" and self.master.restarts_part:
             self.events["restarted in part"] += 1
+        elif status == "RESTARTING" and self.master.is_being_rescaled:
+            self.jobs.now.was_rescaled = True
         if self.log.is_on:
             first = "" if reason is None else f" ({reason.splitlines()[0] if reason else ''})"
             self.log.write(f"job {status}{first}")

@@ -99,6 +99,12 @@ class Topology:
     def __str__(self) -> str:
         return "; ".join(f"{i}:{stage}" for i, stage in enumerate(self.stages))
 
+    @property
+    def is_elastic(self) -> bool:
+        """Whether a job may change its parallelism while it runs: not where that is a part of the right answer."""
+        has_copies = any(s.kind == "sink" and any(name == "broadcast" for _, name in s.inputs) for s in self.stages)
+        return self.may_rescale and not has_copies
+
     def rules_of(self, stage: Stage) -> SimulatedSource:
         """The source of the rules of a "rules" stage, which is its second input."""
         source = self.stages[stage.inputs[1][0]].source
