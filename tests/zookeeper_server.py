@@ -35,17 +35,7 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         """Return when it serves."""
-        options = "-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.admin.enableServer=false"
-        options += (
-            " -Dzookeeper.jmx.log4j.disable=true -Dzookeeper.preAllocSize=64 -Dzookeeper.4lw.commands.whitelist=srvr"
-        )
-        arguments = [
-            "org.apache.zookeeper.server.ZooKeeperServerMain",
-            str(self.port),
-            str(self._directory),
-            str(TICK_MS),
-        ]
-        command = [java(), *options.split(), "-cp", class_path(), *arguments]
+        command = server_command(self.port, self._directory)
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not self._serves():
             assert self._process.poll() is None, "ZooKeeper has ended"
@@ -69,6 +59,14 @@ class ZooKeeperServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def server_command(port: int, directory: Path) -> list[str]:
+    """What runs a server, on all addresses of its host."""
+    options = "-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.admin.enableServer=false"
+    options += " -Dzookeeper.jmx.log4j.disable=true -Dzookeeper.preAllocSize=64 -Dzookeeper.4lw.commands.whitelist=srvr"
+    arguments = ["org.apache.zookeeper.server.ZooKeeperServerMain", str(port), str(directory), str(TICK_MS)]
+    return [java(), *options.split(), "-cp", class_path(), *arguments]
 
 
 @contextmanager

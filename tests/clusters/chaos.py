@@ -2,9 +2,11 @@
 
 A job runs on a standalone Spark whose master, workers and drivers are each in a host of its own. Every few seconds
 something happens to it: a Python worker, the JVM of an executor or the leading driver gets SIGKILL, one of the former
-two is stopped for some seconds, or a link between two hosts carries nothing for some seconds, one way or both ways.
-A driver that dies is followed by one that stood by (`high-availability.type: FILE`), and a new one begins to stand by,
-as under a supervisor. In the end the committed output must be what plain Python says, each record once.
+two is stopped for some seconds, or a link between two hosts carries nothing for some seconds, one way or both ways. A
+driver that dies is followed by one that stood by, and a new one begins to stand by, as under a supervisor. Who leads is
+decided by a lock on a file that all see, or by ZooKeeper (`--election ZOOKEEPER`). With that, the leader loses its
+connection to ZooKeeper now and then; if that lasts, the job is suspended, and the other driver goes on. In the end the
+committed output must be what plain Python says, each record once.
 
 The figures are times from a fault to the first *commit* of a record that its source made after the fault: a checkpoint
 must have completed meanwhile, which needs every task. For faults that last a while they are also given from their end.
@@ -30,7 +32,7 @@ from typing import Final
 import click
 from tests.clusters.job import Commits, check_output
 from tests.clusters.network import kill, missing
-from tests.clusters.standalone import DRIVERS, WORKERS, Driver, Standalone, standalone
+from tests.clusters.standalone import DRIVERS, WORKERS, ZOOKEEPER, ZOOKEEPER_PORT, Driver, Standalone, standalone
 from tests.clusters.switch import Link
 from tests.spec.kill_executor import wait_for
 
@@ -40,10 +42,19 @@ PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.02
 #: Which share of the time the job is expected to be at work.
 AT_WORK: Final = 0.7
+#: How long a driver takes to end at most that has lost its connection to ZooKeeper.
+NOTICE_S: Final = 6.0
 CUT: Final = Link(cut=True)
 WHOLE: Final = Link()
-#: A driver that dies is followed by one that stands by.
-STANDBY: Final = {"high-availability.type": "FILE"}
+#: By which means a driver that dies is followed by one that stands by.
+ELECTIONS: Final = {
+    "FILE": {"high-availability.type": "FILE"},
+    "ZOOKEEPER": {
+        "high-availability.type": "ZOOKEEPER",
+        "high-availability.zookeeper.quorum": f"{ZOOKEEPER}:{ZOOKEEPER_PORT}",
+        "high-availability.zookeeper.client.session-timeout": "6 s",
+    },
+}
 
 
 @dataclass
@@ -82,6 +93,7 @@ class Chaos:
         arguments: of the drivers.
         lasting_s: how long a fault lasts that ends by itself, at least and at most.
         pause_s: between two faults, at least and at most.
+        elects: whether drivers elect who leads by ZooKeeper.
     """
 
     cluster: Standalone
@@ -89,6 +101,7 @@ class Chaos:
     arguments: dict[str, object]
     lasting_s: tuple[float, float]
     pause_s: tuple[float, float]
+    elects: bool = False
     faults: list[Fault] = field(default_factory=list)
     #: those of which no worker could be found at the moment
     missed: int = 0
@@ -107,6 +120,8 @@ class Chaos:
             "cut one way": lambda: self._cut("cut one way", both=False),
             "cut both ways": lambda: self._cut("cut both ways", both=True),
         }
+        if self.elects:
+            self._kinds["cut ZooKeeper"] = self._cut_zookeeper
 
     @property
     def kinds(self) -> list[str]:
@@ -198,11 +213,33 @@ class Chaos:
 
     def _kill_driver(self) -> Fault | None:
         assert self.standby is not None
-        former, now = self.leader, time.time()
-        kill(former.process.pid)
+        now = time.time()
+        kill(self.leader.process.pid)
+        former = self._change_leaders()
+        return Fault("kill the driver", f"process {former.process.pid} of {former.host.name}", now, now)
+
+    def _change_leaders(self) -> Driver:
+        """The leader has ended, or is to: the one that stands by follows, and another one does so; returns who led."""
+        assert self.standby is not None
+        former = self.leader
         former.end()
         self.leader, self.standby = self.standby, self._drive(former.host.name)
-        return Fault("kill the driver", f"process {former.process.pid} of {former.host.name}", now, now)
+        return former
+
+    def _cut_zookeeper(self) -> Fault:
+        """The leader's connection: the job is suspended if that lasts, which ends the driver."""
+        begun_s, lasts_s, host = time.time(), self.chance.uniform(*self.lasting_s), self.leader.host.name
+        self._set(host, ZOOKEEPER, True, CUT)
+        self._pause(lasts_s)
+        self._set(host, ZOOKEEPER, True, WHOLE)
+        self._pause(NOTICE_S)
+        what = f"{host}, {lasts_s:.1f} s"
+        if self._is_over() and self.leader.process.returncode:
+            # Until then the job goes on, and what it commits says nothing of the other driver.
+            begun_s = ended_s = time.time()
+            self._change_leaders()
+            return Fault("cut ZooKeeper", f"{what}, and the other driver leads", begun_s, ended_s)
+        return Fault("cut ZooKeeper", what, begun_s, begun_s + lasts_s)
 
     def _cut(self, kind: str, both: bool) -> Fault:
         """Between two of the hosts at work: the driver's, and those of the job's workers, as far as these are known."""
@@ -249,7 +286,7 @@ class Chaos:
             time.sleep(POLL_S)
 
     def _settle(self, fault: Fault) -> None:
-        if fault.kind == "kill the driver":
+        if fault.kind == "kill the driver" or "the other driver leads" in fault.what:
             fault.executors_s = self.leader.when("executors")
 
 
@@ -270,6 +307,7 @@ def chaos(
     pause_s: tuple[float, float] = (1.0, 4.0),
     redundant: int = 0,
     most: float = math.inf,
+    election: str = "FILE",
 ) -> Chaos:
     """Run a job through faults; returns what has happened. Raises `AssertionError` if the output is wrong.
 
@@ -286,11 +324,12 @@ def chaos(
         pause_s: between two faults, at least and at most.
         redundant: idle workers.
         most: how many faults happen at most.
+        election: how drivers decide who leads: one of ELECTIONS.
     """
     records = int(rate * minutes * 60 * AT_WORK)
-    settings = {**STANDBY, "slotmanager.redundant-taskmanager-num": str(redundant)}
+    settings = {**ELECTIONS[election], "slotmanager.redundant-taskmanager-num": str(redundant)}
     arguments = {"folder": str(folder), "mode": mode, "rate": rate, "records": records, "settings": settings}
-    begun = Chaos(cluster, random.Random(seed), arguments, lasting_s, pause_s)
+    begun = Chaos(cluster, random.Random(seed), arguments, lasting_s, pause_s, election == "ZOOKEEPER")
     try:
         begun.run(minutes, kinds or begun.kinds, say, most)
     except BaseException:
@@ -307,6 +346,7 @@ def chaos(
 @click.option("--rate", default=1_000.0, show_default=True, help="Records a second.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of fault, or these; all by default.")
 @click.option("--redundant", default=0, show_default=True, help="Idle workers (slotmanager.redundant-taskmanager-num).")
+@click.option("--election", default="FILE", show_default=True, type=click.Choice(tuple(ELECTIONS)))
 @click.option("--lasting", nargs=2, default=(2.0, 8.0), show_default=True, help="How long (s) stops and cuts last.")
 def main(
     minutes: float,
@@ -316,6 +356,7 @@ def main(
     kinds: tuple[str, ...],
     redundant: int,
     lasting: tuple[float, float],
+    election: str,
 ) -> None:
     """Run a job through faults, and compare its output."""
     if (lacks := missing()) is not None:
@@ -327,10 +368,21 @@ def main(
         print(f"{time.monotonic() - begun_s:7.1f}  {text}", flush=True)
 
     say(f"seed {seed}, {mode}")
-    with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as name, standalone(Path(name), seed) as cluster:
+    elects = election == "ZOOKEEPER"
+    with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as name, standalone(Path(name), seed, elects) as cluster:
         say(f"a cluster of {len(cluster.network.hosts)} hosts")
         done = chaos(
-            cluster, Path(name), minutes, mode, seed, say, list(kinds) or None, rate, lasting, redundant=redundant
+            cluster,
+            Path(name),
+            minutes,
+            mode,
+            seed,
+            say,
+            list(kinds) or None,
+            rate,
+            lasting,
+            redundant=redundant,
+            election=election,
         )
     print("\n".join(done.report()))
     say(f"{len(done.faults)} faults: the committed output was equal")

@@ -20,10 +20,14 @@ import pyspark
 from tests.class_archive import ARCHIVE, options
 from tests.clusters.network import Host, Network, kill
 from tests.spec.kill_executor import EXECUTOR, wait_for
+from tests.zookeeper_server import server_command
 
 MASTER = "spark-master"
 WORKERS = ("worker-1", "worker-2", "worker-3")
 DRIVERS = ("driver-1", "driver-2")
+#: The host of the ZooKeeper by which drivers elect who leads, where they do.
+ZOOKEEPER = "zookeeper"
+ZOOKEEPER_PORT = 2181
 PORT = 7077
 URL = f"spark://{MASTER}:{PORT}"
 HOME = Path(pyspark.__file__).parent
@@ -169,6 +173,12 @@ class Standalone:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.network[name].start(command, environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
+    def begin_election(self) -> None:
+        """Start a ZooKeeper; it is ready by the time that a driver has started, or the driver waits for it."""
+        command = server_command(ZOOKEEPER_PORT, Path("/tmp/zookeeper"))
+        with (self.folder / f"{ZOOKEEPER}.log").open("wb") as log:
+            self.network[ZOOKEEPER].start(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
 
 def _parent(process: int) -> int:
     try:
@@ -178,12 +188,15 @@ def _parent(process: int) -> int:
 
 
 @contextlib.contextmanager
-def standalone(folder: Path, seed: int = 0) -> Iterator[Standalone]:
-    """A cluster that ends with the context, and leaves its logs in the folder."""
+def standalone(folder: Path, seed: int = 0, elects: bool = False) -> Iterator[Standalone]:
+    """A cluster that ends with the context, and leaves its logs in the folder; `elects`: with a ZooKeeper."""
     os.environ.pop("SPARK_HOME", None)
-    with Network([MASTER, *WORKERS, *DRIVERS], [folder], seed=seed) as network:
+    hosts = [MASTER, *WORKERS, *DRIVERS, *((ZOOKEEPER,) if elects else ())]
+    with Network(hosts, [folder], seed=seed) as network:
         cluster = Standalone(network, folder)
         try:
+            if elects:
+                cluster.begin_election()
             cluster.begin()
             yield cluster
         finally:
