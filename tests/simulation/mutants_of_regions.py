@@ -9,7 +9,6 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.regions import Regions
 from penstock.core.job.job_sources import JobSources
@@ -106,17 +105,6 @@ def restart_a_part_under_its_old_number() -> Any:
     return around(ExecutionGraph, "reset", reset)
 
 
-def let_others_wait_for_what_was_given_up() -> Any:
-    """Tasks that go on are not told that a checkpoint was given up."""
-
-    def interrupt(original: Any, coordinator: Any, reason: str) -> None:
-        running, coordinator._running = coordinator._running, False
-        original(coordinator, reason)
-        coordinator._running = running
-
-    return around(CheckpointCoordinator, "interrupt", interrupt)
-
-
 MUTANTS_OF_REGIONS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     restart_the_failed_task_alone: (("invalid", "stalled"), 11),
     restart_a_region_without_its_consumers: (("invalid", "raised", "stalled"), 11),
@@ -129,5 +117,4 @@ MUTANTS_OF_REGIONS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     restart_a_part_without_its_state: (("lost", "output"), 20),
     restart_a_part_from_the_checkpoint_before: (("output",), 172),
     restart_a_part_under_its_old_number: (("outside", "stalled"), 36),
-    let_others_wait_for_what_was_given_up: (("output",), 460),
 }
