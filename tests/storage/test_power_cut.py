@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lin
 from tests.storage.power_cut import PowerCut, recording
 from tests.storage.test_file_store import metadata_of
 
+from penstock.base.durable_files import publish
 from penstock.base.errors import CheckpointError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
@@ -104,6 +107,53 @@ def test_what_has_become_of_a_job_survives(live: Path, cut: PowerCut, tmp_path: 
         assert mark.status == "FINISHED"
 
 
+class Died(BaseException):
+    """A process ends here."""
+
+
+def dying_before_names_are_synced(act: Callable[[], Any]) -> None:
+    """Act as a process that dies as soon as it has given a file its name."""
+
+    def and_die(step: Callable[[str, str], None]) -> Callable[[str, str], None]:
+        def call(partial: str, path: str) -> None:
+            step(partial, path)
+            raise Died
+
+        return call
+
+    replacing = mock.patch("os.replace", and_die(os.replace))
+    publishing = mock.patch("penstock.storage.files.publish", and_die(publish))
+    with replacing, publishing, suppress(Died):
+        act()
+
+
+def test_what_a_job_goes_on_from_survives(live: Path, cut: PowerCut, tmp_path: Path) -> None:
+    """G8: the master that made it visible may have died before it was synced; the next lets sinks commit what it holds.
+
+    Else a second power cut could take the checkpoint whose output was committed.
+    """
+    former = FileCheckpointStore(str(live), "job", 0)
+    former.take_over("name")
+    dying_before_names_are_synced(lambda: former.complete(metadata_of()))
+    dying_before_names_are_synced(lambda: former.mark_job(JobMark("other", "name", "BEGUN", 1)))
+    left = FileCheckpointStore(str(live), "job", 0).take_over("name")
+    assert [one.checkpoint_id for one in left.checkpoints] == [1]
+    assert [mark.job_id for mark in left.marks] == ["other"]
+    for image in images(cut, tmp_path / "images"):
+        there = FileCheckpointStore(str(image), "job", 0).take_over("name")
+        assert [one.checkpoint_id for one in there.checkpoints] == [1]
+        assert [mark.job_id for mark in there.marks] == ["other"]
+
+
+def test_a_savepoint_that_a_job_begins_from_survives(live: Path, cut: PowerCut, tmp_path: Path) -> None:
+    """H2: the same when the path is given."""
+    former = FileCheckpointStore(str(live / "checkpoints"), "job", 0)
+    dying_before_names_are_synced(lambda: former.complete(metadata_of(), str(live / "mine")))
+    FileCheckpointStore(None, "other", 0).load(str(live / "mine"), "name")
+    for image in images(cut, tmp_path / "images"):
+        assert FileCheckpointStore(None, "other", 0).load(str(image / "mine")).checkpoint_id == 1
+
+
 def number_of(store: FileCheckpointStore) -> int | None:
     try:
         return store.take_over("words").number
@@ -181,6 +231,21 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
         "penstock.base.durable_files.sync_directories",
         nothing,
         test_the_number_of_a_job_master_is_given_once,
+    ),
+    "what another job master has left": (
+        "penstock.storage.file_store.sync_found",
+        lambda fs, directory: None,
+        test_what_a_job_goes_on_from_survives,
+    ),
+    "marks of another job master": (
+        "penstock.storage.job_marks.sync_found",
+        lambda fs, directory: None,
+        test_what_a_job_goes_on_from_survives,
+    ),
+    "savepoints of another job": (
+        "penstock.storage.file_store.sync_found",
+        lambda fs, directory: None,
+        test_a_savepoint_that_a_job_begins_from_survives,
     ),
     "names of lists": (
         "penstock.connectors.file.filesystem.sync_directories",

@@ -19,7 +19,14 @@ import fsspec
 from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import absolute_url, load_metadata, revoke_metadata, write_file, write_metadata
+from penstock.storage.files import (
+    absolute_url,
+    load_metadata,
+    revoke_metadata,
+    sync_found,
+    write_file,
+    write_metadata,
+)
 from penstock.storage.job_marks import JobMark, JobMarks, Left, LeftByJobs, of_name
 from penstock.storage.leadership import Leaders, checkpoint_counts, mark_counts
 from penstock.storage.metadata import (
@@ -263,7 +270,9 @@ class FileCheckpointStore:
                 metadata = None
             if metadata is None or checkpoint_counts(before, match[1], number, metadata.job_master):
                 found.append(Left(directory, match[1], number, metadata, damage))
+                sync_found(self._fs, posixpath.dirname(file))
         set_marks, damaged = marks.of_name(job_name)
+        marks.sync()
         counting = [mark for mark in set_marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
         return LeftByJobs(of_name(job_name, found), tuple(counting), damaged=tuple(damaged))
 
@@ -291,6 +300,7 @@ class FileCheckpointStore:
 
         metadata = load_metadata(fs, directory).with_files(located)
         if job_name is not None:
+            sync_found(fs, directory)
             check_or_claim_snapshot(path, job_name, self._job_id, claims)
         return replace(metadata, external_path=fs.unstrip_protocol(directory))
 

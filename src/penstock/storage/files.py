@@ -1,7 +1,8 @@
 """Files of checkpoints as they are written: there whole or not at all, in any fsspec file system (G11).
 
 In local file systems what is written survives a power cut. The bytes of a state file do at once; its name does when the
-metadata is written, which syncs the directory first. In object stores a file that was written is there for good.
+metadata is written, which syncs the directory first. What others have written is synced once more before a job builds
+on it, because they may have died before they did. In object stores a file that was written is there for good.
 """
 
 from __future__ import annotations
@@ -87,6 +88,13 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata) -> Non
         raise CheckpointError(
             f"{where} exists: the checkpoint was given up before it was complete, or another driver of the job wrote it"
         ) from error
+
+
+def sync_found(fs: Any, directory: str) -> None:
+    """Let a file survive that a job is to go on from: whoever gave it its name may have died before that was synced."""
+    if is_local(fs):
+        with contextlib.suppress(PermissionError, FileNotFoundError):
+            sync_directories([directory])
 
 
 def revoke_metadata(fs: Any, directory: str) -> None:

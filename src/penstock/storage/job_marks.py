@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import write_named
+from penstock.storage.files import sync_found, write_named
 from penstock.storage.leadership import Found, Leaders, mark_counts
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, checksum
 
@@ -139,6 +139,10 @@ class JobMarks:
             if mark is not None:
                 marks.append(mark)
         return marks, damaged
+
+    def sync(self) -> None:
+        """Let the marks that were read survive."""
+        sync_found(self._fs, self._directory)
 
     def leaders(self, job_name: str) -> Leaders:
         """The numbers of a name's job masters."""
