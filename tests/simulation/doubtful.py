@@ -122,8 +122,7 @@ def begin_before_it_is_revoked() -> Any:
 
 def write_over_revocations() -> Any:
     def make_visible(self: MemoryStore, directory: str, checkpoint_id: int) -> None:
-        self._disk.files[f"{directory}/{METADATA}"] = self._disk.files.pop(f"{directory}/{PARTIAL}")
-        self.visible_id_max = max(self.visible_id_max, checkpoint_id)
+        self._disk.rename(f"{directory}/{PARTIAL}", f"{directory}/{METADATA}")
 
     return mock.patch.object(MemoryStore, "make_visible", make_visible)
 

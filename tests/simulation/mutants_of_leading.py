@@ -14,9 +14,10 @@ from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.master.epochs import EpochMaster
 from penstock.core.master.steps import DeleteJobs, EndSinks
 from penstock.drivers.simulation import disk as disk_module
+from penstock.drivers.simulation.disk import LEADERS
 from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.store import MemoryStore
-from penstock.storage.leadership import DeposedError
+from penstock.storage.leadership import MASTER_PREFIX, DeposedError
 
 
 def _blind(name: str) -> Any:
@@ -41,9 +42,10 @@ def take_the_number_of_the_one_that_leads() -> Any:
     """So neither of the two is deposed."""
 
     def take(store: MemoryStore) -> int:
-        store._disk.leader = max(1, store._disk.leader)
-        store._disk.masters[store._disk.leader] = store.job_id
-        return store._disk.leader
+        number = max(1, store._disk.leader)
+        store.make_directories(LEADERS)
+        store._disk.write(f"{LEADERS}/{MASTER_PREFIX}{number}", store.job_id.encode())
+        return number
 
     return mock.patch.object(MemoryStore, "take_number", take)
 

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import random
+from typing import Final
+
 import msgspec
 
 from penstock.base.errors import CheckpointError
+from penstock.drivers.simulation.page_cache import PageCache, directory_of, make_directories
 from penstock.storage.job_marks import MARKS_DIRECTORY, Left, LeftByJobs, decode_mark, of_name
-from penstock.storage.leadership import Found, checkpoint_counts, mark_counts
+from penstock.storage.leadership import (
+    FOUND_PREFIX,
+    MASTER_PREFIX,
+    Found,
+    checkpoint_counts,
+    decode_found,
+    mark_counts,
+)
 from penstock.storage.metadata import REVOKED, CheckpointMetadata, StateFile, check_file, decode_metadata
 
 METADATA = "_metadata"
 PARTIAL = "_metadata.part"
+#: What other files are called while they are written.
+PART: Final = ".part"
 #: Where the savepoints of all jobs are asked for.
 SAVEPOINTS = "savepoints"
+#: Where the numbers of job masters are.
+LEADERS: Final = "leaders"
 
 
-class Disk:
+class Disk(PageCache):
     """Files by path. A savepoint is a directory below SAVEPOINTS, and complete from the moment it has metadata."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
+        super().__init__()
         self.violations: list[str] = []
+        #: what power cuts have taken, and must not
+        self.losses: list[str] = []
         #: the metadata of savepoints, by directory, as it became visible
         self.savepoints: dict[str, bytes] = {}
         #: directories of savepoints of which a part may be left: no process was there to delete it, or the deletion
@@ -30,11 +47,12 @@ class Disk:
         self.let_go: set[str] = set()
         #: the files of checkpoints that outlived their jobs, by directory
         self.retained: dict[str, dict[str, bytes]] = {}
-        #: the number of the job master that leads, and what the last one that took over found
-        self.leader = 0
-        self.found: Found | None = None
-        #: the jobs of all masters that have taken a number
-        self.masters: dict[int, str] = {}
+        #: the checkpoints and savepoints of which somebody was told that they are complete, by directory
+        self.promised: dict[str, None] = {}
+        #: the files that were gone after the last power cut
+        self.lost: set[str] = set()
+        #: those whose metadata was deleted: that may be undone, when the rest of them is gone
+        self.given_up: set[str] = set()
         #: the savepoint or checkpoint that the job of now may delete
         self.claimed: str | None = None
 
@@ -42,13 +60,21 @@ class Disk:
         """Rename the metadata: from now on the savepoint exists, for ever and as it is."""
         if directory in self.savepoints:
             self.violations.append(f"savepoint {directory} was written over")
-        data = self.files.pop(f"{directory}/{PARTIAL}")
-        self.files[f"{directory}/{METADATA}"] = self.savepoints[directory] = data
+            self.unlink(f"{directory}/{METADATA}")
+        self.link(f"{directory}/{PARTIAL}", f"{directory}/{METADATA}")
+        self.savepoints[directory] = self.files[f"{directory}/{METADATA}"]
+        self.unlink(f"{directory}/{PARTIAL}")
 
     def move_savepoint(self, directory: str, to: str) -> None:
-        """Put a savepoint elsewhere, as a user may."""
+        """Put a savepoint elsewhere for good, as a user may."""
+        make_directories(self, to)
         for path in self.below(directory):
-            self.files[to + path.removeprefix(directory)] = self.files.pop(path)
+            self.rename(path, to + path.removeprefix(directory))
+        self.sync_directory(directory)
+        self.sync_directory(to)
+        if directory in self.promised:
+            del self.promised[directory]
+            self.promise(to)
         self.savepoints[to] = self.savepoints.pop(directory)
         if directory in self.excused:
             self.excused.add(to)
@@ -79,9 +105,79 @@ class Disk:
             if self.files.get(path) != data
         ]
 
-    def below(self, directory: str) -> list[str]:
-        """The files in a directory."""
-        return [path for path in self.files if path.startswith(f"{directory}/")]
+    # --- power cuts ------------------------------------------------------------------------------------------------
+
+    def promise(self, directory: str) -> None:
+        """Somebody hears that a checkpoint or savepoint is complete: it stays, until it is deleted."""
+        self.promised[directory] = None
+
+    def unlink(self, path: str) -> None:
+        if path.endswith(f"/{METADATA}") and path in self.files and not self.is_off:
+            self.promised.pop(directory_of(path), None)
+            self.given_up.add(directory_of(path))
+        super().unlink(path)
+
+    def lose_power(self, chance: random.Random) -> None:
+        before = set(self.files)
+        super().lose_power(chance)
+        self.lost = before.difference(self.files)
+        for directory in list(self.savepoints):
+            if f"{directory}/{METADATA}" not in self.files:
+                del self.savepoints[directory]  # nobody was told of it, or it is missed below
+        self.excused.update(path for path in self.directories() if path not in self.promised)
+        self.losses += self._losses()
+
+    def _losses(self) -> list[str]:
+        """What was promised and is not there, and what looks whole and is not."""
+        losses = [
+            f"{directory}, which was complete, is lost"
+            for directory in self.promised
+            if f"{directory}/{METADATA}" not in self.files
+        ]
+        for path in self.files:
+            directory = directory_of(path)
+            if path == f"{directory}/{METADATA}" and directory not in self.given_up and self.files[path] != REVOKED:
+                losses += self._damage(directory)
+        return losses
+
+    def _damage(self, directory: str) -> list[str]:
+        """Why a checkpoint or savepoint that looks whole cannot be restored."""
+        try:
+            metadata = self.load_savepoint(directory)
+            job_id, number = metadata.job_id, metadata.checkpoint_id
+            if not metadata.is_savepoint and not checkpoint_counts(self.found, job_id, number, metadata.job_master):
+                return []  # its job master was deposed, and others may have deleted its files
+            for file in metadata.state_files():
+                # The copy of a savepoint needs it only until its job has ended.
+                if file.path is not None and not (metadata.ends_job and file.path.startswith(f"{SAVEPOINTS}/")):
+                    check_file(file, self.files.get(file.path, b""))
+        except CheckpointError as error:
+            return [f"{directory} looks whole: {error}"]
+        return []
+
+    # --- who leads -------------------------------------------------------------------------------------------------
+
+    def numbered(self, prefix: str) -> dict[int, bytes]:
+        """The files of the job masters, by their numbers."""
+        begin = f"{LEADERS}/{prefix}"
+        return {
+            int(path.removeprefix(begin)): self.files[path]
+            for path in self.files
+            if path.startswith(begin) and not path.endswith(PART)
+        }
+
+    @property
+    def leader(self) -> int:
+        """The number of the job master that leads."""
+        return max((*self.numbered(MASTER_PREFIX), *self.numbered(FOUND_PREFIX)), default=0)
+
+    @property
+    def found(self) -> Found | None:
+        """What the last job master that took over found."""
+        records = self.numbered(FOUND_PREFIX)
+        return decode_found(records[max(records)], LEADERS) if records else None
+
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     def load_savepoint(self, directory: str) -> CheckpointMetadata:
         """A savepoint's metadata, with complete paths."""
@@ -101,18 +197,22 @@ class Disk:
 
     def left_by(self, job_name: str) -> LeftByJobs:
         """What the jobs of a name have left, as far as it counts."""
-        found = []
+        found, before = [], self.found
         for path in sorted(self.files):
             job_id, _, rest = path.partition("/chk-")
             if rest.endswith(f"/{METADATA}") and self.files[path] != REVOKED:
                 number = int(rest.partition("/")[0])
                 directory = f"{job_id}/chk-{number}"
-                metadata = self.load_savepoint(directory)
-                if checkpoint_counts(self.found, job_id, number, metadata.job_master):
+                try:
+                    metadata = self.load_savepoint(directory)
+                except CheckpointError as error:
+                    found.append(Left(directory, job_id, number, None, str(error)))
+                    continue
+                if checkpoint_counts(before, job_id, number, metadata.job_master):
                     found.append(Left(directory, job_id, number, metadata))
-        marks = [decode_mark(self.files[path], path) for path in self.below(MARKS_DIRECTORY)]
-        of_jobs = [mark for mark in marks if mark.job_name == job_name]
-        counting = [mark for mark in of_jobs if mark_counts(self.found, mark.job_id, mark.status, mark.job_master)]
+        paths = [path for path in self.below(MARKS_DIRECTORY) if not path.endswith(PART)]
+        of_jobs = [mark for path in paths if (mark := decode_mark(self.files[path], path)).job_name == job_name]
+        counting = [mark for mark in of_jobs if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
         return LeftByJobs(of_name(job_name, found), tuple(counting))
 
     def flaws_of(self, directory: str) -> list[str]:

@@ -170,7 +170,7 @@ class SimulatedBackground:
         whose_turn, faults.in_master = faults.in_master, False
         for job in self.jobs:
             self._engine.ready.remove(job)
-            if self._engine.chance.random() < 0.4:
+            if self._engine.chance.random() < 0.4 and not faults.is_dark():
                 job.work()
         self.jobs.clear()
         faults.in_master = whose_turn

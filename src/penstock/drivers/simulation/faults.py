@@ -39,6 +39,8 @@ class Faults:
         self.in_master = False
         #: whether the job has ended
         self.is_job_done: Callable[[], bool] = lambda: False
+        #: whether there is no power
+        self.is_dark: Callable[[], bool] = lambda: False
         #: faults that the next storage operations meet, in this order, each as soon as it can
         self.planned_storage: list[str] = []
         self._chance = chance

@@ -49,6 +49,8 @@ class FaultRates:
     split_brain: float = 0.0
     #: that the clocks of all hosts are set forwards
     clock_jump: float = 0.0
+    #: that all hosts lose power
+    power_cut: float = 0.0
     slow_background: float = 0.0
     slow_channel: float = 0.0
     slow_executor: float = 0.0
@@ -106,6 +108,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
             late_store=_late_store(world),
             split_brain=_split_brain(world),
             clock_jump=_clock_jump(world),
+            power_cut=power_cut(world),
         ),
         chance.choice((0, 0, 600, 1 << 20)),
         chance.choice((0.01, 0.03, 0.1)),
@@ -202,6 +205,12 @@ def _split_brain(world: str) -> float:
 def _clock_jump(world: str) -> float:
     own = random.Random(f"set clocks of {world}")
     return 0.003 if own.random() < 0.2 else 0.0
+
+
+def power_cut(world: str) -> float:
+    """How likely the power fails after an action."""
+    own = random.Random(f"power of {world}")
+    return own.choice((0.0003, 0.001)) if own.random() < 0.2 else 0.0
 
 
 def _rates(chance: random.Random) -> FaultRates:

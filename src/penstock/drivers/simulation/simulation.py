@@ -21,7 +21,7 @@ from penstock.core.protocol import ToMaster, ToWorker, TriggerCheckpoint
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.dump import dump
 from penstock.drivers.simulation.engine import Engine
-from penstock.drivers.simulation.faults import Killed
+from penstock.drivers.simulation.faults import Killed, MasterKilled, WorkerKilled
 from penstock.drivers.simulation.invariants import Invariants
 from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.master import MasterProcess
@@ -95,6 +95,8 @@ class Simulation:
         self.events: Counter[str] = Counter()
         self.jobs = around.jobs
         self.outside = around.outside
+        self.power = around.power
+        self.power.die, self.power.is_anybody_there = self._die, lambda: self.faults.in_master or self.faults.in_worker
         self.invariants = Invariants(self)
         self.deposed: list[Deposed] = []
         self.slots = Slots(self, self.scenario.elasticity)
@@ -286,9 +288,27 @@ class Simulation:
         for worker in self.cluster.workers.values():
             worker.speed = 1.0
 
+    def _die(self) -> None:
+        raise MasterKilled if self.faults.in_master else WorkerKilled
+
+    def _lose_power(self) -> None:
+        """All processes end; a new job master starts when the power is back."""
+        if not self.power.is_out:
+            self.power.fail()
+        try:
+            for process in [*(deposed.process for deposed in self.deposed), self.process]:
+                process.kill(is_within_call=True)
+        finally:
+            self.power.come_back()
+
     def _maybe_break(self) -> None:
         faults, cluster = self.faults, self.cluster
         was_protocol, cluster.was_protocol = cluster.was_protocol, False
+        # Once the job has ended and the last of its files is gone, nobody starts anything again.
+        is_at_work = self._is_running() or self.process.is_down or bool(self.process.background.jobs)
+        if self.power.is_out or (is_at_work and self.power.fails_after(was_protocol)):
+            self._lose_power()
+            return
         if faults.are_over:
             return
         if not self._is_running():
@@ -331,6 +351,8 @@ class Simulation:
         self.process.look_at_deadline(now)
         for deposed in self.deposed:
             deposed.on_time(now)
+        if self.power.is_out:
+            self._lose_power()
 
     def _set_clocks(self) -> None:
         by_ms = self.engine.between(1, CLOCK_JUMP_MS_MAX)

@@ -2,7 +2,7 @@
 
 Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through its real encoding. Where
 one operation takes several steps in the file system, each step is a method of its own, so that an owner can die between
-them.
+them. The steps, and what is synced when, are those of `storage.files` and `storage.file_store`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable
 from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
-from penstock.drivers.simulation.disk import METADATA, PARTIAL, Disk
+from penstock.drivers.simulation.disk import LEADERS, METADATA, PART, PARTIAL, Disk
 from penstock.drivers.simulation.faults import Faults
+from penstock.drivers.simulation.page_cache import directory_of, make_directories
 from penstock.storage.job_marks import (
     MARKS_DIRECTORY,
     JobMark,
@@ -22,7 +23,7 @@ from penstock.storage.job_marks import (
     encode_mark,
     mark_file,
 )
-from penstock.storage.leadership import Found
+from penstock.storage.leadership import FOUND_PREFIX, MASTER_PREFIX, Found, encode_found
 from penstock.storage.metadata import (
     REVOKED,
     CheckpointMetadata,
@@ -81,12 +82,26 @@ class MemoryStore:
         return StateFile(len(data), digest, path=path)
 
     def upload(self, path: str, data: bytes) -> None:
-        """Store one file."""
-        self._disk.files[path] = data
+        """Store one file: its bytes survive a power cut, and its name once its directory is synced."""
+        self._put_state_file(path, data)
 
     def upload_for_savepoint(self, path: str, data: bytes) -> None:
         """Store one file in a savepoint's directory."""
-        self._disk.files[path] = data
+        self._put_state_file(path, data)
+
+    def _put_state_file(self, path: str, data: bytes) -> None:
+        self.make_directories(directory_of(path))
+        self._disk.write(f"{path}{PART}", data)
+        self.sync_state_file(f"{path}{PART}")
+        self._disk.rename(f"{path}{PART}", path)
+
+    def make_directories(self, directory: str) -> None:
+        """Make a directory, and those above it, for good."""
+        make_directories(self._disk, directory)
+
+    def sync_state_file(self, path: str) -> None:
+        """Let a state file's bytes survive."""
+        self._disk.sync_file(path)
 
     def read(self, file: StateFile) -> bytes:
         if file.data is not None:
@@ -96,7 +111,7 @@ class MemoryStore:
             raise OSError("planned: the read failed")
         data = self._disk.files.get(file.path)
         if data is None:
-            if self._faults.in_master and file.path.rpartition("/")[0] not in self._disk.let_go:
+            if self._faults.in_master and directory_of(file.path) not in self._disk.let_go | self._disk.given_up:
                 self._disk.violations.append(f"state file {file.path} is missing")
             raise CheckpointError(f"{file.path} is missing")
         return check_file(file, data)
@@ -139,29 +154,60 @@ class MemoryStore:
 
     def _put_metadata(self, directory: str, metadata: CheckpointMetadata, publish: Callable[[], None]) -> None:
         data = encode_metadata(metadata)
+        self.make_directories(directory)
+        self.sync_what_others_made(directory)
+        self.sync_state_names(directory)
         fault = self._faults.storage_fault(("complete-refused", "complete-torn", "complete-done-but-error"))
         if fault == "complete-refused":
             raise OSError("planned: the write was refused")
         self.write_partial(directory, data[: len(data) // 2] if fault == "complete-torn" else data)
+        self.sync_partial(directory)
         if fault == "complete-torn":
             raise OSError("planned: the connection broke")
         publish()
+        self.sync_metadata(directory)
         if fault is not None:
             raise OSError("planned: the connection broke")
+        self._disk.promise(directory)
+
+    def sync_what_others_made(self, directory: str) -> None:
+        """Let the directories survive that workers have made, and died before they synced them."""
+        above = directory_of(directory)
+        self._disk.sync_directory(directory_of(above))
+        self._disk.sync_directory(above)
+
+    def sync_state_names(self, directory: str) -> None:
+        """Let the names of state files survive."""
+        self._disk.sync_directory(directory)
 
     def write_partial(self, directory: str, data: bytes) -> None:
         """Write metadata under a name that no reader looks for."""
-        self._disk.files[f"{directory}/{PARTIAL}"] = data
+        self._disk.write(f"{directory}/{PARTIAL}", data)
+
+    def sync_partial(self, directory: str) -> None:
+        """Let the bytes of the metadata survive."""
+        self._disk.sync_file(f"{directory}/{PARTIAL}")
 
     def make_visible(self, directory: str, checkpoint_id: int) -> None:
         """Give the metadata its name: from now on the checkpoint exists, unless it was revoked."""
-        data, there = self._disk.files.pop(f"{directory}/{PARTIAL}"), self._disk.files.get(f"{directory}/{METADATA}")
+        partial, path = f"{directory}/{PARTIAL}", f"{directory}/{METADATA}"
+        data, there = self._disk.files[partial], self._disk.files.get(path)
         if there is not None:
+            self._disk.unlink(partial)
             is_known = there == REVOKED or decode_metadata(there, "").job_master != decode_metadata(data, "").job_master
             if not is_known:
                 self._disk.violations.append(f"checkpoint {directory} was written twice")
             raise CheckpointError(f"{directory}/{METADATA} exists")
-        self._disk.files[f"{directory}/{METADATA}"] = data
+        self._disk.link(partial, path)
+        self._disk.unlink(partial)
+
+    def sync_metadata(self, directory: str) -> None:
+        """Let the name of the metadata survive: from now on sinks may commit what the checkpoint holds."""
+        self._disk.sync_directory(directory)
+        if directory.startswith(self._root):
+            self._note_visible(int(directory.removeprefix(f"{self._root}chk-")))
+
+    def _note_visible(self, checkpoint_id: int) -> None:
         self.visible_id_max = max(self.visible_id_max, checkpoint_id)
 
     def publish_savepoint(self, savepoint_path: str) -> None:
@@ -178,7 +224,26 @@ class MemoryStore:
 
     def put_revocation(self, directory: str) -> None:
         """Take the place of the metadata, whether it is there or not."""
-        self._disk.files[f"{directory}/{METADATA}"] = REVOKED
+        self._put_named(f"{directory}/{METADATA}", REVOKED)
+
+    def _put_named(self, path: str, data: bytes) -> None:
+        """Write a file that is there whole or not at all, for good, in the place of the one that is there."""
+        self.make_directories(directory_of(path))
+        partial = f"{path}.1{PART}"  # another one than that of metadata that comes at the same time
+        self._disk.write(partial, data)
+        self.sync_named(partial)
+        if path.endswith(f"/{METADATA}"):
+            self._disk.promised.pop(directory_of(path), None)
+        self._disk.rename(partial, path)
+        self.sync_name(path)
+
+    def sync_named(self, path: str) -> None:
+        """Let the bytes of a mark, a revocation, or the record of what was found survive."""
+        self._disk.sync_file(path)
+
+    def sync_name(self, path: str) -> None:
+        """Let its name survive."""
+        self._disk.sync_directory(directory_of(path))
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         if f"{savepoint_path}/{METADATA}" in self._disk.files:
@@ -219,10 +284,12 @@ class MemoryStore:
             self.on_delete()
         if fault is not None:
             raise OSError("planned: the connection broke")
+        for directory in sorted({directory_of(path) for path in paths}):
+            self._disk.remove_directory(directory)
 
     def delete_file(self, path: str) -> None:
         """Delete one file, when it is there."""
-        self._disk.files.pop(path, None)
+        self._disk.unlink(path)
 
     def leader(self) -> int:
         """The number of the job master that leads."""
@@ -232,22 +299,38 @@ class MemoryStore:
         """Take a number above all others: whoever led is deposed from now on."""
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
-        self._disk.leader += 1
-        self._disk.masters[self._disk.leader] = self.job_id
-        return self._disk.leader
+        number = self._disk.leader + 1
+        path = f"{LEADERS}/{MASTER_PREFIX}{number}"
+        self.make_directories(LEADERS)
+        self._disk.write(path, self.job_id.encode())
+        self._disk.sync_file(path)
+        self.sync_number()
+        return number
+
+    def sync_number(self) -> None:
+        """Let the number that was taken be taken for good."""
+        self._disk.sync_directory(LEADERS)
 
     def former(self, number: int) -> tuple[tuple[int, str], ...]:
         """The masters before the one of a number whose jobs have left files."""
-        masters = self._disk.masters.items()
-        return tuple((other, job_id) for other, job_id in masters if other < number and self._disk.below(job_id))
+        before = self._disk.found
+        masters = dict(() if before is None else before.former)
+        for other, job_id in self._disk.numbered(MASTER_PREFIX).items():
+            if other < number:
+                masters[other] = job_id.decode()
+        return tuple((other, job_id) for other, job_id in sorted(masters.items()) if self._disk.below(job_id))
 
     def found(self) -> Found | None:
         """What the last job master that took over has found."""
         return self._disk.found
 
     def put_found(self, left: LeftByJobs) -> None:
-        """Record what a job master found."""
-        self._disk.found = left.found()
+        """Record what a job master found; what former ones did and found is needed no more."""
+        self._put_named(f"{LEADERS}/{FOUND_PREFIX}{left.number}", encode_found(left.found()))
+        for prefix in (MASTER_PREFIX, FOUND_PREFIX):
+            for number in self._disk.numbered(prefix):
+                if number < left.number:
+                    self._disk.unlink(f"{LEADERS}/{prefix}{number}")
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
         where = f"{self.directory_of(checkpoint_id)}/{METADATA}"
@@ -259,7 +342,9 @@ class MemoryStore:
     def load(self, path: str) -> CheckpointMetadata:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
-        return self._disk.load_savepoint(path)
+        metadata = self._disk.load_savepoint(path)
+        self.sync_found(path)
+        return metadata
 
     def verify(self, metadata: CheckpointMetadata) -> None:
         if metadata.job_id == self.job_id and self._stored(metadata) != metadata:
@@ -283,15 +368,28 @@ class MemoryStore:
     def put_mark(self, mark: JobMark) -> None:
         """Record, visible to all from now on, that the job has begun, or ended."""
         path = f"{MARKS_DIRECTORY}/{mark_file(mark)}"
+        self._put_named(path, encode_mark(mark))
         for other in self._disk.below(MARKS_DIRECTORY):
-            if other != path and decode_mark(self._disk.files[other], other).job_master <= mark.job_master:
+            is_part = other.endswith(PART)
+            number = 0 if is_part else decode_mark(self._disk.files[other], other).job_master
+            if other != path and number <= mark.job_master:
                 self.delete_file(other)
-        self._disk.files[path] = encode_mark(mark)
 
     def left_by(self, job_name: str) -> LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
-        return self._disk.left_by(job_name)
+        left = self._disk.left_by(job_name)
+        for directory in (*(one.directory for one in left.checkpoints), MARKS_DIRECTORY):
+            self.sync_found(directory)
+        return left
+
+    def sync_found(self, directory: str) -> None:
+        """Let what a job goes on from survive: whoever made it visible may have died before the name was synced."""
+        self._disk.sync_directory(directory)
+        if f"{directory}/{METADATA}" in self._disk.files and directory not in self._disk.given_up:
+            self._disk.promise(directory)
+        if directory.startswith(self._root):
+            self._note_visible(int(directory.removeprefix(f"{self._root}chk-")))
 
     # --- what must hold --------------------------------------------------------------------------------------------
 
@@ -305,7 +403,8 @@ class MemoryStore:
         """Checkpoints that are visible and lack files, by directory, with these files."""
         found = {}
         for where in [path for path in self.own_files() if path.endswith(f"/{METADATA}")]:
-            if self._disk.files[where] != REVOKED:
+            # The deletion of its metadata may have been undone by a power cut; it was passed over already.
+            if self._disk.files[where] != REVOKED and directory_of(where) not in self._disk.given_up:
                 files = decode_metadata(self._disk.files[where], where).state_files()
                 missing = [f.path for f in files if f.path is not None and f.path not in self._disk.files]
                 if missing:

@@ -12,6 +12,7 @@ from penstock.drivers.simulation.engine import EventLog
 from penstock.drivers.simulation.faults import Faults
 from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.outside import Outside, present
+from penstock.drivers.simulation.power import Power
 from penstock.drivers.simulation.scenario import Scenario
 
 
@@ -27,14 +28,17 @@ class Surroundings:
     faults: Faults
     jobs: Jobs
     outside: Outside
+    power: Power
 
     @classmethod
     def made(cls, seed: int, world: str, scenario: Scenario, chance: random.Random, is_traced: bool) -> Surroundings:
         """Those of a scenario, before anything has happened."""
         log = EventLog(f"seed {seed}: {scenario.topology}", is_traced)
         faults = Faults(scenario.rates, chance, log.write)
-        jobs = Jobs(seed, scenario, Disk(), faults)
-        return cls(seed, world, scenario, chance, log, faults, jobs, Outside(chance, faults.on_user_call))
+        disk = Disk()
+        jobs = Jobs(seed, scenario, disk, faults)
+        power = Power(scenario.rates.power_cut, world, disk, faults, log.write)
+        return cls(seed, world, scenario, chance, log, faults, jobs, Outside(chance, faults.on_user_call), power)
 
     @contextmanager
     def present(self) -> Iterator[None]:
@@ -48,6 +52,7 @@ class Surroundings:
         return [
             *self.outside.violations,
             *(f"storage: {violation}" for violation in disk.violations),
+            *(f"power-cut: {loss}" for loss in disk.losses),
             *(f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)),
             *(f"retained: {flaw}" for flaw in disk.flaws_of_retained()),
         ]

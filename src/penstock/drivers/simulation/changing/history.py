@@ -18,6 +18,7 @@ from penstock.base.job_status import JobStatus
 from penstock.core.graph.job_graph import BACK_FILL
 from penstock.drivers.simulation.answers import check_exact, check_order
 from penstock.drivers.simulation.changing.scenario import BATCH, LOOKING, STREAMING, TEMPOS, draw, draw_wishes
+from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.reference import outputs_of_jobs
 from penstock.drivers.simulation.refusals import expected_refusals, judge
@@ -191,7 +192,7 @@ class ChangingSimulation:
             status = driver.run().name
         except DriverKilled:
             world.seen["driver killed"] += 1
-            world.write("the driver is dead")
+            world.on_driver_death()
             status = "?"
         self._steps += world.step
         driver.check_answers()
@@ -210,7 +211,8 @@ class ChangingSimulation:
         if driver.filled is not None:
             if left := job.store.leftovers():
                 world.violations.append(f"leaked-file: a batch leaves {left[0]} beside its savepoint")
-            return status, Start(driver.filled) if driver.filled in world.disk.savepoints else start
+            is_there = world.disk.is_durable(f"{driver.filled}/{METADATA}")
+            return status, Start(driver.filled) if is_there else start
         if status == "FINISHED" and driver.is_at_end():
             return status, None
         is_told = driver.goes_on_from is not None

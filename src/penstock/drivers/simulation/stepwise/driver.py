@@ -141,6 +141,7 @@ class Driver:
                     stopped.add(self)
                     raise DriverKilled
                 stopped.between_steps()
+                self._history.maybe_lose_power()
         finally:
             if not self.is_stopped:
                 self.close()
@@ -155,11 +156,15 @@ class Driver:
 
     def advance(self) -> bool:
         """Take a step; returns whether there are more."""
+        history = self._history
+        was_driving, history.is_driving = history.is_driving, True
         try:
             has_more = self._driving.advance()
         except AssertionError as broken_promise:
-            self._history.violations.append(f"the master: {broken(NAME, broken_promise)}")
+            history.violations.append(f"the master: {broken(NAME, broken_promise)}")
             return False
+        finally:
+            history.is_driving = was_driving
         self.has_ended = not has_more
         return has_more
 

@@ -42,17 +42,21 @@ class StepwiseSimulation(StepwiseWorld):
                     status = driver.run().name
                 except DriverKilled:
                     self.seen["driver stopped" if driver.is_stopped else "driver killed"] += 1
-                    self.write("the driver is dead")
+                    self.on_driver_death()
                     status = "?"
                 driver.check_answers()
+                if self.violations:
+                    break
                 path = driver.goes_on_from
-                if driver.is_back_fill:
+                if driver.is_back_fill or (path == FILLED and FILLED not in self.disk.savepoints):
+                    # Nobody was told of one that a power cut has taken before a job had begun from it.
                     is_filled = FILLED in self.disk.savepoints
                     path = FILLED if is_filled else None
                 elif (status == "FINISHED" and driver.is_at_end()) or self.violations:
                     break
             else:
                 self.violations.append(f"stalled: {JOBS_MAX} jobs, the last one {status}")
+            self.power.is_over = True
             self.stopped.end()
             self._check_output()
         return self.history("epochs", status)
@@ -64,7 +68,7 @@ class StepwiseSimulation(StepwiseWorld):
             job.in_tempo("BATCH", FILLED)
             if FILLED not in self.disk.savepoints:
                 for left in self.disk.below(FILLED):  # a user would take another path, or look what is there
-                    del self.disk.files[left]
+                    self.disk.unlink(left)
         elif path is not None:
             self.stopped.kill_those_that_may_lead()
         else:

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.disk import SAVEPOINTS
-from penstock.drivers.simulation.scenario import FaultRates, Scenario
+from penstock.drivers.simulation.scenario import FaultRates, Scenario, power_cut
 from penstock.drivers.simulation.topology_maker import TopologyMaker
 
 #: Where a back-fill leaves its savepoint.
@@ -65,6 +65,7 @@ def draw(chance: random.Random, world: str) -> StepwiseScenario:
         user_error=chance.choice((0.003, 0.02)),
         storage_errors_max=chance.choice((0, 0, 3, 6)),
         storage_error=chance.choice((0.02, 0.1)),
+        power_cut=power_cut(world),
     )
     inline_bytes_max = chance.choice((0, 0, 600, 1 << 20))
     scenario = Scenario(topology, "aligned", configuration, rates, inline_bytes_max, 0.0, 0, False)

@@ -35,13 +35,15 @@ class Stopped(Protocol):
 class StoppedDrivers:
     """`rate`: how likely one is stopped after a step. They have chance of their own."""
 
-    def __init__(self, world: str, rate: float, write: Callable[[str], None]) -> None:
+    def __init__(self, world: str, rate: float, write: Callable[[str], None], look: Callable[[], None]) -> None:
         self._chance = random.Random(f"stopped drivers of {world}")
         self._rate = rate
         self._left = STOPS_MAX if rate else 0
         self._write = write
         self._drivers: list[Stopped] = []
         self._is_going = False
+        #: called when one has gone on; may raise
+        self._look = look
 
     def stops(self) -> bool:
         """Whether the driver of now is stopped here."""
@@ -66,6 +68,7 @@ class StoppedDrivers:
     def _maybe_go_on(self, rate: float) -> None:
         if self._drivers and not self._is_going and self._chance.random() < rate:
             self._go_on(self._chance.choice(self._drivers), self._chance.randint(1, STEPS_AT_A_TIME_MAX))
+            self._look()
 
     def kill_those_that_may_lead(self) -> None:
         """A person who starts a job from a path, which deposes nobody, makes sure that no other driver of it runs."""
@@ -73,6 +76,12 @@ class StoppedDrivers:
             driver.close()
             self._drivers.remove(driver)
             self._write("a stopped driver is killed")
+
+    def kill_all(self) -> None:
+        """None of them goes on."""
+        for driver in self._drivers:
+            driver.close()
+        self._drivers.clear()
 
     def end(self) -> None:
         """All of them go on to their ends."""

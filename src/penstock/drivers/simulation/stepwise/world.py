@@ -44,6 +44,9 @@ class StepwiseWorld:
         self.jobs = around.jobs
         self.disk = around.jobs.disk
         self.outside = around.outside
+        self.power = around.power
+        #: whether a driver takes a step
+        self.is_driving = False
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self.epochs = 0
@@ -51,7 +54,8 @@ class StepwiseWorld:
         #: where the job was drained: what it read is all that is to be seen
         self.drained: CheckpointMetadata | None = None
         #: those that all others think dead
-        self.stopped = StoppedDrivers(scenario.scenario.topology.world, scenario.stops, self.write)
+        name = scenario.scenario.topology.world
+        self.stopped = StoppedDrivers(name, scenario.stops, self.write, self._look_for_power)
         #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
         self.on_point: Callable[[str], None] = lambda point: None
         #: what a person asks for, and at which look of the master, by number; None for at random
@@ -63,6 +67,35 @@ class StepwiseWorld:
         """What happens from now on happens to these jobs."""
         self.log.now = self.now_ms
         self.outside.watch(self._on_commit, self._may_commit)
+        self.power.die, self.power.is_anybody_there = self._die, lambda: self.is_driving
+
+    # --- power cuts ------------------------------------------------------------------------------------------------
+
+    def _die(self) -> None:
+        raise DriverKilled
+
+    def _look_for_power(self) -> None:
+        if self.power.is_out:
+            raise DriverKilled
+
+    def maybe_lose_power(self) -> None:
+        """A step was taken: at times the power fails then."""
+        if self.power.fails_after(is_protocol=True):
+            self.power.fail()
+            raise DriverKilled
+
+    def on_driver_death(self) -> None:
+        """The driver has died, and perhaps everybody with it."""
+        self.write("the driver is dead")
+        if not self.power.is_out:
+            return
+        self.violations += [f"power-cut: {loss}" for loss in self.disk.losses]
+        self.disk.losses.clear()
+        self.stopped.kill_all()
+        self.power.come_back()
+        drained = self.drained
+        if drained is not None and f"{drained.job_id}/chk-{drained.checkpoint_id}/{METADATA}" in self.disk.lost:
+            self.drained = None  # no job finds it from now on
 
     @property
     def step(self) -> int:
@@ -108,7 +141,7 @@ class StepwiseWorld:
             return True  # though it may be deleted by now
         directories = (f"{owner}/chk-{checkpoint_id}", *self.disk.savepoints)
         for directory in directories:
-            if f"{directory}/{METADATA}" in self.disk.files:
+            if self.disk.is_durable(f"{directory}/{METADATA}"):
                 metadata = self.disk.load_savepoint(directory)
                 if metadata.job_id == owner and metadata.checkpoint_id >= checkpoint_id:
                     return True
