@@ -23,6 +23,7 @@ from penstock.base.durable_files import publish
 from penstock.base.errors import CheckpointError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
+from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import write_whole
 from penstock.connectors.number_sequence import NumberSequenceSource
@@ -200,6 +201,25 @@ def test_what_a_file_sink_has_committed_survives(live: Path, cut: PowerCut, tmp_
         assert (image / final.relative_to(live)).read_bytes() == b"rows"
 
 
+def test_what_a_dead_run_of_a_batch_had_shown_stays_taken_back(live: Path, cut: PowerCut, tmp_path: Path) -> None:
+    """G9: as long as its rows may be back, so is the list by which the next run removes them."""
+    out = live / "out"
+    first, second = (FileCommitLog(str(out), str(out / ".penstock" / name), "words") for name in ("first", "second"))
+    hidden, final = out / ".penstock" / "first" / ".part-0-0-a.closed.0-0-0", out / "bucket" / "part-0-0-a"
+    write_whole(str(hidden), b"rows")
+    first.begin()
+    first.write([FileCommittable(str(hidden), str(final), 4)])
+    (listed,) = (out / ".penstock").glob("*.commit")
+    FileCommitter().commit([FileCommittable(str(hidden), str(final), 4)])
+    assert first._held is not None
+    first._held.close()  # it is dead
+    assert "rolled back" in second.begin()[0]
+    second.write([])
+    for image in images(cut, tmp_path / "images"):
+        rows, tells_of_them = (image / path.relative_to(live) for path in (final, listed))
+        assert tells_of_them.exists() or not rows.exists()
+
+
 # --- planted bugs ----------------------------------------------------------------------------------------------------
 
 
@@ -207,7 +227,7 @@ def written(path: str, data: bytes) -> None:
     Path(path).write_bytes(data)
 
 
-def nothing(paths: Iterable[str]) -> None:
+def nothing(paths: Iterable[str], *files: Any) -> None:
     """Sync no names."""
 
 
@@ -251,6 +271,11 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
         "penstock.connectors.file.filesystem.sync_directories",
         nothing,
         test_a_file_that_is_written_whole_survives,
+    ),
+    "what was taken back": (
+        "penstock.connectors.file.commit_log.sync_names",
+        nothing,
+        test_what_a_dead_run_of_a_batch_had_shown_stays_taken_back,
     ),
     "commits": (
         "penstock.connectors.file.committer.sync_names",

@@ -136,10 +136,11 @@ def _read(path: str) -> list[FileCommittable] | None:
 
 
 def _remove(files: Sequence[FileCommittable]) -> int:
-    """Removes the files, hidden ones first, so that no run shows them afterwards; returns how many were gone."""
+    """Removes the files for good, hidden ones first, so that no run shows them again; returns how many were gone."""
     gone = 0
     for file in files:
         there = [path for path in (file.hidden_path, file.final_path) if size_or_none(path) is not None]
         remove([file.hidden_path, file.final_path])
         gone += not there
+    sync_names(file.final_path for file in files)  # were one back after a power cut, no list would name it any more
     return gone
