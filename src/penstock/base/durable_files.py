@@ -6,10 +6,12 @@ written, or only renamed, may be empty, or may have its former name, once the po
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 #: What a file system says that has no hard links.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
@@ -22,6 +24,97 @@ class FileSystem(Protocol):
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Make a directory and all that are missing above it."""
+
+
+class LocalFiles:
+    """What is asked of the operating system, besides what fsspec asks. A simulation answers in its place."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return os.path.isdir(path)
+
+    def directories_in(self, path: str) -> list[str]:
+        """The paths of the directories in one; none if it does not exist."""
+        with contextlib.suppress(FileNotFoundError):
+            return [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+        return []
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, unless it is there."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; raises `OSError` if it is not empty, or not there."""
+        os.rmdir(path)
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename a file in one step, in place of what is there."""
+        os.replace(source, target)
+
+    def sync_file(self, file: BinaryIO) -> None:
+        """Let the bytes of an open file survive, if it is one of the system."""
+        descriptor = _descriptor(file)
+        if descriptor is not None:
+            os.fsync(descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        """Let the names in a directory survive."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
+
+    def hold(self, file: BinaryIO, path: str) -> bool:
+        """Let this process hold a file until it is closed, or the process ends; False if the file was removed."""
+        descriptor = _descriptor(file)
+        if descriptor is None or not _lock(descriptor, fcntl.LOCK_EX):
+            return True
+        with contextlib.suppress(FileNotFoundError):
+            return os.path.samestat(os.stat(path), os.fstat(descriptor))
+        return False
+
+    def remove_unless_held(self, path: str) -> bool:
+        """Remove a file if no process holds it; returns whether it is gone."""
+        try:
+            with open(path, "rb") as file:
+                if not _lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    return False
+                os.unlink(path)
+        except FileNotFoundError:
+            pass
+        return True
+
+
+def _descriptor(file: BinaryIO) -> int | None:
+    try:
+        return file.fileno()
+    except (AttributeError, OSError):
+        return None
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:  # a process holds it, or there are no locks here
+        return False
+    return True
+
+
+SYSTEM: Final = LocalFiles()
+
+
+def local_files_of(fs: FileSystem) -> LocalFiles:
+    """What answers for the files of a local file system."""
+    files: LocalFiles = getattr(fs, "local_files", SYSTEM)
+    return files
 
 
 def is_local(fs: FileSystem) -> bool:
@@ -37,20 +130,20 @@ def protocols_of(fs: FileSystem) -> set[str]:
 def make_directories_in(fs: FileSystem, path: str) -> None:
     """As `make_directories` in the local file system; in others a directory that was made is there for good."""
     if is_local(fs):
-        make_directories(path)
+        make_directories(path, local_files_of(fs))
     else:
         fs.makedirs(path, exist_ok=True)
 
 
-def make_directories(path: str) -> None:
+def make_directories(path: str, files: LocalFiles = SYSTEM) -> None:
     """Make a directory and all that are missing above it, for good."""
     missing = []
-    while not os.path.exists(path):
+    while not files.exists(path):
         missing.append(path)
         path = os.path.dirname(path) or os.curdir
     for directory in reversed(missing):
-        os.makedirs(directory, exist_ok=True)
-        sync_directories([os.path.dirname(directory) or os.curdir])
+        files.make_directory(directory)
+        sync_directories([os.path.dirname(directory) or os.curdir], files)
 
 
 def write_bytes(path: str, data: bytes) -> None:
@@ -98,17 +191,10 @@ def create_file(path: str, data: bytes = b"") -> bool:
     return True
 
 
-def sync_directories(paths: Iterable[str]) -> None:
+def sync_directories(paths: Iterable[str], files: LocalFiles = SYSTEM) -> None:
     """Let all names in these directories survive: of files made, renamed and removed.
 
     Some network file systems cannot be asked for that, because they do so with each change.
     """
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-        finally:
-            os.close(descriptor)
+        files.sync_directory(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import zipfile
 from collections.abc import Iterable
@@ -21,7 +20,13 @@ from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from penstock.base import durable_files
-from penstock.base.durable_files import make_directories_in, sync_directories
+from penstock.base.durable_files import (
+    SYSTEM,
+    LocalFiles,
+    local_files_of,
+    make_directories_in,
+    sync_directories,
+)
 from penstock.base.errors import FormatError, MissingPathError
 
 #: How often a directory is made again when others remove it because nothing is in it yet.
@@ -131,12 +136,9 @@ def create_held(path: str) -> BinaryIO:
     """As `create`; in a local file system this process holds the file until it is closed, see `remove_unless_held`."""
     while True:
         file = create(path)
-        descriptor = _descriptor(file)
-        if descriptor is None or not _lock(descriptor, fcntl.LOCK_EX):
+        fs, root = url_to_fs(path)
+        if local_files_of(fs).hold(file, root):
             return file
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                return file
         file.close()  # it was removed after it was made and before it was locked
 
 
@@ -146,24 +148,8 @@ def remove_unless_held(path: str) -> bool:
     The system lets go of a file when its process ends, however it ends. In file systems that are not local there is no
     way to tell, so nothing is removed.
     """
-    if not is_local(path):
-        return False
-    try:
-        with open(path, "rb") as file:
-            if not _lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
-                return False
-            os.unlink(path)
-    except FileNotFoundError:
-        pass
-    return True
-
-
-def _lock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how)
-    except OSError:  # a process holds it, or there are no locks here
-        return False
-    return True
+    fs, root = url_to_fs(path)
+    return durable_files.is_local(fs) and local_files_of(fs).remove_unless_held(root)
 
 
 def is_local(path: str) -> bool:
@@ -194,9 +180,10 @@ def write_whole(path: str, data: bytes) -> None:
 
 def remove_empty_directory(directory: str) -> None:
     """Removes a directory of a local file system if it is empty; elsewhere empty directories do not exist."""
-    if is_local(directory):
+    fs, root = url_to_fs(directory)
+    if durable_files.is_local(fs):
         with contextlib.suppress(OSError):
-            os.rmdir(directory)
+            local_files_of(fs).remove_directory(root)
 
 
 def close_durably(file: BinaryIO) -> None:
@@ -208,16 +195,8 @@ def close_durably(file: BinaryIO) -> None:
 def make_durable(file: BinaryIO) -> None:
     """Lets the bytes of an open file reach the disk where that can be asked for."""
     file.flush()
-    descriptor = _descriptor(file)
-    if descriptor is not None:
-        os.fsync(descriptor)
-
-
-def _descriptor(file: BinaryIO) -> int | None:
-    try:
-        return file.fileno()
-    except (AttributeError, OSError):
-        return None
+    files: LocalFiles = getattr(file, "local_files", SYSTEM)
+    files.sync_file(file)
 
 
 def sync_names(paths: Iterable[str]) -> None:
@@ -225,8 +204,12 @@ def sync_names(paths: Iterable[str]) -> None:
 
     Where that cannot be asked for, they are there for good already.
     """
-    local = {root.rpartition("/")[0] for fs, root in map(url_to_fs, paths) if durable_files.is_local(fs)}
-    sync_directories(sorted(directory for directory in local if os.path.isdir(directory)))
+    local: dict[LocalFiles, set[str]] = {}
+    for fs, root in map(url_to_fs, paths):
+        if durable_files.is_local(fs):
+            local.setdefault(local_files_of(fs), set()).add(root.rpartition("/")[0])
+    for files, directories in local.items():
+        sync_directories(sorted(filter(files.is_directory, directories)), files)
 
 
 def rename(source: str, target: str) -> None:
@@ -236,7 +219,7 @@ def rename(source: str, target: str) -> None:
     make_directories_in(fs, fs._parent(goal))
     if durable_files.is_local(fs):
         try:
-            os.replace(root, goal)
+            local_files_of(fs).replace(root, goal)
             return
         except OSError as error:
             if error.errno != errno.EXDEV:
@@ -265,10 +248,10 @@ def remove_directory(directory: str) -> None:
 
 def remove_empty_directories(directory: str) -> None:
     """Removes the empty directories in a directory of a local file system, and then the directory itself."""
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(directory):
-            if entry.is_dir(follow_symlinks=False):
-                remove_empty_directory(entry.path)
+    fs, root = url_to_fs(directory)
+    if durable_files.is_local(fs):
+        for path in local_files_of(fs).directories_in(root):
+            remove_empty_directory(_public(fs, path))
     remove_empty_directory(directory)
 
 
@@ -303,7 +286,7 @@ class _Layered:
 
 
 def _public(fs: Any, name: str) -> str:
-    return name if durable_files.is_local(fs) else cast(str, fs.unstrip_protocol(name))
+    return name if durable_files.is_local(fs) and local_files_of(fs) is SYSTEM else cast(str, fs.unstrip_protocol(name))
 
 
 def _hidden(name: str, below: str) -> bool:
