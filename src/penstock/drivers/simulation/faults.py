@@ -33,6 +33,8 @@ class Faults:
         self.has_ending = False
         #: whether a worker's own code runs now: only then can it be killed within a call
         self.in_worker = False
+        #: the worker whose code it is
+        self.worker_id = ""
         #: whether that worker is one of a deposed job master
         self.in_deposed = False
         #: whether the job master's code runs now

@@ -22,6 +22,7 @@ from penstock.core.task.barriers import AlignedBarrierHandler
 from penstock.core.task.stream_task import StreamTask
 from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
 from penstock.drivers.simulation.changes import records_in_flight
+from penstock.drivers.simulation.file_sinks import hidden, is_committed, written
 from penstock.drivers.simulation.person import Request
 from penstock.drivers.simulation.reference import outputs_of_jobs
 from penstock.drivers.simulation.refusals import judge
@@ -238,8 +239,7 @@ class Invariants:
         if kind in ("suspend", "drain"):
             if request.master is simulation.master and simulation.master.status is not JobStatus.FINISHED:
                 self._found.append(f"waiter: {kind} was answered while the job is {simulation.master.status.name}")
-            transactions = simulation.outside.transactions
-            open_ids = [t for t in prepared(disk, disk.load_savepoint(path)) if not transactions[t].is_committed]
+            open_ids = [t for t in prepared(disk, disk.load_savepoint(path)) if not is_committed(simulation.outside, t)]
             if open_ids:
                 self._found.append(f"waiter: {kind} was answered before {open_ids[:SHOWN_MAX]} was committed")
 
@@ -285,6 +285,7 @@ class Invariants:
             self._found.append(f"failed: the job ended {simulation.master.status.name}: {reason}")
             return self._found
         self._check_output()
+        self._check_hidden_files()
         return self._found
 
     def _check_output(self) -> None:
@@ -305,7 +306,10 @@ class Invariants:
         has_order = not any(job.is_unordered for job in simulation.jobs.all)
         has_rules = any(stage.kind == "rules" for stage in stages.values())
         for sink, expected in outputs_of_jobs(simulation.jobs.epochs(), read).items():
-            records = simulation.outside.committed.get(sink, [])
+            if stages[sink].make_sink is None:
+                records = simulation.outside.committed.get(sink, [])
+            else:
+                records = written(simulation.jobs.disk, sink)
             if may_repeat:
                 found = [check_superset(sink, expected, records, bool(read) and has_rules)]
             else:
@@ -313,6 +317,18 @@ class Invariants:
                 if simulation.scenario.mode != "at-least-once" and has_order:
                     found.append(check_order(sink, stages[sink], records))
             self._found += [line for line in found if line is not None]
+
+    def _check_hidden_files(self) -> None:
+        """File sinks leave nothing hidden but what savepoints or other jobs may name, or a power cut brought back.
+
+        So it is with one job of which no savepoint was asked.
+        """
+        simulation, disk = self._simulation, self._simulation.jobs.disk
+        seen = simulation.around.faults.seen
+        is_alone = len(simulation.jobs.all) == 1 and not simulation.jobs.now.savepoints
+        left = hidden(disk)
+        if left and is_alone and not seen["power-cut"] and not seen["split-brain"]:
+            self._found.append(f"leaked-file: {len(left)} hidden files are left: {left[:SHOWN_MAX]}")
 
     def _check_leaks(self) -> None:
         simulation = self._simulation

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.base.errors import WrongValueError
 from penstock.core.protocol import StopMode
+from penstock.drivers.simulation.page_cache import PageCache
 
 TransactionId = tuple[str, str, int, int, str]  # job, operator, subtask, attempt, run and count
 
@@ -73,6 +74,13 @@ class Outside:
     needs_checkpoints: bool = True
     #: what batches have begun to commit, by job
     commit_logs: dict[str, list[TransactionId]] = field(default_factory=dict)
+    #: the file system in which connectors write
+    files: PageCache = field(default_factory=PageCache)
+    #: the files that processes hold while they write them, and by which one each is held
+    held: dict[str, str] = field(default_factory=dict)
+    #: the process that is at work, and whether one is still there
+    process: Callable[[], str] = lambda: ""
+    is_alive: Callable[[str], bool] = lambda process: False
     transactions: dict[TransactionId, Transaction] = field(default_factory=dict)
     committed: dict[str, list[Any]] = field(default_factory=dict)
     commits: int = 0

@@ -144,6 +144,10 @@ class PageCache:
         """The files in a directory, and in those in it."""
         return [path for path in self.files if path.startswith(f"{directory}/")]
 
+    def directories_in(self, directory: str) -> list[str]:
+        """The paths of the directories in one."""
+        return [path for path, node in self._nodes.items() if node.is_directory and directory_of(path) == directory]
+
     def _begin(self) -> bool:
         """Whether a step takes place: with the power, the process goes that would take it."""
         if not self.is_off:

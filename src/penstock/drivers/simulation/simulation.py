@@ -22,6 +22,7 @@ from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.dump import dump
 from penstock.drivers.simulation.engine import Engine
 from penstock.drivers.simulation.faults import Killed, MasterKilled, WorkerKilled
+from penstock.drivers.simulation.file_sinks import maybe_write_files
 from penstock.drivers.simulation.invariants import Invariants
 from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.master import MasterProcess
@@ -84,7 +85,9 @@ class Simulation:
         self.seed = seed
         if around is None:
             chance, world = random.Random(seed), f"sim-{seed}"
-            scenario = scenario or draw_scenario(chance, world, mode)
+            if scenario is None:
+                scenario = draw_scenario(chance, world, mode)
+                maybe_write_files(scenario.topology)
             scenario = fault_free(scenario) if without_faults else scenario
             around = Surroundings.made(seed, world, scenario, chance, is_traced)
         self.around = around
@@ -115,6 +118,12 @@ class Simulation:
             self.invariants.on_finish,
             lambda: self.faults.in_deposed,
         )
+
+        self.outside.process, self.outside.is_alive = lambda: self.faults.worker_id, self._is_alive
+
+    def _is_alive(self, worker_id: str) -> bool:
+        clusters = [self.cluster, *(deposed.cluster for deposed in self.deposed)]
+        return any(worker_id in cluster.workers for cluster in clusters)
 
     def _present(self) -> tuple[SimulatedCluster, MasterProcess]:
         """A cluster and a job master's process that are watched."""

@@ -38,7 +38,9 @@ class Surroundings:
         disk = Disk()
         jobs = Jobs(seed, scenario, disk, faults)
         power = Power(scenario.rates.power_cut, world, disk, faults, log.write)
-        return cls(seed, world, scenario, chance, log, faults, jobs, Outside(chance, faults.on_user_call), power)
+        return cls(
+            seed, world, scenario, chance, log, faults, jobs, Outside(chance, faults.on_user_call, files=disk), power
+        )
 
     @contextmanager
     def present(self) -> Iterator[None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.connector import Sink
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
 from penstock.core.operators.record.co_process import KeyedCoProcessOperator
@@ -65,6 +67,8 @@ class Stage:
     two_inputs: bool | None = None
     #: how the calls behave of a "map" or "flat_map" that is asynchronous
     calls: Calls | None = None
+    #: makes a sink of another kind, by the world and the uid
+    make_sink: Callable[[str, str], Sink[Any]] | None = None
 
     @property
     def has_two_inputs(self) -> bool:
@@ -133,7 +137,7 @@ class Topology:
                 strategy = strategy.with_idleness(stage.idleness_ms)
             factory = partial(_source_operator, source, strategy)
         elif stage.kind == "sink":
-            sink = SimulatedSink(self.world, stage.uid)
+            sink = (stage.make_sink or SimulatedSink)(self.world, stage.uid)
             factory = partial(SinkOperator, sink)
         else:
             factory = self._factory(stage)

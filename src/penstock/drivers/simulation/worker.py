@@ -110,6 +110,7 @@ class Worker(Action):
         """Let the executor do something, and see when it wants to be stepped again; it may die in doing so."""
         faults = self.cluster.engine.faults
         faults.in_worker, faults.in_deposed = True, self.cluster.is_deposed
+        faults.worker_id = self.worker_id
         try:
             call()
         except WorkerKilled:

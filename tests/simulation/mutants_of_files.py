@@ -1,0 +1,60 @@
+"""Planted bugs in the file sink, which runs in simulated jobs as it is, on the simulated disk (G9)."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from tests.simulation.planting import Mutant, around
+
+from penstock.connectors.file import committer, writer
+from penstock.connectors.file.committer import FileCommitter
+from penstock.connectors.file.part_names import PartNames
+from penstock.drivers.simulation.file_system import SimulatedFiles
+
+
+def leave_the_names_of_hidden_files_unsynced() -> Any:
+    return mock.patch.object(writer, "sync_names", return_value=None)
+
+
+def leave_the_bytes_of_hidden_files_unsynced() -> Any:
+    return mock.patch.object(writer, "make_durable", return_value=None)
+
+
+def leave_the_names_of_committed_files_unsynced() -> Any:
+    return mock.patch.object(committer, "sync_names", return_value=None)
+
+
+def leave_directories_of_files_unsynced() -> Any:
+    return mock.patch("penstock.base.durable_files.sync_directories", return_value=None)
+
+
+def commit_again_without_a_sync() -> Any:
+    """The one that committed first may have died before it synced."""
+
+    def recommit(original: Any, self: FileCommitter, committables: Any) -> None:
+        with leave_the_names_of_committed_files_unsynced():
+            original(self, committables)
+
+    return around(FileCommitter, "recommit", recommit)
+
+
+def leave_what_former_attempts_have_hidden() -> Any:
+    return mock.patch.object(PartNames, "is_stale", return_value=False)
+
+
+def hold_no_file() -> Any:
+    """So a job that begins removes what another one is writing."""
+    return mock.patch.object(SimulatedFiles, "hold", return_value=True)
+
+
+#: Each mutant, the kinds of violation that give it away, and a seed that is known to find it.
+MUTANTS_OF_FILES: dict[Mutant, tuple[tuple[str, ...], int]] = {
+    leave_the_names_of_hidden_files_unsynced: (("lost", "output"), 21),
+    leave_the_bytes_of_hidden_files_unsynced: (("output",), 46),
+    leave_the_names_of_committed_files_unsynced: (("output", "waiter"), 57),
+    leave_directories_of_files_unsynced: (("lost", "output"), 125),
+    commit_again_without_a_sync: (("output",), 388),
+    leave_what_former_attempts_have_hidden: (("leaked-file",), 103),
+    hold_no_file: (("task-failed",), 184),
+}
