@@ -39,6 +39,18 @@ def test_crash_at_every_step(mode: str) -> None:
     assert not table.missed
 
 
+def test_power_cut_at_every_step() -> None:
+    """G8, G9, G11: all processes end there, and what was not synced is gone, as far as chance has it."""
+    mode, job = MODES[NUMBER % len(MODES)], list(JOBS)[NUMBER % len(JOBS)]
+    table = CrashTable(cuts_power=True)
+    with watched():
+        for point in CRASH_POINTS if EFFORT > 1 else CRASH_POINTS[NUMBER % 2 :: 2]:
+            if mode not in point.absent:
+                table.cover(point, NUMBER % 2 == 0, job, mode)
+    assert not table.failed
+    assert not table.missed
+
+
 def test_pairs_of_crashes() -> None:
     """G8, G9: two crashes in one job."""
     with watched():

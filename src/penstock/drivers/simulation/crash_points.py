@@ -48,6 +48,7 @@ from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Faults, MasterKilled, WorkerKilled
 from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.power import Power
 from penstock.drivers.simulation.store import MemoryStore
 from penstock.drivers.simulation.worker import Worker
 from penstock.state.heap import HeapKeyedStateBackend
@@ -286,14 +287,16 @@ BY_NAME = {point.name: point for point in CRASH_POINTS}
 
 @dataclass(frozen=True)
 class PlannedCrash:
-    """The owner of a step dies before, or after, it takes the step for the n-th time."""
+    """The owner of a step dies before, or after, it takes the step for the n-th time; or everybody, with the power."""
 
     point: str
     is_after: bool
     occurrence: int = 1
+    cuts_power: bool = False
 
     def __str__(self) -> str:
-        return f"{'after' if self.is_after else 'before'} {self.point!r} for the {self.occurrence}. time"
+        power = ", with the power" if self.cuts_power else ""
+        return f"{'after' if self.is_after else 'before'} {self.point!r} for the {self.occurrence}. time{power}"
 
 
 class CrashPlan:
@@ -301,9 +304,10 @@ class CrashPlan:
 
     current: CrashPlan | None = None
 
-    def __init__(self, crashes: list[PlannedCrash], faults: Faults, log: Callable[[str], None]) -> None:
+    def __init__(self, crashes: list[PlannedCrash], faults: Faults, power: Power, log: Callable[[str], None]) -> None:
         self.left = list(crashes)
         self._faults = faults
+        self._power = power
         self._log = log
         self._seen = 0
 
@@ -319,7 +323,10 @@ class CrashPlan:
         if self._seen < self.left[0].occurrence:
             return
         self._seen = 0
-        self._log(f"planned crash: {self.left.pop(0)}")
+        crash = self.left.pop(0)
+        self._log(f"planned crash: {crash}")
+        if crash.cuts_power:
+            self._power.fail()
         raise MasterKilled if point.owner == MASTER else WorkerKilled
 
 

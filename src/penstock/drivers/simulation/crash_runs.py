@@ -158,7 +158,7 @@ class CrashRun:
             is_once = self.wish is not None or self.prelude == "end"
             occurrence = 1 if is_once else chance.randint(1, 12)
             crashes.insert(0, PlannedCrash(first.point, first.is_after, occurrence))
-        plan = CrashPlan.current = CrashPlan(crashes, simulation.faults, simulation.log.write)
+        plan = CrashPlan.current = CrashPlan(crashes, simulation.faults, simulation.power, simulation.log.write)
         try:
             history = simulation.run()
         finally:
@@ -168,8 +168,9 @@ class CrashRun:
 
 @dataclass
 class CrashTable:
-    """What became of the runs, by step."""
+    """What became of the runs, by step. `cuts_power`: whether everybody dies there, and not the owner alone."""
 
+    cuts_power: bool = False
     covered: Counter[tuple[str, str]] = field(default_factory=Counter)
     wanted: Counter[tuple[str, str]] = field(default_factory=Counter)
     histories: int = 0
@@ -181,7 +182,7 @@ class CrashTable:
         self.wanted[(point.name, mode)] += 1
         for attempt in range(TRIES_MAX):
             occurrence = random.Random(f"{point.name} {job} {attempt}").randint(1, 3) if attempt < TRIES_MAX // 2 else 1
-            crash = PlannedCrash(point.name, is_after, occurrence)
+            crash = PlannedCrash(point.name, is_after, occurrence, self.cuts_power)
             run = CrashRun(attempt, job, mode, (crash,), point.prelude, WISHES.get(point.prelude or ""))
             history, happened = run.run()
             self.histories += 1

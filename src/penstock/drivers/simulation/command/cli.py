@@ -57,6 +57,7 @@ class SeedRange(click.ParamType[range]):
     help="How jobs run; changing: by chance, each continues in another way than the one before.",
 )
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
+@click.option("--power-cuts", is_flag=True, help="With --crash-points in streaming: all hosts lose power at each step.")
 @click.option("--pairs", type=click.IntRange(0), default=0, help="Also run this many random pairs of crashes.")
 def main(
     seeds: range,
@@ -66,11 +67,12 @@ def main(
     mode: str | None,
     tempo: str,
     crash_points: bool,
+    power_cuts: bool,
     pairs: int,
 ) -> None:
     """Run whole simulated clusters, one a seed, and check that each kept every promise."""
     if crash_points:
-        run = partial(run_crash_points, pairs) if tempo == "streaming" else run_step_points
+        run = partial(run_crash_points, pairs, power_cuts) if tempo == "streaming" else run_step_points
         sys.exit(0 if run() else 1)
     if not trace and len(seeds) > 1:
         print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)

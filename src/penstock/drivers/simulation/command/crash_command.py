@@ -15,10 +15,10 @@ from penstock.drivers.simulation.stepwise.crashes import POINTS, StepwiseCrash, 
 TRIES_A_PAIR = 20
 
 
-def run_crash_points(pairs: int, first_pair: int = 0) -> bool:
+def run_crash_points(pairs: int, cuts_power: bool = False, first_pair: int = 0) -> bool:
     """Crash at every step, then at pairs of steps; prints a table, and says whether all promises were kept."""
     begun = time.monotonic()
-    table = CrashTable()
+    table = CrashTable(cuts_power)
     click.echo(f"{len(CRASH_POINTS)} steps, before and after, in {len(JOBS)} jobs: covered of possible")
     click.echo(f"{'step':42} {'owner':10} " + " ".join(f"{mode:>13}" for mode in MODES))
     with watched():
