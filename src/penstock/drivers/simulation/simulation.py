@@ -201,6 +201,8 @@ class Simulation:
         except DriverGone:
             self.is_gone = True
             self.cluster.close()
+            for deposed in self.deposed:
+                deposed.cluster.vanish()
         except Killed:
             raise AssertionError("something was killed outside its turn") from None
         except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
@@ -378,11 +380,16 @@ class Simulation:
 
     def _on_sent(self, message: ToWorker) -> None:
         """The job master sends something: note the savepoints that it begins."""
-        self._on_sent_by_deposed(message)
+        self._note_savepoint(message)
         if isinstance(message, TriggerCheckpoint) and message.stop is not None:
             self.outside.stopping[message.checkpoint_id] = message.stop
 
     def _on_sent_by_deposed(self, message: ToWorker) -> None:
+        self._note_savepoint(message)
+        if isinstance(message, TriggerCheckpoint) and message.savepoint_path is not None:
+            self.jobs.disk.excused.add(message.savepoint_path)  # suspended, it may no longer delete what is left of it
+
+    def _note_savepoint(self, message: ToWorker) -> None:
         if isinstance(message, TriggerCheckpoint) and message.savepoint_path is not None:
             self.jobs.now.savepoints[message.savepoint_path] = message.stop
 
