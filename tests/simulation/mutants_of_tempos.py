@@ -159,7 +159,7 @@ MUTANTS_OF_TEMPOS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     begin_a_stream_without_the_enumerators_of_epochs: (("output",), 2),
     commit_nothing_that_epochs_have_prepared: (("output",), 31),
     commit_nothing_that_a_stream_has_prepared: (("output",), 29),
-    go_on_where_the_fastest_subtask_was: (("output",), 225),
+    go_on_where_the_fastest_subtask_was: (("output",), 24),
     read_on_after_a_drain_that_a_path_names: (("output",), 96),
     take_records_in_flight_into_epochs: (("restored",), 49),
     leave_state_in_the_first_key_group: (("output",), 24),

@@ -33,8 +33,7 @@ def test_crash_at_every_step(mode: str) -> None:
     with watched():
         for point in points:
             if mode not in point.absent:
-                jobs = point.jobs or (job,)
-                table.cover(point, NUMBER % 2 == 0, job if job in jobs else jobs[0], mode)
+                table.cover(point, NUMBER % 2 == 0, point.job_for(job), mode)
     assert not table.failed
     assert not table.missed
 
@@ -46,7 +45,7 @@ def test_power_cut_at_every_step() -> None:
     with watched():
         for point in CRASH_POINTS if EFFORT > 1 else CRASH_POINTS[NUMBER % 2 :: 2]:
             if mode not in point.absent:
-                table.cover(point, NUMBER % 2 == 0, job, mode)
+                table.cover(point, NUMBER % 2 == 0, point.job_for(job), mode)
     assert not table.failed
     assert not table.missed
 

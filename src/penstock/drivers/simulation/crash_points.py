@@ -76,6 +76,10 @@ class CrashPoint:
     prelude: str | None = None
     jobs: tuple[str, ...] | None = None
 
+    def job_for(self, job: str) -> str:
+        """A job that has the step: that one, if it can be."""
+        return job if self.jobs is None or job in self.jobs else self.jobs[0]
+
 
 def _always(*args: Any, **kwargs: Any) -> bool:
     return True
