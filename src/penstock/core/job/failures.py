@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.base.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
@@ -10,8 +11,9 @@ from penstock.core.connector import RecordError
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.healing import with_prospects
+from penstock.core.job.history import FailureRecord
 from penstock.core.operators.base import UserCodeError
-from penstock.core.protocol import Failure
+from penstock.core.protocol import Failure, RegisterWorker
 from penstock.core.task.whereabouts import whereabouts
 
 #: What answers a call, or comes from a user function.
@@ -25,6 +27,30 @@ def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | Non
     if failure.user_code and failure.operator_name is not None:
         return _user_error(failure, graph.job_graph, execution.id.vertex, execution.id.subtask)
     return _other_error(failure, graph.job_graph, f"task {graph.name_of(execution)}: ")
+
+
+def record_of(
+    at_ms: int,
+    error: BaseException | None,
+    graph: ExecutionGraph,
+    execution: Execution | None = None,
+    lost: Sequence[Execution] = (),
+    worker: RegisterWorker | None = None,
+    part: str | None = None,
+) -> FailureRecord:
+    """What is remembered of a failure: of the task that failed, or of those lost with a worker; `worker` had them."""
+    failed = [*lost] if execution is None else [execution]
+    return FailureRecord(
+        at_ms,
+        failed[0].id.attempt if failed else graph.attempt,
+        str(error),
+        None if execution is None else graph.name_of(execution),
+        failed[0].worker_id if failed else None,
+        None if worker is None else worker.host,
+        None if worker is None else worker.process_id,
+        tuple(graph.name_of(e) for e in lost),
+        part,
+    )
 
 
 def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int) -> PenstockError:

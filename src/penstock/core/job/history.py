@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.base.job_status import JobStatus
 
 #: How many failures are kept (Flink's `web.exception-history-size`).
 FAILURES_MAX: Final = 16
+#: How many of those that came while the job dealt with a failure are kept with it.
+CONCURRENT_MAX: Final = 16
 #: How many changes of the parallelism are kept (Flink's `web.adaptive-scheduler.rescale-history.size`).
 RESCALES_MAX: Final = 16
 
@@ -24,7 +26,12 @@ class FailureRecord:
         attempt: the attempt that failed, from 0.
         text: what happened, for people; with the traceback of a user's function where there is one.
         task: the task that failed, such as `Map (2/4)`; None when it was none.
-        worker_id: where the task ran.
+        worker_id: where the task ran, or the worker that was lost.
+        host: where that worker ran.
+        process_id: its process.
+        lost: the tasks whose work was lost with a worker.
+        part: what began again, such as `3 of 8 tasks`; None when that was the whole job.
+        concurrent: what failed while the job dealt with this failure, in order (Flink's `concurrentExceptions`).
     """
 
     at_ms: int
@@ -32,6 +39,11 @@ class FailureRecord:
     text: str
     task: str | None = None
     worker_id: str | None = None
+    host: str | None = None
+    process_id: int | None = None
+    lost: tuple[str, ...] = ()
+    part: str | None = None
+    concurrent: tuple[FailureRecord, ...] = ()
 
 
 class RescaleCause(enum.Enum):
@@ -85,3 +97,9 @@ class JobHistory:
     def failed(self, failure: FailureRecord) -> None:
         """An attempt has failed."""
         self.failures = (failure, *self.failures)[:FAILURES_MAX]
+
+    def failed_too(self, failure: FailureRecord) -> None:
+        """Something else has failed while the job deals with the newest failure."""
+        newest, *others = self.failures
+        concurrent = (*newest.concurrent, failure)[:CONCURRENT_MAX]
+        self.failures = (replace(newest, concurrent=concurrent), *others)

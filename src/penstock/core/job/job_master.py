@@ -10,7 +10,7 @@ it. The next attempt starts from the last completed checkpoint, or from the begi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.base.configuration import Configuration
@@ -36,9 +36,9 @@ from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES, ExecutionState
 from penstock.core.job.failover import Failover
-from penstock.core.job.failures import error_of
+from penstock.core.job.failures import error_of, record_of
 from penstock.core.job.guarantees import guarantees
-from penstock.core.job.history import FailureRecord, JobHistory
+from penstock.core.job.history import JobHistory
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
 from penstock.core.job.job_sources import JobSources
@@ -400,7 +400,7 @@ class JobMaster:
     def _give_up(self, error: PenstockError) -> None:
         """No restart can help."""
         self.failure = error
-        self._remember(None)
+        self._remember()
         if self._part.phase is not None:
             self._is_given_up = True
             self._fail_all(str(error))  # the others still run
@@ -495,33 +495,44 @@ class JobMaster:
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         lost = self._tasks.lose(worker_id)
         if lost:
-            self._fail(Failure(where), lost=lost)
+            self._fail(Failure(where), lost=lost, worker=registration)
         elif self._slot_pool.is_waiting:
             self._effects.log(where)
             self._acquire_slots()
         elif self._rescaling.wants_workers:
             self._slot_pool.request()
 
-    def _fail(self, failure: Failure, execution: Execution | None = None, lost: Collection[Execution] = ()) -> None:
+    def _fail(
+        self,
+        failure: Failure,
+        execution: Execution | None = None,
+        lost: Sequence[Execution] = (),
+        worker: RegisterWorker | None = None,
+    ) -> None:
         """Something failed, of which tasks are known or not: cancel what depends on it, then restart or fail."""
         failed = lost if execution is None else (execution,)
+        worker = worker or self._slot_pool.registration(None if execution is None else execution.worker_id)
+        error = error_of(failure, self._graph, execution)
         is_news = self.status in (_S.RUNNING, _S.CREATED) or self._part.phase is not None
         if is_news and not (failed and self._part.expects(failed)):
-            self.failure = error_of(failure, self._graph, execution)
-            self._remember(execution)
+            self.failure = error
             name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
             self._failed = (failure, name)
             part = self._part.with_regions_of(failed) if self._may_restart_part() else None
             self._rescaling.interrupt()
             if part is None:
+                self._remember(execution, lost, worker)
                 self._fail_all(failure.reason)
                 return
             self._slot_pool.stop_waiting()
             self._part.begin(part)
+            self._remember(execution, lost, worker, str(self._part))
             if self.status is _S.RUNNING:
                 self._move(_S.RESTARTING, f"{self._part}: {failure.reason}")
             self._tasks.cancel(part)
             self.checkpoints.interrupt("a part of the job is recovering from a failure")
+        elif failed and (self.status is _S.FAILING or self._part.phase is not None):
+            self.history.failed_too(record_of(self._clock.now_ms(), error, self._graph, execution, lost, worker))
         self._after_tasks_ended()
 
     def _may_restart_part(self) -> bool:
@@ -538,11 +549,15 @@ class JobMaster:
         self._tasks.cancel()
         self._after_tasks_ended()
 
-    def _remember(self, execution: Execution | None) -> None:
-        task = None if execution is None else self._graph.name_of(execution)
-        worker_id = None if execution is None else execution.worker_id
-        record = FailureRecord(self._clock.now_ms(), self._graph.attempt, str(self.failure), task, worker_id)
-        self.history.failed(record)
+    def _remember(
+        self,
+        execution: Execution | None = None,
+        lost: Sequence[Execution] = (),
+        worker: RegisterWorker | None = None,
+        part: str | None = None,
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        self.history.failed(record_of(now_ms, self.failure, self._graph, execution, lost, worker, part))
 
     def _after_tasks_ended(self) -> None:
         """All tasks of this attempt, or of a part of it, have ended: what comes next?"""
@@ -614,7 +629,7 @@ class JobMaster:
             return
         self.failure = error
         self._part.end()
-        self._remember(None)
+        self._remember()
         self._rescaling.end("another job master leads")
         self.checkpoints.suspend()
         self._sources.close()

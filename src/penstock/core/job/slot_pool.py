@@ -129,6 +129,11 @@ class SlotPool:
     def registrations(self) -> list[RegisterWorker]:
         return [worker.registration for worker in self._workers.values()]
 
+    def registration(self, worker_id: str | None) -> RegisterWorker | None:
+        """What a worker has said of itself; None when it is not there."""
+        worker = None if worker_id is None else self._workers.get(worker_id)
+        return None if worker is None else worker.registration
+
     def acquire(self, is_settled: bool = False) -> None:
         """Wait for the slots, and ask for the workers that are missing and were not asked for yet.
 

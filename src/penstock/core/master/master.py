@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, UserFunctionError
 from penstock.base.job_status import JobStatus
 from penstock.core.batch.figures import JobFigures
 from penstock.core.graph.job_graph import JobGraph
@@ -129,7 +129,10 @@ class StepwiseMaster(ABC):
         self._failover.on_running(self.clock.steady_ms())
 
     def _remember(self, error: BaseException) -> None:
-        self.history.failed(FailureRecord(self.clock.now_ms(), self.history.restarts, str(error)))
+        task = None
+        if isinstance(error, UserFunctionError):
+            task = f"{error.operator_name} ({error.subtask_index + 1}/{error.parallelism})"
+        self.history.failed(FailureRecord(self.clock.now_ms(), self.history.restarts, str(error), task))
 
     def _move(self, status: JobStatus, reason: str | None = None) -> Steps[None]:
         assert status in JOB_MOVES[self.status], f"{self.status.name} cannot become {status.name}"
