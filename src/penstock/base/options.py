@@ -549,6 +549,20 @@ TASK_CANCELLATION_TIMEOUT_MS = _option(
     "process, the client stops waiting. 0 means no limit.",
 )
 
+SLOW_WORKERS_THRESHOLD_MS = _option(
+    "penstock.slow-workers.threshold",
+    _POSITIVE_TIME_MS,
+    30_000,
+    "How long a worker's loop may stand still, or a checkpoint may wait for a few tasks when the others have "
+    "acknowledged it, before the log and the job's view name the worker. Heartbeats tell of it.",
+)
+SLOW_WORKERS_REPLACE_AFTER_MS = _unset(
+    "penstock.slow-workers.replace-after",
+    _POSITIVE_TIME_MS,
+    "How long a worker's loop may stand still while its tasks run. After that the job gives the worker up like one "
+    "that was lost, and goes back to the last checkpoint. By default no worker is given up for that.",
+)
+
 # Workers and the network between them --------------------------------------------------------------------------------
 
 HEARTBEAT_INTERVAL_MS = _option(

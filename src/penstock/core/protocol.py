@@ -206,10 +206,17 @@ class RegisterWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
-    """A worker's process lives. `whereabouts`: the user's function that has not returned for a while, if any."""
+    """A worker's process lives.
+
+    `still_ms`: for how long its loop has not turned, 0 when that is not worth a word; `whereabouts`: the user's
+    function that has not returned meanwhile, if any. `busy_ms`: for how long the loop has been at work since it began,
+    rather than waiting; None when nobody has measured it.
+    """
 
     worker_id: str
     whereabouts: str = ""
+    still_ms: int = 0
+    busy_ms: int | None = None
 
 
 class WorkerLost(msgspec.Struct, frozen=True, tag=True):

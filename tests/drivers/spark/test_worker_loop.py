@@ -110,7 +110,7 @@ class World:
         self.background = ThreadBackground("test", 0, lambda: None)
         receiver = WorkerReceiver(self.executor, gateway, self.clock)
         coroutines = EventLoopThread("test-async", lambda: None)
-        watch = LoopWatch(self.clock)
+        watch = self.watch = LoopWatch(self.clock)
         self.loop = WorkerLoop(
             self.endpoint, self.executor, receiver, self.background, coroutines, self.clock, 5_000, watch
         )
@@ -210,9 +210,27 @@ def test_a_loop_that_is_held_up_says_where(monkeypatch: pytest.MonkeyPatch) -> N
     clock = FakeClock()
     watch = LoopWatch(clock)
     clock.now += STILL_MS - 1
-    assert watch.whereabouts() == ""
+    assert watch.state() == ("", 0, STILL_MS - 1)
     clock.now += 1
-    assert watch.whereabouts().startswith("operator 'map' xx")
-    assert len(watch.whereabouts()) <= 200
+    whereabouts, still_ms, _ = watch.state()
+    assert whereabouts.startswith("operator 'map' xx")
+    assert len(whereabouts) <= 200
+    assert still_ms == STILL_MS
     watch.turned(clock.now)
-    assert watch.whereabouts() == ""
+    assert watch.state() == ("", 0, STILL_MS)
+
+
+def test_a_loop_is_busy_while_it_does_not_wait() -> None:
+    """E2: of 1,000 ms in which the loop waited and 40 ms in which it worked, 40 ms were busy."""
+
+    class Working(FakeExecutor):
+        def step(self) -> bool:
+            world.clock.now += 20
+            return super().step()
+
+    world = World(lambda receiver: None, lambda receiver: None)
+    world.executor.__class__ = Working
+    world.executor.deadline = 1_020
+    world.loop.run()
+    assert sum(world.endpoint.waits) == 1_000
+    assert world.watch.state().busy_ms == 40

@@ -30,6 +30,7 @@ from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from penstock.core.checkpoint.store_calls import StoreCalls
+from penstock.core.checkpoint.stragglers import Stragglers, stragglers, waited_for
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.states import ExecutionState
@@ -75,6 +76,7 @@ class CheckpointCoordinator:
         effects: Effects,
         store: CheckpointStore,
         tell: Callable[[CheckpointNews], None],
+        unacknowledged: Callable[[Iterable[Execution]], str],
     ) -> None:
         self.settings = settings
         self.statistics = CheckpointStatistics()
@@ -87,6 +89,8 @@ class CheckpointCoordinator:
         self._effects = effects
         self._store = store
         self._tell = tell
+        #: says in words which tasks have not acknowledged a checkpoint, and where they are
+        self._unacknowledged = unacknowledged
         self._calls = StoreCalls(effects, tell, clock, settings.timeout_ms)
         #: The savepoint or foreign checkpoint that the job began from, when it did.
         self.initial: CheckpointMetadata | None = None
@@ -190,8 +194,7 @@ class CheckpointCoordinator:
         for pending in list(self._pending.values()):
             if now_ms >= pending.begun_ms + self.settings.timeout_ms:
                 # The next one may be faster: what is slow now need not be so for ever.
-                where = ": the store has not yet answered for its metadata" if pending.is_completing else ""
-                reason = f"not complete within {self.settings.timeout_ms} ms{where}"
+                reason = f"not complete within {self.settings.timeout_ms} ms: {self._what_is_missing(pending)}"
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, (False, True))
         self._doubtful.on_time(now_ms)
@@ -206,6 +209,18 @@ class CheckpointCoordinator:
             self._schedule_next(now_ms)
             if self._all_ready():
                 self._trigger()
+
+    def _what_is_missing(self, pending: PendingCheckpoint) -> str:
+        if pending.is_completing:
+            return "the store has not yet answered for its metadata"
+        tasks = waited_for(self._graph, pending)
+        behind = len(pending.missing) - len(tasks)
+        return self._unacknowledged(tasks) + (f"; nor have {behind} tasks that read from these" if behind else "")
+
+    def stragglers(self, now_ms: int, patience_ms: int) -> list[Stragglers]:
+        """The few tasks that have not acknowledged a checkpoint that the others have, for longer than `patience_ms`."""
+        found = (stragglers(self._graph, pending, now_ms, patience_ms) for pending in self._pending.values())
+        return [one for one in found if one is not None]
 
     def request_savepoint(self, request: SavepointRequest) -> None:
         """Take a savepoint as soon as all tasks run and no checkpoint is in the making."""
@@ -261,14 +276,19 @@ class CheckpointCoordinator:
     def on_acknowledge(self, ack: AcknowledgeCheckpoint) -> None:
         """A task's part is stored."""
         pending = self._pending.get(ack.checkpoint_id)
-        if pending is not None and not pending.is_completing and pending.acknowledge(ack):
-            self._complete(pending)
+        if pending is not None and not pending.is_completing:
+            if ack.execution in pending.missing:
+                pending.acknowledged_ms = self._clock.steady_ms()
+            if pending.acknowledge(ack):
+                self._complete(pending)
 
     def on_decline(self, decline: DeclineCheckpoint) -> None:
         """A task cannot take part."""
         pending = self._pending.get(decline.checkpoint_id)
         if pending is not None and not pending.is_completing:
-            reason = f"declined by task {decline.execution}: {decline.reason}"
+            execution = self._graph.find(decline.execution)
+            name = decline.execution if execution is None else f"'{self._graph.name_of(execution)}'"
+            reason = f"declined by {name}: {decline.reason}"
             heals = (decline.is_final_at_first, decline.is_outside)
             self._abort(decline.checkpoint_id, reason, decline.is_failure, heals)
 

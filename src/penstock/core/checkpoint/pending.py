@@ -30,6 +30,8 @@ class PendingCheckpoint:
         self.timestamp_ms = timestamp_ms
         #: and for time-outs
         self.begun_ms = begun_ms
+        #: when the last acknowledgement came
+        self.acknowledged_ms: int | None = None
         self.savepoint = savepoint
         self.savepoint_path = savepoint_path
         #: Whether sources came to their end for it, and so cannot go on when it fails.
@@ -48,6 +50,11 @@ class PendingCheckpoint:
         self._states: dict[ExecutionId, dict[str, OperatorSubtaskState]] = {}
         self.coordinators: dict[str, StateFile] = {}
         self.is_completing = False
+
+    @property
+    def acknowledged(self) -> int:
+        """How many subtasks need not be waited for any more."""
+        return self._subtasks - len(self.missing)
 
     def acknowledge(self, ack: AcknowledgeCheckpoint) -> bool:
         """Take an acknowledgement; True when it was the last one missing. Repeated ones change nothing."""
@@ -91,7 +98,7 @@ class PendingCheckpoint:
             self.sync_ms_max,
             self.async_ms_max,
             self._subtasks,
-            self._subtasks - len(self.missing),
+            self.acknowledged,
             self.savepoint_path,
             failure,
         )

@@ -11,6 +11,7 @@ it. The next attempt starts from the last completed checkpoint, or from the begi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.base.configuration import Configuration
@@ -56,9 +57,11 @@ from penstock.core.job.part_restart import PartPhase, PartRestart
 from penstock.core.job.rescaling import RescalePhase, RescaleWaiter, Rescaling
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.slot_pool import Patience, SlotPool
+from penstock.core.job.slow_workers import SlowWorkers
 from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns, turn
-from penstock.core.job.view import JobView, WorkerView, job_view, subtask_views
+from penstock.core.job.view import JobView, job_view, subtask_views
+from penstock.core.job.workers_of_tasks import unacknowledged
 from penstock.core.ports import CheckpointStore, Clock
 from penstock.core.protocol import (
     AcknowledgeCheckpoint,
@@ -137,6 +140,10 @@ class JobMaster:
             self._effects,
             store,
             self.turns.tell,
+            partial(unacknowledged, self._graph, self._slot_pool),
+        )
+        self._slow_workers = SlowWorkers(
+            self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, self._effects
         )
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
@@ -280,7 +287,7 @@ class JobMaster:
             subtask_views(self._graph, self._tasks.metrics),
             checkpoints.statistics,
             checkpoints.in_progress(),
-            (WorkerView(w.worker_id, w.host, w.process_id) for w in self._slot_pool.registrations),
+            self._slow_workers.views(),
         )
 
     def accumulators(self) -> dict[str, Any]:
@@ -321,7 +328,7 @@ class JobMaster:
         if isinstance(message, TaskMetrics):
             self._tasks.on_metrics(message)
         elif isinstance(message, Heartbeat):
-            self._slot_pool.on_heartbeat(message.worker_id, message.whereabouts)
+            self._on_heartbeat(message)
         elif isinstance(message, AcknowledgeCheckpoint):
             if self._graph.find(message.execution) is not None:
                 self.checkpoints.on_acknowledge(message)
@@ -501,6 +508,13 @@ class JobMaster:
             self._acquire_slots()
         elif self._rescaling.wants_workers:
             self._slot_pool.request()
+
+    def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        self._slot_pool.on_heartbeat(heartbeat.worker_id, heartbeat.whereabouts)
+        stuck = self._slow_workers.on_heartbeat(heartbeat)
+        if stuck is not None:
+            self._effects.release(heartbeat.worker_id)
+            self._on_worker_lost(heartbeat.worker_id, stuck)
 
     def _fail(
         self,

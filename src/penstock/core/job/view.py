@@ -16,11 +16,21 @@ from penstock.core.protocol import TaskMetrics
 
 @dataclass(frozen=True)
 class WorkerView:
-    """A worker of the job."""
+    """A worker of the job.
+
+    Attributes:
+        worker_id: its name in the job.
+        host: where it runs.
+        process_id: its process.
+        slow: why the worker counts as stuck or slow; None when it works as it should.
+        slow_since_ms: since when (ms since the epoch).
+    """
 
     worker_id: str
     host: str
     process_id: int
+    slow: str | None = None
+    slow_since_ms: int | None = None
 
 
 @dataclass(frozen=True)

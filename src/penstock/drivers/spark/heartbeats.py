@@ -13,6 +13,7 @@ from penstock.base.errors import WrongTimeError, WrongValueError
 from penstock.core.protocol import Heartbeat
 from penstock.drivers.spark.control_frames import HEARTBEAT_ROLE, PONG, identity
 from penstock.drivers.spark.keys import WorkerKeys
+from penstock.drivers.spark.loop_watch import LoopState
 from penstock.drivers.spark.sockets import Context, Waker, connect_client
 from penstock.wire.messages import MessageCodec
 
@@ -34,7 +35,7 @@ class HeartbeatSender:
         self._stop = False
         self._thread: threading.Thread | None = None
         self._interval_ms = 0
-        self._whereabouts: Callable[[], str] = str
+        self._state: Callable[[], LoopState] = LoopState
         self._heard_at = time.monotonic()
 
     @property
@@ -46,8 +47,8 @@ class HeartbeatSender:
         """Note that the master was heard just now; any thread may call this."""
         self._heard_at = time.monotonic()
 
-    def start(self, interval_ms: int, whereabouts: Callable[[], str] = str) -> None:
-        """Begin. `whereabouts` says what the worker is at.
+    def start(self, interval_ms: int, state: Callable[[], LoopState] = LoopState) -> None:
+        """Begin. `state` says what the worker is at.
 
         Raises:
             ValueError: if the interval is not positive.
@@ -58,7 +59,7 @@ class HeartbeatSender:
         if self._thread is not None:
             raise WrongTimeError("heartbeats were started twice")
         self._interval_ms = interval_ms
-        self._whereabouts = whereabouts
+        self._state = state
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeats-{self._worker_id}", daemon=True)
         self._thread.start()
 
@@ -98,7 +99,7 @@ class HeartbeatSender:
                 due = now + self._interval_ms / 1000
                 # A master that takes no heartbeats is noticed by its silence.
                 with contextlib.suppress(zmq.Again):
-                    heartbeat = Heartbeat(self._worker_id, self._whereabouts())
+                    heartbeat = Heartbeat(self._worker_id, *self._state())
                     dealer.send(codec.encode(heartbeat, 0), zmq.NOBLOCK)
             poller.poll(int(max(0.0, due - now) * 1000) + 1)
             self._take_answers(dealer)

@@ -1,9 +1,9 @@
-"""What a worker's loop has been at for a while; the thread that sends heartbeats asks for it."""
+"""What a worker's loop has been at; the thread that sends heartbeats asks for it."""
 
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.base.errors import shorten
 from penstock.core.ports import Clock
@@ -13,20 +13,35 @@ from penstock.drivers.cancellation import where_is
 STILL_MS: Final = 2_000
 
 
+class LoopState(NamedTuple):
+    """As in `Heartbeat`."""
+
+    whereabouts: str = ""
+    still_ms: int = 0
+    busy_ms: int | None = None
+
+
 class LoopWatch:
-    """Made by the loop's own thread, which says when it has `turned`."""
+    """Made by the loop's own thread, which says when it has `turned`, and how long it has `waited` for something."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._thread = threading.current_thread()
-        self._turned_ms = clock.steady_ms()
+        self._begun_ms = self._turned_ms = clock.steady_ms()
+        self._waited_ms = 0
 
     def turned(self, now_ms: int) -> None:
         """Note that the loop goes on."""
         self._turned_ms = now_ms
 
-    def whereabouts(self) -> str:
-        """The user function that does not return; empty while the loop turns. Any thread may ask."""
-        if self._clock.steady_ms() - self._turned_ms < STILL_MS:
-            return ""
-        return shorten(where_is(self._thread) or "")
+    def waited(self, for_ms: int) -> None:
+        """Note that the loop had nothing to do for a while."""
+        self._waited_ms += for_ms
+
+    def state(self) -> LoopState:
+        """Whether the loop turns, and if not, the user function that does not return. Any thread may ask."""
+        now_ms = self._clock.steady_ms()
+        still_ms, busy_ms = now_ms - self._turned_ms, now_ms - self._begun_ms - self._waited_ms
+        if still_ms < STILL_MS:
+            return LoopState(busy_ms=busy_ms)
+        return LoopState(shorten(where_is(self._thread) or ""), still_ms, busy_ms)

@@ -91,7 +91,7 @@ def _run(settings: WorkerSettings) -> tuple[str, str]:
             endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
             _spare_garbage_collection()
             watch = LoopWatch(clock)
-            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.whereabouts)
+            endpoint.start_heartbeats(settings.heartbeat_interval_ms, watch.state)
             receiver = WorkerReceiver(executor, gateway, clock)
             timeout_ms = settings.heartbeat_timeout_ms
             return WorkerLoop(endpoint, executor, receiver, background, coroutines, clock, timeout_ms, watch).run()
@@ -158,7 +158,12 @@ class WorkerLoop:
         executor, background, coroutines = self._executor, self._background, self._coroutines
         wait_ms = 0
         while True:
-            self._receive(wait_ms)
+            if wait_ms > 0:
+                begun_ms = self._clock.steady_ms()
+                self._receive(wait_ms)
+                self._watch.waited(self._clock.steady_ms() - begun_ms)
+            else:
+                self._receive(0)
             delivered = background.deliver()
             delivered = coroutines.deliver() or delivered
             if executor.shut_down:

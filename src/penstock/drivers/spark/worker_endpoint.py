@@ -26,6 +26,7 @@ from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLink, DataL
 from penstock.drivers.spark.heartbeats import HeartbeatSender
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.local_port import LocalPort
+from penstock.drivers.spark.loop_watch import LoopState
 from penstock.drivers.spark.sockets import (
     LAST_WORDS_LINGER_MS,
     LinkMonitor,
@@ -220,9 +221,9 @@ class WorkerEndpoint:
                 for frame in frames:
                     self._master.send(frame, zmq.NOBLOCK)
 
-    def start_heartbeats(self, interval_ms: int, whereabouts: Callable[[], str] = str) -> None:
+    def start_heartbeats(self, interval_ms: int, state: Callable[[], LoopState] = LoopState) -> None:
         """Let the master know, from a thread of its own, that this process lives, and what it is at."""
-        self._heartbeats.start(interval_ms, whereabouts)
+        self._heartbeats.start(interval_ms, state)
 
     def wake(self) -> None:
         """Make `receive` return early; any thread may."""

@@ -1,0 +1,204 @@
+"""Workers that live, and yet hold the job up: found, named, and replaced where an option asks for it (E2).
+
+Heartbeats come from a thread of their own, so they say that a process lives, not that it works. Three things are seen:
+
+- **Stuck**: the loop of the worker does not turn. Each heartbeat says for how long, and in which user function it is.
+- **Holds up a checkpoint**: its tasks are the only ones, or among the few, that have not acknowledged a checkpoint
+  which the others have long acknowledged. Tasks that wait for barriers of such a task are not named.
+- **Behind its peers**: a record costs it far more time than it costs others (`pace`).
+
+Only the first is certain to be the worker's own trouble, so a worker is replaced for nothing else. All of this is
+looked at when a heartbeat comes: it needs no timer. Where there are no heartbeats there is one process, the job's own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.options import SLOW_WORKERS_REPLACE_AFTER_MS, SLOW_WORKERS_THRESHOLD_MS
+from penstock.core.checkpoint.coordinator import CheckpointCoordinator
+from penstock.core.effects import Effects
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.graph.states import ExecutionState
+from penstock.core.job.job_tasks import JobTasks
+from penstock.core.job.pace import Behind, Pace, Work
+from penstock.core.job.slot_pool import SlotPool
+from penstock.core.job.view import WorkerView
+from penstock.core.job.workers_of_tasks import task_names, tasks_by_worker, unacknowledged, worker_name
+from penstock.core.ports import Clock
+from penstock.core.protocol import Heartbeat
+
+_E: Final = ExecutionState
+#: How long (ms) after the log has named a worker it names it again for the same.
+AGAIN_MS: Final = 600_000
+#: How often (ms) all tasks are looked at, at most.
+LOOK_INTERVAL_MS: Final = 1_000
+
+
+class _Kind(enum.Enum):
+    """In the order of certainty."""
+
+    STUCK = "is stuck"
+    HOLDS_UP = "holds up a checkpoint"
+    BEHIND = "is behind its peers"
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """Why a worker counts as slow, and since when (ms since the epoch)."""
+
+    reason: str
+    since_ms: int
+
+
+class SlowWorkers:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        configuration: Configuration,
+        slot_pool: SlotPool,
+        tasks: JobTasks,
+        checkpoints: CheckpointCoordinator,
+        clock: Clock,
+        effects: Effects,
+    ) -> None:
+        self._graph = graph
+        self._slot_pool = slot_pool
+        self._tasks = tasks
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._effects = effects
+        self._threshold_ms = configuration.read(SLOW_WORKERS_THRESHOLD_MS)
+        self._replace_after_ms = configuration.read(SLOW_WORKERS_REPLACE_AFTER_MS)
+        self._pace = Pace()
+        self._found: dict[tuple[str, _Kind], Slowness] = {}
+        #: when (steady ms) the log has named a worker for something
+        self._said_ms: dict[tuple[str, _Kind], int] = {}
+        #: those of which the log has yet to say that they are over
+        self._is_open: set[tuple[str, _Kind]] = set()
+        self._looked_ms: int | None = None
+        self._tasks_of: dict[str | None, list[Execution]] = {}
+
+    def views(self) -> Iterator[WorkerView]:
+        """All workers, as those outside see them."""
+        for worker in self._slot_pool.registrations:
+            slow = self.of(worker.worker_id)
+            why, since_ms = (None, None) if slow is None else (slow.reason, slow.since_ms)
+            yield WorkerView(worker.worker_id, worker.host, worker.process_id, why, since_ms)
+
+    def of(self, worker_id: str) -> Slowness | None:
+        """What is known of a worker; None when it works as it should."""
+        found = [one for kind in _Kind if (one := self._found.get((worker_id, kind))) is not None]
+        if not found:
+            return None
+        return Slowness("; ".join(one.reason for one in found), min(one.since_ms for one in found))
+
+    def on_heartbeat(self, heartbeat: Heartbeat) -> str | None:
+        """A worker was heard; returns why it is to be replaced now, if it is."""
+        if self._slot_pool.registration(heartbeat.worker_id) is None:
+            return None
+        now_ms = self._clock.steady_ms()
+        if self._looked_ms is None or now_ms >= self._looked_ms + LOOK_INTERVAL_MS:
+            self._looked_ms = now_ms
+            self._tasks_of = tasks_by_worker(self._graph.executions())
+            self._forget_lost()
+            self._look_at_checkpoints(now_ms)
+        of_worker = self._tasks_of.get(heartbeat.worker_id, ())
+        tasks = [e for e in of_worker if self._graph.find(e.id) is e and not e.state.is_terminal]
+        reason = self._look_at_loop(heartbeat, tasks)
+        if heartbeat.busy_ms is not None:
+            self._look_at_pace(heartbeat.worker_id, heartbeat.busy_ms, tasks)
+        return reason
+
+    # --- what is looked at -----------------------------------------------------------------------------------------
+
+    def _look_at_loop(self, heartbeat: Heartbeat, tasks: list[Execution]) -> str | None:
+        worker_id, still_ms = heartbeat.worker_id, heartbeat.still_ms
+        states = {task.state for task in tasks}
+        # Without tasks it holds nothing up. Of tasks that were cancelled and do not end, `stuck_tasks` tells.
+        if still_ms < self._threshold_ms or not tasks or _E.CANCELING in states:
+            self._clear(worker_id, _Kind.STUCK, "its loop turns again" if still_ms < self._threshold_ms else "")
+            return None
+        at = f"; it is at {heartbeat.whereabouts}" if heartbeat.whereabouts else ", outside of the program's functions"
+        reason = f"its loop has not turned for {still_ms} ms{at}"
+        has = f"{reason}. It has {task_names(self._graph, tasks)}"
+        self._note(worker_id, _Kind.STUCK, Slowness(reason, self._clock.now_ms() - still_ms), has)
+        if self._replace_after_ms is None or still_ms < self._replace_after_ms:
+            return None
+        # To open may take long, such as to load a model, and another worker would take as long.
+        if _E.RUNNING not in states or _E.INITIALIZING in states:
+            return None
+        return f"{reason} ({SLOW_WORKERS_REPLACE_AFTER_MS.key()})"
+
+    def _look_at_checkpoints(self, now_ms: int) -> None:
+        holding: set[str] = set()
+        for pending in self._checkpoints.stragglers(now_ms, self._threshold_ms):
+            for worker_id, tasks in tasks_by_worker(pending.tasks).items():
+                if worker_id is None or worker_id in holding:
+                    continue
+                holding.add(worker_id)
+                who = unacknowledged(self._graph, self._slot_pool, tasks)
+                others = (
+                    f"{pending.acknowledged} others have, the last {pending.acknowledged_after_ms} ms after it began"
+                )
+                reason = f"checkpoint {pending.checkpoint_id} waits for it: {who}; {others}"
+                since_ms = self._clock.now_ms() - pending.waited_ms
+                self._note(worker_id, _Kind.HOLDS_UP, Slowness(reason, since_ms), reason)
+        for worker_id, kind in list(self._found):
+            if kind is _Kind.HOLDS_UP and worker_id not in holding:
+                self._clear(worker_id, kind)
+
+    def _look_at_pace(self, worker_id: str, busy_ms: int, tasks: list[Execution]) -> None:
+        now_ms = self._clock.steady_ms()
+        running = [task.id for task in tasks if task.state is _E.RUNNING]
+        reported = [m for i in running if (m := self._tasks.metrics.get((i.vertex, i.subtask))) is not None]
+        behind = self._pace.take(worker_id, Work(now_ms, busy_ms, {m.execution: m.records_in for m in reported}))
+        if behind is None:
+            return
+        for name, one in behind.items():
+            since_ms = self._clock.now_ms() - (now_ms - one.since_ms)
+            reason = self._in_words(one)
+            self._note(name, _Kind.BEHIND, Slowness(reason, since_ms), reason)
+        for name, kind in list(self._found):
+            if kind is _Kind.BEHIND and name not in behind:
+                self._clear(name, kind, "it keeps up with its peers again")
+
+    def _in_words(self, behind: Behind) -> str:
+        vertex = self._graph.job_graph.vertices[behind.vertex].name
+        own, peers = behind.records_per_second, behind.peers_records_per_second
+        return (
+            f"it is busy {behind.busy_share:.0%} of the time, and a record costs it {peers / max(own, 1e-3):.0f} times "
+            f"as much of that as its peers: {own:,.0f} records of '{vertex}' in a busy second, where the median of the "
+            f"others is {peers:,.0f}. Its host may be slow, or its records may cost more"
+        )
+
+    # --- what is said ----------------------------------------------------------------------------------------------
+
+    def _note(self, worker_id: str, kind: _Kind, slowness: Slowness, words: str) -> None:
+        key, now_ms = (worker_id, kind), self._clock.steady_ms()
+        self._found[key] = slowness
+        if key not in self._said_ms or now_ms >= self._said_ms[key] + AGAIN_MS:
+            self._said_ms[key] = now_ms
+            self._is_open.add(key)
+            self._effects.log(f"{worker_name(self._slot_pool, worker_id)} {kind.value}: {words}")
+
+    def _clear(self, worker_id: str, kind: _Kind, words: str = "") -> None:
+        key = (worker_id, kind)
+        self._found.pop(key, None)
+        if key in self._is_open:
+            self._is_open.discard(key)
+            if words:
+                self._effects.log(f"{worker_name(self._slot_pool, worker_id)}: {words}")
+
+    def _forget_lost(self) -> None:
+        there = {registration.worker_id for registration in self._slot_pool.registrations}
+        self._pace.keep(there)
+        self._found = {key: slowness for key, slowness in self._found.items() if key[0] in there}
+        self._said_ms = {key: said_ms for key, said_ms in self._said_ms.items() if key[0] in there}
+        self._is_open &= self._said_ms.keys()

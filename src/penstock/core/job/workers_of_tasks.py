@@ -1,0 +1,51 @@
+"""Tasks with the workers that have them, in words: for people who look for what holds a job up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.core.graph.execution_graph import Execution, ExecutionGraph
+from penstock.core.job.slot_pool import SlotPool
+
+#: How many workers are named, and how many tasks of each.
+NAMED_MAX: Final = 4
+
+
+def worker_name(slot_pool: SlotPool, worker_id: str | None) -> str:
+    """As in `worker worker-3 (host h2, process 123)`."""
+    registration = slot_pool.registration(worker_id)
+    if registration is None:
+        return f"worker {worker_id}, which is gone"
+    return f"worker {worker_id} (host {registration.host}, process {registration.process_id})"
+
+
+def tasks_by_worker(executions: Iterable[Execution]) -> dict[str | None, list[Execution]]:
+    """The tasks, by their worker, in their order."""
+    found: dict[str | None, list[Execution]] = {}
+    for execution in executions:
+        found.setdefault(execution.worker_id, []).append(execution)
+    return found
+
+
+def task_names(graph: ExecutionGraph, executions: list[Execution]) -> str:
+    """As in `'Map (2/4)' and 'Sink (2/4)'`."""
+    names = [f"'{graph.name_of(execution)}'" for execution in executions]
+    if len(names) > NAMED_MAX:
+        names[NAMED_MAX - 1 :] = [f"{len(names) - NAMED_MAX + 1} more"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def unacknowledged(graph: ExecutionGraph, slot_pool: SlotPool, executions: Iterable[Execution]) -> str:
+    """Who has not acknowledged a checkpoint, on which workers, and which user function these are in, if in any."""
+    by_worker = tasks_by_worker(executions)
+    parts = []
+    for worker_id, of_worker in list(by_worker.items())[:NAMED_MAX]:
+        verb = "has" if len(of_worker) == 1 else "have"
+        at = slot_pool.whereabouts(worker_id) if worker_id is not None else ""
+        where = f"{task_names(graph, of_worker)} on {worker_name(slot_pool, worker_id)}"
+        parts.append(f"{where} {verb} not acknowledged" + (f"; it is at {at}" if at else ""))
+    others = sum(len(of_worker) for of_worker in list(by_worker.values())[NAMED_MAX:])
+    if others:
+        parts.append(f"neither have {others} tasks of {len(by_worker) - NAMED_MAX} other workers")
+    return "; ".join(parts)
