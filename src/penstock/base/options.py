@@ -525,6 +525,12 @@ EXPONENTIAL_ATTEMPTS_MAX = _option(
     2**31 - 1,
     "The number of consecutive restarts before the job fails for good. The default is no practical limit.",
 )
+FAILURE_ENRICHERS = _unset(
+    "jobmanager.failure-enrichers",
+    STRING,
+    "Classes that put labels on failures, as module:Class, separated by commas; the client's process imports them. "
+    "penstock.core.failure:TypeFailureEnricher says whether a failure is the USER's or the SYSTEM's.",
+)
 IDENTICAL_FAILURES_MAX = _option(
     "penstock.restart.identical-failures-max",
     _COUNT,

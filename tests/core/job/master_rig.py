@@ -212,8 +212,16 @@ def two_vertices(parallelism: int = 2, replayable: bool = True) -> JobGraph:
 class PromptMaster(JobMaster):
     """One whose rig carries out what a turn has decided as soon as the turn is over."""
 
-    def __init__(self, rig: MasterRig, configuration: Configuration, recover: bool) -> None:
-        super().__init__(rig.graph, "job-1", configuration, clock=rig.clock, store=rig.store, recover=recover)
+    def __init__(self, rig: MasterRig, configuration: Configuration, recover: bool, labellers: Any) -> None:
+        super().__init__(
+            rig.graph,
+            "job-1",
+            configuration,
+            clock=rig.clock,
+            store=rig.store,
+            recover=recover,
+            labellers=labellers,
+        )
         run = self.turns.run
 
         def run_and_carry_out(handler: Callable[[], Any]) -> Any:
@@ -237,6 +245,7 @@ class MasterRig:
         store: Any = None,
         recover: bool = False,
         hold: bool = False,
+        labellers: Any = (),
     ) -> None:
         configuration = Configuration()
         defaults = {
@@ -261,7 +270,7 @@ class MasterRig:
         self.statuses: list[str] = []
         self.logs: list[str] = []
         self.client: list[tuple[str, int, bytes]] = []
-        self.master = PromptMaster(self, configuration, recover)
+        self.master = PromptMaster(self, configuration, recover, labellers)
         self._registered = 0
         self.master.start()
         self.register(self.graph.slots_required if workers is None else workers)

@@ -21,6 +21,7 @@ from tests.drivers.spark.programs import (
 
 from penstock.base.configuration import Configuration
 from penstock.base.job_status import JobStatus
+from penstock.core.job.history import FailureRecord
 from penstock.core.job.view import WorkerView
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
@@ -84,11 +85,18 @@ def test_a_function_that_sleeps_long_is_named_with_operator_and_worker(spark: Sp
 
 def test_a_worker_that_is_stuck_for_too_long_is_replaced(spark: SparkHandle, tmp_path: Path) -> None:
     """E2, G8: as one that was lost; in another worker the same function returns, and each record counts once."""
-    conf, listener = CONF | {"penstock.slow-workers.replace-after": "3 s"}, CollectingListener()
+    enrichers = {"jobmanager.failure-enrichers": "penstock.core.failure:TypeFailureEnricher"}
+    conf, listener = CONF | enrichers | {"penstock.slow-workers.replace-after": "3 s"}, CollectingListener()
     nap = napping(tmp_path / "begun", lambda: False)
     client = submit(counting_job(RECORDS, 400, 2, nap), Configuration.from_dict(conf), listener)
     wait_until(lambda: "RESTARTING" in listener.statuses, "the worker to be given up")
-    (failure,) = client.get_view().result(PATIENCE_S).failures
+
+    def failure_of_job() -> FailureRecord:
+        (failure,) = client.get_view().result(PATIENCE_S).failures
+        return failure
+
+    wait_until(lambda: failure_of_job().labels == {"type": "SYSTEM"}, "its label")
+    failure = failure_of_job()
     assert "(penstock.slow-workers.replace-after)" in failure.text
     assert failure.worker_id is not None
     assert any("map" in task for task in failure.lost)

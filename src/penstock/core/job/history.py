@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.base.job_status import JobStatus
@@ -32,6 +32,8 @@ class FailureRecord:
         lost: the tasks whose work was lost with a worker.
         part: what began again, such as `3 of 8 tasks`; None when that was the whole job.
         concurrent: what failed while the job dealt with this failure, in order (Flink's `concurrentExceptions`).
+        labels: what failure enrichers say of it (Flink's `failureLabels`).
+        number: counts the failures of the job, from 1.
     """
 
     at_ms: int
@@ -44,6 +46,8 @@ class FailureRecord:
     lost: tuple[str, ...] = ()
     part: str | None = None
     concurrent: tuple[FailureRecord, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    number: int = 0
 
 
 class RescaleCause(enum.Enum):
@@ -79,8 +83,10 @@ class JobHistory:
 
     def __init__(self) -> None:
         self.since_ms: dict[JobStatus, int] = {}
-        #: newest first
-        self.failures: tuple[FailureRecord, ...] = ()
+        self._failures: tuple[FailureRecord, ...] = ()
+        self._failures_count = 0
+        #: by the number of the failure
+        self._labels: Mapping[int, Mapping[str, str]] = {}
         #: newest first
         self.rescales: tuple[RescaleRecord, ...] = ()
         #: after failures
@@ -94,12 +100,31 @@ class JobHistory:
         """The job has another parallelism."""
         self.rescales = (rescale, *self.rescales)[:RESCALES_MAX]
 
-    def failed(self, failure: FailureRecord) -> None:
-        """An attempt has failed."""
-        self.failures = (failure, *self.failures)[:FAILURES_MAX]
+    @property
+    def failures(self) -> tuple[FailureRecord, ...]:
+        """Newest first, with the labels that are known by now."""
+        return tuple(self._with_labels(failure) for failure in self._failures)
 
-    def failed_too(self, failure: FailureRecord) -> None:
-        """Something else has failed while the job deals with the newest failure."""
-        newest, *others = self.failures
-        concurrent = (*newest.concurrent, failure)[:CONCURRENT_MAX]
-        self.failures = (replace(newest, concurrent=concurrent), *others)
+    def _with_labels(self, failure: FailureRecord) -> FailureRecord:
+        concurrent = tuple(self._with_labels(other) for other in failure.concurrent)
+        return replace(failure, labels=self._labels.get(failure.number, {}), concurrent=concurrent)
+
+    def failed(self, failure: FailureRecord) -> int:
+        """An attempt has failed; the number of the failure."""
+        self._failures_count += 1
+        self._failures = (replace(failure, number=self._failures_count), *self._failures)[:FAILURES_MAX]
+        return self._failures_count
+
+    def failed_too(self, failure: FailureRecord) -> int:
+        """Something else has failed while the job deals with the newest failure; its number."""
+        self._failures_count += 1
+        newest, *others = self._failures
+        concurrent = (*newest.concurrent, replace(failure, number=self._failures_count))[:CONCURRENT_MAX]
+        self._failures = (replace(newest, concurrent=concurrent), *others)
+        return self._failures_count
+
+    def labelled(self, number: int, labels: Mapping[str, str]) -> None:
+        """Labels of a failure have come. One thread calls this, and it need not be the one in which the job fails."""
+        kept = {one.number for failure in self._failures for one in (failure, *failure.concurrent)}
+        known = {known: labels for known, labels in self._labels.items() if known in kept}
+        self._labels = known | {number: {**known.get(number, {}), **labels}}

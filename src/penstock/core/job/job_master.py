@@ -33,10 +33,12 @@ from penstock.core.checkpoint.news import (
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.effects import Effect
+from penstock.core.failure import FailureType
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES, ExecutionState
 from penstock.core.job.failover import Failover
+from penstock.core.job.failure_labels import FailureLabels, Labeller
 from penstock.core.job.failures import error_of, record_of
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.history import JobHistory
@@ -99,6 +101,7 @@ class JobMaster:
         recover: bool = False,
         watches_heartbeats: bool = True,
         slots_max: int | None = None,
+        labellers: Sequence[Labeller] = (),
     ) -> None:
         self.job_id = job_id
         self.status = _S.CREATED
@@ -111,6 +114,7 @@ class JobMaster:
         self._effects = self.turns.effects
         self.history = JobHistory()
         self.history.moved(self.status, clock.now_ms())
+        self._labels = FailureLabels(labellers, job_id, job_graph.name, self.history, self._effects, clock)
         self._graph = ExecutionGraph(job_graph, clock)
         self._recovers = recover
         self._timers = Timers(clock)
@@ -546,7 +550,8 @@ class JobMaster:
             self._tasks.cancel(part)
             self.checkpoints.interrupt("a part of the job is recovering from a failure")
         elif failed and (self.status is _S.FAILING or self._part.phase is not None):
-            self.history.failed_too(record_of(self._clock.now_ms(), error, self._graph, execution, lost, worker))
+            record = record_of(self._clock.now_ms(), error, self._graph, execution, lost, worker)
+            self._labels.on_failure(self.history.failed_too(record), error, _type_of(execution, lost))
         self._after_tasks_ended()
 
     def _may_restart_part(self) -> bool:
@@ -571,7 +576,8 @@ class JobMaster:
         part: str | None = None,
     ) -> None:
         now_ms = self._clock.now_ms()
-        self.history.failed(record_of(now_ms, self.failure, self._graph, execution, lost, worker, part))
+        record = record_of(now_ms, self.failure, self._graph, execution, lost, worker, part)
+        self._labels.on_failure(self.history.failed(record), self.failure, _type_of(execution, lost))
 
     def _after_tasks_ended(self) -> None:
         """All tasks of this attempt, or of a part of it, have ended: what comes next?"""
@@ -688,3 +694,9 @@ class JobMaster:
         self.status = status
         self.history.moved(status, self._clock.now_ms())
         self._effects.tell_status(status.name, reason)
+
+
+def _type_of(execution: Execution | None, lost: Sequence[Execution]) -> FailureType:
+    if execution is not None:
+        return FailureType.TASK
+    return FailureType.TASK_MANAGER if lost else FailureType.GLOBAL

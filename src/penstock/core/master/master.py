@@ -6,6 +6,7 @@ Its work is a generator of steps (`core.master.steps`). A failure of the work re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from penstock.base.configuration import Configuration
@@ -44,6 +45,8 @@ class StepwiseMaster(ABC):
         #: what the tasks have reported whose output was delivered; the driver adds to it
         self.figures = JobFigures()
         self.history = JobHistory()
+        #: called with each failure and its number; the driver sets it
+        self.on_failure: Callable[[int, BaseException], None] = lambda number, error: None
         self.configuration = configuration
         self.clock = clock
         self._failover = Failover(configuration)
@@ -132,7 +135,8 @@ class StepwiseMaster(ABC):
         task = None
         if isinstance(error, UserFunctionError):
             task = f"{error.operator_name} ({error.subtask_index + 1}/{error.parallelism})"
-        self.history.failed(FailureRecord(self.clock.now_ms(), self.history.restarts, str(error), task))
+        record = FailureRecord(self.clock.now_ms(), self.history.restarts, str(error), task)
+        self.on_failure(self.history.failed(record), error)
 
     def _move(self, status: JobStatus, reason: str | None = None) -> Steps[None]:
         assert status in JOB_MOVES[self.status], f"{self.status.name} cannot become {status.name}"

@@ -29,6 +29,7 @@ from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
 from penstock.drivers.event_loop import EventLoopThread
+from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.local.cluster import LocalCluster
 from penstock.drivers.running_job import RunningJob, settle
 from penstock.drivers.worker_storage import StorageSettings
@@ -67,6 +68,7 @@ class LocalJob(RunningJob):
             store=storage.store(),
             watches_heartbeats=False,  # workers share this thread, so while one is silent the job master is silent too
             slots_max=os.cpu_count() if is_reactive(configuration) else None,
+            labellers=failure_enrichers(configuration),
         )
         self._listener = listener
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()

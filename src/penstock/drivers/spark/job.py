@@ -18,6 +18,7 @@ from penstock.core.job.job_master import JobMaster
 from penstock.core.job.resource_requirements import is_reactive, requirements_of
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.running_job import settle
 from penstock.drivers.spark.executor_factory import TaskExecutorFactory
 from penstock.drivers.spark.handle import SparkHandle
@@ -75,6 +76,7 @@ class _SparkJob:
         self._storage = StorageSettings.of(configuration, str(job_id))
         self._slots_max: int | None = None
         self._master: JobMaster | None = None
+        self._labellers = failure_enrichers(configuration)
         self._clock = SystemClock()
         self._started_ms = self._clock.steady_ms()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
@@ -125,6 +127,7 @@ class _SparkJob:
             clock=clock,
             store=self._storage.store(),
             slots_max=self._slots_max,
+            labellers=self._labellers,
         )
         return self._master
 

@@ -45,6 +45,7 @@ from penstock.core.master.steps import (
 from penstock.core.ports import JobListener
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
+from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
 from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.stepwise.sinks import Sinks
 from penstock.storage.leadership import DeposedError
@@ -83,6 +84,10 @@ class StepwiseJob(RunningJob):
         self._waiters: dict[int, CompletableFuture[Any]] = {}
         self._numbers = itertools.count(1)
         self.master = self.make_master()
+        labelling = LabellingThread(
+            failure_enrichers(configuration), str(self._job_id), job_graph.name, self.master.history
+        )
+        self.master.on_failure = labelling.on_failure
         self._sinks = self.make_sinks()
         self._table = self.table()
         self._started_ms = self.clock.steady_ms()

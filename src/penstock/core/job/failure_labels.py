@@ -1,0 +1,100 @@
+"""Labels that enrichers put on failures: asked for in the background, merged when they come.
+
+An enricher is the user's, and may hang or raise. So each is asked for one failure at a time, and while it has not
+answered, a few later failures wait for it. Nothing of the job waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from penstock.core.effects import Effects
+from penstock.core.failure import FailureEnricherContext, FailureType, Labels
+from penstock.core.job.history import FAILURES_MAX, JobHistory
+from penstock.core.ports import Clock
+
+#: An enricher that has not answered for longer (ms) is named.
+PATIENCE_MS: Final = 30_000
+
+
+class Labeller(Protocol):
+    """An enricher, as those see it who ask it."""
+
+    @property
+    def name(self) -> str:
+        """Its class."""
+        ...
+
+    def label(self, cause: BaseException, context: FailureEnricherContext) -> tuple[Labels, str | None]:
+        """The labels of a failure, and what is to be said of labels that do not count; raises what the enricher does.
+
+        It runs the user's code, so it belongs in `Background`.
+        """
+        ...
+
+
+@dataclass
+class _Asked:
+    """An enricher, and the failures for which it was not asked yet."""
+
+    labeller: Labeller
+    waiting: deque[tuple[int, BaseException, FailureEnricherContext]] = field(
+        default_factory=lambda: deque(maxlen=FAILURES_MAX)
+    )
+    #: since when (ms) it is at work
+    since_ms: int | None = None
+    is_named: bool = False
+
+
+class FailureLabels:
+    """Asks the enrichers of a job, and puts their labels into its history."""
+
+    def __init__(
+        self,
+        labellers: Iterable[Labeller],
+        job_id: str,
+        job_name: str,
+        history: JobHistory,
+        effects: Effects,
+        clock: Clock,
+    ) -> None:
+        self._asked = [_Asked(labeller) for labeller in labellers]
+        self._job_id = job_id
+        self._job_name = job_name
+        self._history = history
+        self._effects = effects
+        self._clock = clock
+
+    def on_failure(self, number: int, cause: BaseException | None, failure_type: FailureType) -> None:
+        """A failure was remembered under a number."""
+        if cause is None:
+            return
+        context = FailureEnricherContext(self._job_id, self._job_name, failure_type)
+        for asked in self._asked:
+            asked.waiting.append((number, cause, context))
+            self._ask(asked)
+
+    def _ask(self, asked: _Asked) -> None:
+        now_ms, name = self._clock.steady_ms(), asked.labeller.name
+        if asked.since_ms is not None:
+            if now_ms - asked.since_ms >= PATIENCE_MS and not asked.is_named:
+                asked.is_named = True
+                self._effects.log(f"failure enricher {name} has not answered for {now_ms - asked.since_ms} ms")
+            return
+        if not asked.waiting:
+            return
+        number, cause, context = asked.waiting.popleft()
+        asked.since_ms, asked.is_named = now_ms, False
+
+        def done(answer: tuple[Labels, str | None] | None, error: BaseException | None) -> None:
+            asked.since_ms = None
+            labels, complaint = answer or ({}, f"{type(error).__name__}: {error}")
+            if complaint is not None:
+                self._effects.log(f"failure enricher {name}: {complaint}")
+            self._history.labelled(number, labels)
+            self._ask(asked)
+
+        self._effects.run(lambda: asked.labeller.label(cause, context), done)
