@@ -286,8 +286,12 @@ class SimulatedCluster:
         self.was_protocol = isinstance(message, PROTOCOL)
         worker = self.workers.get(channel.receiver)
         if worker is not None:
-            self.on_deliver(message)
-            worker.turn(lambda: worker.executor.on_message(message))
+
+            def take() -> None:
+                self.on_deliver(message)
+                worker.executor.on_message(message)
+
+            worker.turn(take)
 
     def _deliver_data(self, channel: Channel, item: tuple[ChannelId, Any]) -> None:
         if self.engine.log.is_on:

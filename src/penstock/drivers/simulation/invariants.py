@@ -190,6 +190,8 @@ class Invariants:
         """The job master releases a worker: at the end of the job nothing of the job may be left there."""
         if self._simulation.master.status not in (JobStatus.FINISHED, JobStatus.CANCELED):
             return
+        if worker.has_stood_still:
+            return  # its tasks may not have ended in time after they were cancelled; then it was ended by force
         executor = worker.executor
         if executor.tasks:
             self._found.append(f"leaked-task: {worker.worker_id} has {[str(t.execution) for t in executor.tasks]}")

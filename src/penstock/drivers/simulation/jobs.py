@@ -122,6 +122,7 @@ class Jobs:
         write(options.RECOVERY_IGNORE_UNCLAIMED_STATE, program.ignores_unclaimed)
         if program.topology.is_elastic:
             self._scenario.elasticity.configure(configuration)
+        self._scenario.stillness.configure(configuration)
         if program.chaining is not None:
             write(options.OPERATOR_CHAINING_ENABLED, program.chaining)
         if program.max_parallelism is not None:

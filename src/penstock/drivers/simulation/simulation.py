@@ -30,6 +30,7 @@ from penstock.drivers.simulation.person import Continuation, Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
 from penstock.drivers.simulation.slots import Slots
 from penstock.drivers.simulation.split_brain import Deposed
+from penstock.drivers.simulation.still_workers import StillWorkers
 from penstock.drivers.simulation.surroundings import Surroundings
 
 FAULTY_STEPS = 6_000
@@ -103,6 +104,7 @@ class Simulation:
         self.invariants = Invariants(self)
         self.deposed: list[Deposed] = []
         self.slots = Slots(self, self.scenario.elasticity)
+        self.still_workers = StillWorkers(self, self.scenario.stillness)
         self.cluster, self.process = self._present()
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
@@ -342,6 +344,8 @@ class Simulation:
             self._set_clocks()
         if self._is_running():
             self.slots.look(was_protocol)
+        if self._is_running():
+            self.still_workers.look()
 
     def _is_running(self) -> bool:
         return not self.process.is_down and not self.master.is_done
@@ -406,7 +410,12 @@ class Simulation:
 
     # --- the port JobListener --------------------------------------------------------------------------------------
 
+    def _check_names(self, words: str | None) -> None:
+        if (flaw := self.still_workers.check(words)) is not None:
+            self.invariants.found.append(flaw)
+
     def on_job_status(self, status: str, reason: str | None) -> None:
+        self._check_names(reason)
         if status == "RUNNING":
             self.invariants.on_running()
         elif status == "RESTARTING" and self.master.restarts_part:
@@ -421,6 +430,7 @@ class Simulation:
         self.log.write(f"client output of {operator_id}")
 
     def on_log(self, line: str) -> None:
+        self._check_names(line)
         self.log.write(f"job log: {line}")
 
 

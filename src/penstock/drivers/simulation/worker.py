@@ -56,11 +56,14 @@ class Worker(Action):
 
     __slots__ = (
         "_failures",
+        "_held",
+        "_still_since_ms",
         "backends",
         "background",
         "cluster",
         "coroutines",
         "executor",
+        "has_stood_still",
         "heartbeat_ms",
         "is_registered",
         "timer_ms",
@@ -79,6 +82,10 @@ class Worker(Action):
         self.wake_ms: int | None = None
         self.heartbeat_ms = cluster.engine.steady_ms() + HEARTBEAT_INTERVAL_MS
         self._failures = PeerFailures()
+        #: since when (ms) it stands still, and what it has to do once it goes on
+        self._still_since_ms: int | None = None
+        self.has_stood_still = False
+        self._held: list[Callable[[], None]] = []
         self.background = SimulatedBackground(worker_id, cluster.engine, self.turn)
         self.backends = cluster.make_backends()
         self.coroutines = VirtualCoroutines(cluster.engine)
@@ -106,8 +113,36 @@ class Worker(Action):
         if self.executor.step() or delivered:
             self.cluster.engine.ready.add(self)
 
+    def stand_still(self, for_ms: int) -> bool:
+        """Do nothing but send heartbeats for a while, as within a call that does not return; False if it does so."""
+        engine = self.cluster.engine
+        if self._still_since_ms is not None:
+            return False
+        engine.log.write(f"{self.worker_id} stands still for {for_ms} ms")
+        self._still_since_ms = engine.steady_ms()
+        self.has_stood_still = True
+        self.timer_ms = self.wake_ms = None
+        engine.ready.remove(self)
+        engine.call_later(for_ms, self._go_on)
+        return True
+
+    def _go_on(self) -> None:
+        if not self.cluster.is_alive(self):
+            return
+        self.cluster.engine.log.write(f"{self.worker_id} goes on")
+        self._still_since_ms = None
+        held, self._held = self._held, []
+        for call in held:
+            if self.cluster.is_alive(self):
+                self.turn(call)
+        if self.cluster.is_alive(self):
+            self.cluster.engine.ready.add(self)
+
     def turn(self, call: Callable[[], None]) -> None:
         """Let the executor do something, and see when it wants to be stepped again; it may die in doing so."""
+        if self._still_since_ms is not None:
+            self._held.append(call)
+            return
         faults = self.cluster.engine.faults
         faults.in_worker, faults.in_deposed = True, self.cluster.is_deposed
         faults.worker_id = self.worker_id
@@ -137,7 +172,8 @@ class Worker(Action):
             self.cluster.engine.ready.add(self)
         if self.heartbeat_ms <= now_ms:
             self.heartbeat_ms = now_ms + HEARTBEAT_INTERVAL_MS
-            self.cluster.to_master(self.worker_id, Heartbeat(self.worker_id))
+            still_ms = 0 if self._still_since_ms is None else now_ms - self._still_since_ms
+            self.cluster.to_master(self.worker_id, Heartbeat(self.worker_id, still_ms=still_ms))
 
     def on_peer_lost(self, peer: str, attempt: int) -> None:
         """The connection to a peer has broken, as far as attempts up to this one go."""
