@@ -124,6 +124,26 @@ def test_without_slots_the_job_goes_on_as_it_was_and_who_asked_is_told() -> None
     assert rig.statuses[-1] == "RUNNING"
 
 
+def test_who_asked_is_told_also_when_the_time_is_over_while_a_checkpoint_is_awaited() -> None:
+    """G8: a failure keeps the job as it was, because the slot is gone."""
+    rig = Rig(conf={"slot.request.timeout": "5 s"})
+    rig.run_all()
+    rig.ask(sink=3)
+    rig.register(1)
+    rig.clock.advance(5_000)
+    rig.master.on_time()
+    assert rig.answers == []
+    rig.lose("w3")
+    rig.fail()
+    rig.end_cancelled()
+    rig.clock.advance(200)
+    rig.master.on_time()
+    [(result, error)] = rig.answers
+    assert result is None
+    assert error is not None
+    assert "the job goes on as it was" in error
+
+
 def test_a_failure_meanwhile_does_not_wait_for_the_slots_that_were_asked_for() -> None:
     """G8: the job begins again at the parallelism that it had; when the slots come, it is rescaled."""
     rig = Rig()

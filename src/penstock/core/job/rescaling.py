@@ -168,7 +168,10 @@ class Rescaling:
         self._slot_pool.require(agreed.sufficient, desired)
 
     def _on_request_timeout(self, request: _Request) -> None:
-        if self._request is not request or self.phase is not None:
+        if self._request is not request:
+            return
+        if self.phase is not None:  # it is being done; if that fails, there is to be an answer all the same
+            self._timers.call_later(RETRY_MS, lambda: self._on_request_timeout(request))
             return
         if self.is_adaptive:
             self._answer(request)
