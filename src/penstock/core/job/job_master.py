@@ -33,15 +33,13 @@ from penstock.core.checkpoint.news import (
 from penstock.core.checkpoint.savepoints import TakeSavepoint
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.effects import Effect
-from penstock.core.failure import FailureType
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES, ExecutionState
-from penstock.core.job.failover import Failover
-from penstock.core.job.failure_labels import FailureLabels, Labeller
-from penstock.core.job.failures import error_of, record_of
+from penstock.core.job.failure_labels import Labeller
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.history import JobHistory
+from penstock.core.job.job_failures import JobFailures
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_savepoints import JobSavepoints, SavepointWaiter
 from penstock.core.job.job_sources import JobSources
@@ -114,7 +112,6 @@ class JobMaster:
         self._effects = self.turns.effects
         self.history = JobHistory()
         self.history.moved(self.status, clock.now_ms())
-        self._labels = FailureLabels(labellers, job_id, job_graph.name, self.history, self._effects, clock)
         self._graph = ExecutionGraph(job_graph, clock)
         self._recovers = recover
         self._timers = Timers(clock)
@@ -126,13 +123,13 @@ class JobMaster:
             slots_max,
         )
         self._rescaling = Rescaling(self, self._graph, configuration, self._slot_pool, self._timers, clock)
-        self._failover = Failover(configuration)
+        self._failures = JobFailures(
+            self._graph, job_id, configuration, self._slot_pool, self.history, labellers, self._effects, clock
+        )
         self._part = PartRestart(self._graph)
         # With the adaptive scheduler a part that lacks a slot would wait while the others could make room for it.
         self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and not self._rescaling.is_adaptive
         self._is_given_up = False
-        #: what the attempt failed for, and the name of the task that did
-        self._failed: tuple[Failure, str | None] | None = None
         self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
         self._sources = JobSources(self._graph, job_id, self._effects, self._timers.call_later, self.turns.tell)
         self.checkpoints = CheckpointCoordinator(
@@ -411,7 +408,7 @@ class JobMaster:
     def _give_up(self, error: PenstockError) -> None:
         """No restart can help."""
         self.failure = error
-        self._remember()
+        self._failures.remember_end(error)
         if self._part.phase is not None:
             self._is_given_up = True
             self._fail_all(str(error))  # the others still run
@@ -480,7 +477,7 @@ class JobMaster:
             self._after_tasks_ended()
         elif execution.state is ExecutionState.RUNNING:
             if self._graph.all_open:
-                self._failover.on_running(self._clock.steady_ms())
+                self._failures.on_running()
             self._tasks.start_when_open()
             self.checkpoints.serve_requests()
             self._rescaling.look()
@@ -528,30 +525,25 @@ class JobMaster:
         worker: RegisterWorker | None = None,
     ) -> None:
         """Something failed, of which tasks are known or not: cancel what depends on it, then restart or fail."""
-        failed = lost if execution is None else (execution,)
-        worker = worker or self._slot_pool.registration(None if execution is None else execution.worker_id)
-        error = error_of(failure, self._graph, execution)
+        event = self._failures.event(failure, execution, lost, worker)
         is_news = self.status in (_S.RUNNING, _S.CREATED) or self._part.phase is not None
-        if is_news and not (failed and self._part.expects(failed)):
-            self.failure = error
-            name = None if execution is None else self.job_graph.vertices[execution.id.vertex].name
-            self._failed = (failure, name)
-            part = self._part.with_regions_of(failed) if self._may_restart_part() else None
+        if is_news and not (event.failed and self._part.expects(event.failed)):
+            self.failure = event.error
+            part = self._part.with_regions_of(event.failed) if self._may_restart_part() else None
             self._rescaling.interrupt()
             if part is None:
-                self._remember(execution, lost, worker)
+                self._failures.remember(event)
                 self._fail_all(failure.reason)
                 return
             self._slot_pool.stop_waiting()
             self._part.begin(part)
-            self._remember(execution, lost, worker, str(self._part))
+            self._failures.remember(event, str(self._part))
             if self.status is _S.RUNNING:
                 self._move(_S.RESTARTING, f"{self._part}: {failure.reason}")
             self._tasks.cancel(part)
             self.checkpoints.interrupt("a part of the job is recovering from a failure")
-        elif failed and (self.status is _S.FAILING or self._part.phase is not None):
-            record = record_of(self._clock.now_ms(), error, self._graph, execution, lost, worker)
-            self._labels.on_failure(self.history.failed_too(record), error, _type_of(execution, lost))
+        elif event.failed and (self.status is _S.FAILING or self._part.phase is not None):
+            self._failures.remember_too(event)
         self._after_tasks_ended()
 
     def _may_restart_part(self) -> bool:
@@ -567,17 +559,6 @@ class JobMaster:
         self._move(_S.FAILING, reason)
         self._tasks.cancel()
         self._after_tasks_ended()
-
-    def _remember(
-        self,
-        execution: Execution | None = None,
-        lost: Sequence[Execution] = (),
-        worker: RegisterWorker | None = None,
-        part: str | None = None,
-    ) -> None:
-        now_ms = self._clock.now_ms()
-        record = record_of(now_ms, self.failure, self._graph, execution, lost, worker, part)
-        self._labels.on_failure(self.history.failed(record), self.failure, _type_of(execution, lost))
 
     def _after_tasks_ended(self) -> None:
         """All tasks of this attempt, or of a part of it, have ended: what comes next?"""
@@ -596,7 +577,7 @@ class JobMaster:
         if self.status is _S.CANCELLING:
             self._end(_S.CANCELED)
             return
-        delay_ms = None if self._is_given_up else self._restart_delay_ms()
+        delay_ms = None if self._is_given_up else self._failures.restart_delay_ms(self.checkpoints)
         if delay_ms is None:
             self._end(_S.FAILED)
             return
@@ -605,7 +586,7 @@ class JobMaster:
 
     def _after_part_ended(self) -> None:
         self._tasks.on_cancelled()
-        delay_ms = self._restart_delay_ms()
+        delay_ms = self._failures.restart_delay_ms(self.checkpoints)
         if delay_ms is None:
             self._is_given_up = True
             self._fail_all(str(self.failure))
@@ -622,15 +603,6 @@ class JobMaster:
                 self._acquire_slots()
 
         self._timers.call_later(delay_ms, begin)
-
-    def _restart_delay_ms(self) -> int | None:
-        assert self._failed is not None
-        completed, has_worked = self.checkpoints.statistics.completed, bool(self.checkpoints.completed)
-        delay_ms = self._failover.restart_delay_ms(*self._failed, completed, has_worked, self._clock.steady_ms())
-        if self._failover.verdict is not None and self.failure is not None:
-            self.failure.add_note(self._failover.verdict)
-            self._effects.log(self._failover.verdict)
-        return delay_ms
 
     def _restart(self) -> None:
         if self.status is _S.RESTARTING:
@@ -649,7 +621,7 @@ class JobMaster:
             return
         self.failure = error
         self._part.end()
-        self._remember()
+        self._failures.remember_end(error)
         self._rescaling.end("another job master leads")
         self.checkpoints.suspend()
         self._sources.close()
@@ -694,9 +666,3 @@ class JobMaster:
         self.status = status
         self.history.moved(status, self._clock.now_ms())
         self._effects.tell_status(status.name, reason)
-
-
-def _type_of(execution: Execution | None, lost: Sequence[Execution]) -> FailureType:
-    if execution is not None:
-        return FailureType.TASK
-    return FailureType.TASK_MANAGER if lost else FailureType.GLOBAL
