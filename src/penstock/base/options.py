@@ -68,6 +68,13 @@ def _to_fraction(value: object) -> float:
     return converted
 
 
+def _to_inner_fraction(value: object) -> float:
+    converted = FLOAT.convert(value)
+    if not 0.0 < converted < 1.0:
+        raise ValueError("must be greater than 0 and less than 1")
+    return converted
+
+
 # The program ---------------------------------------------------------------------------------------------------------
 
 PARALLELISM = _option("parallelism.default", _POSITIVE, 1, "The parallelism of operators that do not set their own.")
@@ -381,20 +388,51 @@ ROCKSDB_BLOCK_CACHE_BYTES = _option(
     "state.backend.rocksdb.block.cache-size",
     _SIZE_BYTES,
     32 << 20,
-    "The size of RocksDB's block cache, for each operator in each subtask.",
+    "The size of RocksDB's block cache, for each operator in each subtask. It has no effect with a budget for the "
+    "worker.",
 )
 ROCKSDB_WRITE_BUFFER_BYTES = _option(
     "state.backend.rocksdb.writebuffer.size",
     _SIZE_BYTES,
     16 << 20,
-    "The size of each of the two buffers that collect rows in memory before RocksDB writes them to a file.",
+    "The size of each of the two buffers that collect rows in memory before RocksDB writes them to a file. With a "
+    "budget for the worker it is the size at most.",
 )
 ROCKSDB_OBJECT_CACHE_BYTES = _option(
     "state.backend.rocksdb.object-cache-size",
     _SIZE_BYTES,
     32 << 20,
     "The approximate size of the cache of entries kept as Python objects in front of RocksDB, so that hot keys are not "
-    "serialised on each access.",
+    "serialised on each access. It has no effect with a budget for the worker.",
+)
+MANAGED_MEMORY_BYTES = _unset(
+    "taskmanager.memory.managed.size",
+    _SIZE_BYTES,
+    "The memory that all RocksDB stores of a worker, which is one slot, share: blocks, write buffers, and entries kept "
+    "as Python objects. If unset, every store has the sizes above.",
+)
+ROCKSDB_MEMORY_MANAGED = _option(
+    "state.backend.rocksdb.memory.managed",
+    BOOLEAN,
+    True,
+    "Whether the RocksDB stores of a worker share its managed memory, if that is set.",
+)
+ROCKSDB_MEMORY_FIXED_PER_SLOT_BYTES = _unset(
+    "state.backend.rocksdb.memory.fixed-per-slot",
+    _SIZE_BYTES,
+    "The memory that all RocksDB stores of a worker share, instead of the managed memory.",
+)
+ROCKSDB_WRITE_BUFFER_RATIO = _option(
+    "state.backend.rocksdb.memory.write-buffer-ratio",
+    ValueType("number", _to_inner_fraction),
+    0.5,
+    "The part of RocksDB's share of the budget that write buffers may take. Blocks of files have the rest.",
+)
+ROCKSDB_OBJECT_CACHE_RATIO = _option(
+    "state.backend.rocksdb.memory.object-cache-ratio",
+    ValueType("number", _to_inner_fraction),
+    0.33,
+    "The part of the budget for entries kept as Python objects, divided evenly among the stores. RocksDB has the rest.",
 )
 
 # Restarts ------------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ _NOT_HERE: Final = (
     "state.backend.forst.",
     "state.backend.incremental",
     "state.backend.latency-track.",
-    "state.backend.rocksdb.",
+    "state.backend.rocksdb.",  # memory.high-prio-pool-ratio too: rocksdict makes no cache with such a pool
     "state.changelog.",
     "state.latency-track.",
     "table.",

@@ -9,6 +9,7 @@ from penstock.base.configuration import Configuration
 from penstock.core.ports import KeyedBackends
 from penstock.core.task.heap_backends import HeapBackends
 from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.state.rocksdb.budget import MemoryBudget
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,11 @@ class BackendSettings:
     block_cache_bytes: int
     write_buffer_bytes: int
     object_cache_bytes: int
+    budget: MemoryBudget | None = None
 
     @classmethod
     def of(cls, configuration: Configuration, job_id: str) -> BackendSettings:
-        """Read the options."""
+        """Read the options; raises `ConfigurationError` for a budget that is too small for any store."""
         read = configuration.read
         return cls(
             read(options.STATE_BACKEND),
@@ -33,6 +35,7 @@ class BackendSettings:
             read(options.ROCKSDB_BLOCK_CACHE_BYTES),
             read(options.ROCKSDB_WRITE_BUFFER_BYTES),
             read(options.ROCKSDB_OBJECT_CACHE_BYTES),
+            _budget(configuration) if read(options.STATE_BACKEND) == "rocksdb" else None,
         )
 
     def backends(self) -> KeyedBackends:
@@ -41,6 +44,7 @@ class BackendSettings:
             return HeapBackends()
         # A job without RocksDB does not pay for its import.
         from penstock.drivers.rocksdb_backends import RocksDBBackends
+        from penstock.state.rocksdb.memory import SlotMemory
         from penstock.state.rocksdb.settings import RocksDBSettings
 
         return RocksDBBackends(
@@ -49,5 +53,24 @@ class BackendSettings:
                 cache_bytes=self.object_cache_bytes,
                 write_buffer_bytes=self.write_buffer_bytes,
                 block_cache_bytes=self.block_cache_bytes,
+                memory=SlotMemory(self.budget) if self.budget else None,
             ),
         )
+
+
+def _budget(configuration: Configuration) -> MemoryBudget | None:
+    """What all stores of a worker may take together, if an option says it; a fixed size goes before managed memory."""
+    read = configuration.read
+    option = options.ROCKSDB_MEMORY_FIXED_PER_SLOT_BYTES
+    total_bytes = read(option)
+    if total_bytes is None and read(options.ROCKSDB_MEMORY_MANAGED):
+        option = options.MANAGED_MEMORY_BYTES
+        total_bytes = read(option)
+    if total_bytes is None:
+        return None
+    return MemoryBudget(
+        total_bytes,
+        option.key(),
+        read(options.ROCKSDB_WRITE_BUFFER_RATIO),
+        read(options.ROCKSDB_OBJECT_CACHE_RATIO),
+    )

@@ -10,7 +10,7 @@ from penstock.state.rocksdb.settings import RocksDBSettings
 
 
 class RocksDBBackends:
-    """Implements the port `KeyedBackends`."""
+    """Implements the port `KeyedBackends`. What the backends share in memory is in the settings (E2)."""
 
     def __init__(self, directories: WorkerDirectories, settings: RocksDBSettings) -> None:
         self._directories = directories

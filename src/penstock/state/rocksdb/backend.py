@@ -71,7 +71,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             if self._is_closed:
                 raise StateError(f"{self.owner}: the state in {self.directory} is closed")
             store = RowStore(self.directory / "db", self._settings, self.owner)
-            self._cache = WriteCache(store, self._settings.cache_bytes, self.owner)
+            self._cache = WriteCache(store, self._settings, self.owner)
             for place in store.places():
                 self._note(place.name, place.layout, place.namespace, place.group)
             if not has_present_keys(store):

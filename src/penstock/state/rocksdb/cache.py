@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.rocksdb.classes import NotingPickler, put_shapes, read_shapes
 from penstock.state.rocksdb.rows import META_PREFIX, encode
+from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import Batch, RowStore
 from penstock.state.shapes import Shapes
 from penstock.state.snapshot import KEYS_VERSION
@@ -48,12 +49,12 @@ class WriteCache:
     """What one backend keeps in memory."""
 
     __slots__ = (
-        "_bytes_max",
         "_members",
         "_picklers",
         "_row_bytes",
         "_rows",
         "_segment",
+        "_settings",
         "generation_max",
         "grown",
         "owner",
@@ -61,7 +62,7 @@ class WriteCache:
         "written",
     )
 
-    def __init__(self, store: RowStore, bytes_max: int, owner: str) -> None:
+    def __init__(self, store: RowStore, settings: RocksDBSettings, owner: str) -> None:
         self.store = store
         self.owner = owner
         #: Entries that came into the young generation, as far as members count them here.
@@ -69,10 +70,11 @@ class WriteCache:
         #: Rows that members wrote, by state; only of the states that are in here already.
         self.written: dict[str, int] = {}
         self._members: list[Member] = []
-        self._bytes_max = bytes_max
+        self._settings = settings
         self._rows = 0
         self._row_bytes = 0
-        self.generation_max = self._generation()
+        self.resize()
+        store.on_resize = self.resize
         self._segment = segments_of(store)
         self._picklers: dict[str, NotingPickler] = {}
         for name, shapes in read_shapes(store).items():
@@ -87,9 +89,13 @@ class WriteCache:
         """Forget a member, which has been written back."""
         self._members.remove(member)
 
+    def resize(self) -> None:
+        """There is room for more entries, or for fewer: what is too much goes at the next settling points."""
+        self.generation_max = self._generation()
+
     def _generation(self) -> int:
         mean = self._row_bytes // self._rows if self._rows else 0
-        return max(1, self._bytes_max // (2 * (_ENTRY_BYTES + _OBJECT_FACTOR * mean)))
+        return max(1, self._settings.object_bytes // (2 * (_ENTRY_BYTES + _OBJECT_FACTOR * mean)))
 
     def settle(self) -> None:
         """A settling point."""

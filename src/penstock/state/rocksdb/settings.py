@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
 from penstock.base.errors import WrongValueError
+from penstock.state.rocksdb.memory import SlotMemory
 
 _BLOOM_BITS = 10
 _METADATA_BLOCK_BYTES = 4096
@@ -18,6 +19,8 @@ _DELETIONS = (1024, 512, 0.5)
 class RocksDBSettings:
     """What one backend (one operator in one subtask) may take of memory: the three sizes add up.
 
+    With a `memory`, which all backends of a slot share, that says how much, and only `write_buffer_bytes` limits it.
+
     Attributes:
         cache_bytes: entries kept as Python objects, so that hot keys pay no serialisation; an estimate.
         write_buffer_bytes: rows that are not in files yet, in each of at most `write_buffers` buffers.
@@ -26,6 +29,7 @@ class RocksDBSettings:
         block_bytes: what is read from a file at a time.
         file_bytes: the size at which a new file is begun; also the grain in which checkpoints share files.
         background_jobs: threads of RocksDB that write and merge files.
+        memory: what the stores of a slot share, if they share anything.
     """
 
     cache_bytes: int = 32 << 20
@@ -35,17 +39,29 @@ class RocksDBSettings:
     block_bytes: int = 8 << 10
     file_bytes: int = 32 << 20
     background_jobs: int = 2
+    memory: SlotMemory | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value <= 0:
+            if name != "memory" and value <= 0:
                 raise WrongValueError(f"{name} must be positive, not {value}")
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The size of a write buffer of a store that is opened now."""
+        own = self.write_buffer_bytes
+        return own if self.memory is None else min(own, self.memory.buffer_bytes)
+
+    @property
+    def object_bytes(self) -> int:
+        """What a store may keep as Python objects now."""
+        return self.cache_bytes if self.memory is None else self.memory.object_bytes
 
     def options(self) -> Options:
         """The options to open a store with."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
-        options.set_write_buffer_size(self.write_buffer_bytes)
+        options.set_write_buffer_size(self.buffer_bytes)
         options.set_max_write_buffer_number(self.write_buffers)
         options.set_target_file_size_base(self.file_bytes)
         options.set_max_background_jobs(self.background_jobs)
@@ -57,7 +73,11 @@ class RocksDBSettings:
         options.set_stats_dump_period_sec(0)
         options.set_stats_persist_period_sec(0)
         blocks = BlockBasedOptions()
-        blocks.set_block_cache(Cache(self.block_cache_bytes))
+        if self.memory is None:
+            blocks.set_block_cache(Cache(self.block_cache_bytes))
+        else:
+            blocks.set_block_cache(self.memory.blocks)
+            options.set_write_buffer_manager(self.memory.buffers)
         blocks.set_block_size(self.block_bytes)
         blocks.set_bloom_filter(_BLOOM_BITS, False)
         # Otherwise indexes and filters, which grow with the state, would be outside of any bound.

@@ -5,7 +5,7 @@ What no checkpoint has captured is lost with the process, and that is right: a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,18 @@ from penstock.state.rocksdb.settings import RocksDBSettings
 _SINGLE_DELETES_MAX = 32
 #: A batch of writes is handed over when it has grown to this.
 BATCH_BYTES_MAX = 1 << 20
+_BATCHES_IN_BUFFER = 8
+_PAGE_BYTES = 4096
 
 Row = tuple[bytes, bytes]
+
+
+def _nothing() -> None: ...
+
+
+def _arena_block_bytes(buffer_bytes: int) -> int:
+    """What RocksDB takes by itself when a store is opened; when a buffer's size changes, it has to be told."""
+    return min(1 << 20, -(-buffer_bytes // 8 // _PAGE_BYTES) * _PAGE_BYTES)
 
 
 def _holding(rows: Iterator[Any], *held: Any) -> Iterator[Row]:
@@ -39,26 +49,27 @@ def _holding(rows: Iterator[Any], *held: Any) -> Iterator[Row]:
 
 
 class Batch:
-    """Changes of rows, which reach the store when they have grown to `BATCH_BYTES_MAX`, and by `write`."""
+    """Changes of rows, which reach the store when they have grown to its `batch_bytes_max`, and by `write`."""
 
-    __slots__ = ("_batch", "_store")
+    __slots__ = ("_batch", "_bytes_max", "_store")
 
     def __init__(self, store: RowStore) -> None:
         self._store = store
+        self._bytes_max = store.batch_bytes_max
         self._batch = WriteBatch(raw_mode=True)
 
     def put(self, row: bytes, raw: bytes) -> None:
         """Set a row."""
         batch = self._batch
         batch.put(row, raw)
-        if batch.size_in_bytes() > BATCH_BYTES_MAX:
+        if batch.size_in_bytes() > self._bytes_max:
             self.write()
 
     def delete(self, row: bytes) -> None:
         """Delete a row."""
         batch = self._batch
         batch.delete(row)
-        if batch.size_in_bytes() > BATCH_BYTES_MAX:
+        if batch.size_in_bytes() > self._bytes_max:
             self.write()
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
@@ -122,7 +133,15 @@ class RowStore:
         self, directory: Path, settings: RocksDBSettings, owner: str = "operator", *, read_only: bool = False
     ) -> None:
         self.directory = directory
+        #: Called when the settings allow another number of bytes as Python objects.
+        self.on_resize: Callable[[], None] = _nothing
         self._owner = owner
+        self._settings = settings
+        self._memory = None if read_only else settings.memory
+        self._has_new_share = False
+        if self._memory is not None:
+            self._memory.join(self)
+        self._set_buffer_bytes()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True  # type: ignore[assignment, method-assign]  # a property in truth
         access = AccessType.read_only() if read_only else AccessType.read_write()
@@ -130,7 +149,37 @@ class RowStore:
             directory.mkdir(parents=True, exist_ok=True)
             self._db = Rdict(str(directory), settings.options(), access_type=access)
         except Exception as error:
+            self._leave_memory()
             raise self._failed("open", error) from error
+
+    def _leave_memory(self) -> None:
+        if self._memory is not None:
+            self._memory.leave(self)
+
+    def on_share(self) -> None:
+        """Stores of the slot were opened or closed: the next batch takes the new share of its memory."""
+        self._has_new_share = True
+        self.on_resize()
+
+    def _set_buffer_bytes(self) -> None:
+        self._buffer_bytes = self._settings.buffer_bytes
+        # Beside others a batch must not be large against its buffer: a buffer takes it whole.
+        in_share = BATCH_BYTES_MAX if self._memory is None else self._buffer_bytes // _BATCHES_IN_BUFFER
+        self.batch_bytes_max = min(BATCH_BYTES_MAX, in_share)
+
+    def _take_share(self) -> None:
+        self._has_new_share = False
+        before = self._buffer_bytes
+        self._set_buffer_bytes()
+        size = self._buffer_bytes
+        if size == before:
+            return
+        try:
+            self._db.set_options({"write_buffer_size": str(size), "arena_block_size": str(_arena_block_bytes(size))})
+            if size < before:
+                self._db.flush(False)  # the next buffer has the new size, the one that fills now has not
+        except Exception as error:
+            raise self._failed("change the write buffers of", error) from error
 
     def _failed(self, what: str, error: Exception) -> StateError:
         return StateError(
@@ -167,6 +216,8 @@ class RowStore:
 
     def batch(self) -> Batch:
         """An empty batch."""
+        if self._has_new_share:
+            self._take_share()
         return Batch(self)
 
     def write(self, batch: WriteBatch) -> None:
@@ -231,3 +282,4 @@ class RowStore:
     def close(self) -> None:
         """Close the store; a second call changes nothing."""
         self._db.close()
+        self._leave_memory()
