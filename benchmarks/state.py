@@ -1,9 +1,9 @@
 """`python -m benchmarks.state`: keyed state on the heap and on RocksDB, beside a plain dictionary and plain rocksdict.
 
-Three tables. Accesses: thousands a second of each kind of state, on the heap, on RocksDB with all keys in the cache,
+Four tables. Accesses: thousands a second of each kind of state, on the heap, on RocksDB with all keys in the cache,
 and on RocksDB with many more keys than fit. Restoring: seconds against the size of the state, from files of the same
 key groups, from those of other key groups, and from canonical files. Checkpoints: the pause and the bytes against the
-share of keys that changed.
+share of keys that changed. Memory: accesses to the stores of one worker, with sizes of their own and with a budget.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ from penstock.state.descriptors import (
 )
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.budget import MemoryBudget
 from penstock.state.rocksdb.capture import RocksCapture
+from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.snapshot import read_keyed
@@ -281,16 +283,55 @@ def checkpoints(console: Console, count: int) -> None:
     console.print(table)
 
 
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def memory(console: Console, stores: int, keys: int) -> None:
+    """Print accesses a second of processor time, when the stores of a worker take turns."""
+    table = Table(title=f"{stores} stores of {keys:,} keys in one worker")
+    for column in ("memory", "MB", "thousands a second"):
+        table.add_column(column, justify="right")
+    own = RocksDBSettings()
+    each = own.cache_bytes + own.write_buffers * own.write_buffer_bytes + own.block_cache_bytes
+    table.add_row("their own", f"{stores * each >> 20}", f"{in_turns(own, stores, keys) / 1e3:,.0f}")
+    for part in (3, 12):
+        total = stores * each // part
+        settings = RocksDBSettings(memory=SlotMemory(MemoryBudget(total, "total")))
+        table.add_row("a budget", f"{total >> 20}", f"{in_turns(settings, stores, keys) / 1e3:,.0f}")
+    console.print(table)
+
+
+def in_turns(settings: RocksDBSettings, stores: int, keys: int) -> float:
+    """Reads and writes a second; a batch goes to one store, the next to the next one."""
+    chance = random.Random(1)
+    with ExitStack() as stack:
+        backends = [stack.enter_context(rocks(settings)) for _ in range(stores)]
+        for backend in backends:
+            fill(backend, keys)
+        states = [backend.value_state(ValueStateDescriptor("value")) for backend in backends]
+        begun, count = time.process_time(), 60 * BATCH
+        for number in range(count):
+            index = number // BATCH % stores
+            backends[index].current_key = chance.randrange(keys)
+            value: Any = states[index].value()
+            states[index].update((number, value[1]))
+            if number % BATCH == BATCH - 1:
+                backends[index].settle()
+        return count / (time.process_time() - begun)
+
+
 @click.command()
 @click.option("--keys", default=200_000, show_default=True, help="Keys of the accesses.")
 @click.option("--sizes", default="100000,1000000", show_default=True, help="Keys to restore.")
 @click.option("--checkpointed", default=1_000_000, show_default=True, help="Keys of the checkpoints.")
-def main(keys: int, sizes: str, checkpointed: int) -> None:
-    """Print the three tables."""
+@click.option("--stores", default=8, show_default=True, help="Stores of one worker that share its memory.")
+def main(keys: int, sizes: str, checkpointed: int, stores: int) -> None:
+    """Print the four tables."""
     console = Console()
     accesses(console, keys)
     restoring(console, [int(size) for size in sizes.split(",")])
     checkpoints(console, checkpointed)
+    memory(console, stores, checkpointed // 4)
 
 
 if __name__ == "__main__":
