@@ -235,7 +235,8 @@ class Driver:
             self.master.validate()
         except AssertionError as broken_promise:
             self._history.violations.append(f"invalid: {broken_promise}")
-        is_excused = self.is_stopped or isinstance(step, steps.DeleteSavepoint)
+        # One that was deposed learns of it only when it wants to complete something; what it has kept is not its own.
+        is_excused = self.is_stopped or not self.may_lead or isinstance(step, steps.DeleteSavepoint)
         for metadata in self.master.completed if not is_excused else ():
             for path in self._store.missing_files(metadata):
                 self._history.violations.append(f"missing-file: {path}, after {type(step).__name__}")
