@@ -43,6 +43,8 @@ class Disk(PageCache):
         #: directories of savepoints of which a part may be left: no process was there to delete it, or the deletion
         #: failed
         self.excused: set[str] = set()
+        #: those whose metadata has its name, and the name before it too: a process may have ended in between
+        self.half_named: set[str] = set()
         #: what a job has claimed and deleted: a read of it that was given up may still come
         self.let_go: set[str] = set()
         #: the files of checkpoints that outlived their jobs, by directory
@@ -63,7 +65,9 @@ class Disk(PageCache):
             self.unlink(f"{directory}/{METADATA}")
         self.link(f"{directory}/{PARTIAL}", f"{directory}/{METADATA}")
         self.savepoints[directory] = self.files[f"{directory}/{METADATA}"]
+        self.half_named.add(directory)
         self.unlink(f"{directory}/{PARTIAL}")
+        self.half_named.discard(directory)
 
     def move_savepoint(self, directory: str, to: str) -> None:
         """Put a savepoint elsewhere for good, as a user may."""
@@ -78,6 +82,8 @@ class Disk(PageCache):
         self.savepoints[to] = self.savepoints.pop(directory)
         if directory in self.excused:
             self.excused.add(to)
+        if directory in self.half_named:
+            self.half_named.add(to)
 
     def claim_savepoint(self, directory: str) -> list[str]:
         """A job deletes a savepoint: its files, in the order in which they are to go."""
@@ -233,6 +239,8 @@ class Disk(PageCache):
             except CheckpointError as error:
                 flaws.append(f"savepoint {directory}: {error}")
         if directory not in self.excused:
+            if directory in self.half_named:
+                wanted.add(f"{directory}/{PARTIAL}")
             more = [path for path in self.below(directory) if path not in wanted]
             flaws += [f"savepoint {directory} does not name {path}" for path in more]
         return flaws
