@@ -202,6 +202,8 @@ class Simulation:
             self._run_job()
         except DriverGone:
             self.is_gone = True
+            if self.jobs.now.store.visible_id_max:
+                self.jobs.accept()  # what it has left fits its program
             self.cluster.close()
             for deposed in self.deposed:
                 deposed.cluster.vanish()
