@@ -212,15 +212,14 @@ def two_vertices(parallelism: int = 2, replayable: bool = True) -> JobGraph:
 class PromptMaster(JobMaster):
     """One whose rig carries out what a turn has decided as soon as the turn is over."""
 
-    def __init__(self, rig: MasterRig, configuration: Configuration, recover: bool, labellers: Any) -> None:
+    def __init__(self, rig: MasterRig, configuration: Configuration, **more: Any) -> None:
         super().__init__(
             rig.graph,
             "job-1",
             configuration,
             clock=rig.clock,
             store=rig.store,
-            recover=recover,
-            labellers=labellers,
+            **more,
         )
         run = self.turns.run
 
@@ -246,6 +245,7 @@ class MasterRig:
         recover: bool = False,
         hold: bool = False,
         labellers: Any = (),
+        slots_max: int | None = None,
     ) -> None:
         configuration = Configuration()
         defaults = {
@@ -270,7 +270,8 @@ class MasterRig:
         self.statuses: list[str] = []
         self.logs: list[str] = []
         self.client: list[tuple[str, int, bytes]] = []
-        self.master = PromptMaster(self, configuration, recover, labellers)
+        more: dict[str, Any] = {"recover": recover, "labellers": labellers, "slots_max": slots_max}
+        self.master = PromptMaster(self, configuration, **more)
         self._registered = 0
         self.master.start()
         self.register(self.graph.slots_required if workers is None else workers)

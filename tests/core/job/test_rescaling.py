@@ -16,8 +16,14 @@ STABLE_MS, COOLDOWN_MS, SOON_MS = 10_000, 30_000, 60_000
 class Rig(MasterRig):
     """A job of two vertices that exchange records, and who asks for other parallelisms."""
 
-    def __init__(self, workers: int = 2, parallelism: int = 2, conf: dict[str, str | None] | None = None) -> None:
-        super().__init__(two_vertices(parallelism), workers=workers, conf=conf)
+    def __init__(
+        self,
+        workers: int = 2,
+        parallelism: int = 2,
+        conf: dict[str, str | None] | None = None,
+        slots_max: int | None = None,
+    ) -> None:
+        super().__init__(two_vertices(parallelism), workers=workers, conf=conf, slots_max=slots_max)
         self.answers: list[tuple[Any, str | None]] = []
 
     def ask(self, **parallelism: int) -> None:
@@ -280,6 +286,20 @@ def test_a_job_begins_with_the_slots_that_there_are() -> None:
 
 def test_it_begins_at_once_with_all_it_wants() -> None:
     assert Rig(workers=3, parallelism=3, conf=ADAPTIVE).has_begun_attempt(0, [3, 3])
+
+
+def test_it_does_not_wait_for_slots_that_cannot_come() -> None:
+    """On a local master the number of slots is known."""
+    rig = Rig(workers=2, parallelism=3, conf=ADAPTIVE, slots_max=2)
+    assert rig.requested == [2]
+    assert rig.has_begun_attempt(0, [2, 2])
+
+
+def test_more_than_there_can_ever_be_is_refused_at_once() -> None:
+    rig = Rig(slots_max=3)
+    rig.run_all()
+    rig.ask(sink=4)
+    assert rig.answers == [(None, "the job would need 4 slots, but Spark has 3")]
 
 
 def test_it_waits_for_the_lowest_parallelism() -> None:

@@ -116,8 +116,12 @@ class SlotPool:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are as many workers as the job wants."""
-        return len(self._workers) >= self.desired
+        """Whether there are as many workers as the job wants, or as there can be."""
+        return len(self._workers) >= self._possible
+
+    @property
+    def _possible(self) -> int:
+        return self.desired if self.slots_max is None else min(self.desired, self.slots_max)
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether the job that waits can begin: all slots are there, or enough, and it has waited for more."""
@@ -150,7 +154,7 @@ class SlotPool:
 
     def request(self) -> None:
         """Ask for the workers that are missing, and for no more than are of use."""
-        wanted = min(self.desired, self.slots_max or self.desired) - len(self._workers)
+        wanted = self._possible - len(self._workers)
         if self.patience.is_endless:
             # Nobody knows how many can come: ask for as many as are there, and again when these have come.
             wanted = min(wanted, max(self.sufficient - len(self._workers), len(self._workers), ENDLESS_MIN))
