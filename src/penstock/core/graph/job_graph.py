@@ -17,6 +17,8 @@ Slot: TypeAlias = tuple[str, int]
 
 #: `JobEdge.partitioning` of an edge whose records go to every consumer.
 BROADCAST: Final = "BROADCAST"
+#: The same of one between equal parallelisms: subtask i feeds subtask i.
+FORWARD: Final = "FORWARD"
 #: The mode of a batch that leaves its state as a savepoint.
 BACK_FILL: Final = "BACK_FILL"
 

@@ -14,7 +14,7 @@ from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failover import Failover
 from penstock.core.job.failure_labels import FailureLabels, Labeller
 from penstock.core.job.failures import error_of, record_of
-from penstock.core.job.history import JobHistory
+from penstock.core.job.history import FailureRecord, JobHistory
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.ports import Clock
 from penstock.core.protocol import Failure, RegisterWorker
@@ -89,20 +89,20 @@ class JobFailures:
     def remember(self, event: FailureEvent, part: str | None = None) -> None:
         """The attempt, or a part of the job, fails for that."""
         self._last = event
-        record = record_of(
-            self._clock.now_ms(), event.error, self._graph, event.execution, event.lost, event.worker, part
-        )
-        self._labels.on_failure(self._history.failed(record), event.error, event.type)
+        self._labels.on_failure(self._history.failed(self._record(event, part)), event.error, event.type)
 
     def remember_too(self, event: FailureEvent) -> None:
         """That has failed as well, while something else was being recovered from."""
-        record = record_of(self._clock.now_ms(), event.error, self._graph, event.execution, event.lost, event.worker)
-        self._labels.on_failure(self._history.failed_too(record), event.error, event.type)
+        self._labels.on_failure(self._history.failed_too(self._record(event)), event.error, event.type)
 
     def remember_end(self, error: PenstockError) -> None:
         """The job ends for that, and no attempt can help."""
-        record = record_of(self._clock.now_ms(), error, self._graph, None, (), None, None)
-        self._labels.on_failure(self._history.failed(record), error, FailureType.GLOBAL)
+        event = FailureEvent(Failure(str(error)), error)
+        self._labels.on_failure(self._history.failed(self._record(event)), event.error, event.type)
+
+    def _record(self, event: FailureEvent, part: str | None = None) -> FailureRecord:
+        now_ms = self._clock.now_ms()
+        return record_of(now_ms, event.error, self._graph, event.execution, event.lost, event.worker, part)
 
     def on_running(self) -> None:
         """All tasks run."""

@@ -71,11 +71,10 @@ class RunningMaster(Protocol):
 
 @dataclass(frozen=True)
 class _Request:
-    """What somebody has asked for; `deadline_ms`: until when it has to be."""
+    """What somebody has asked for, and who is to be told what has become of it."""
 
     requirements: ResourceRequirements
     waiter: RescaleWaiter
-    deadline_ms: int
 
 
 class Rescaling:
@@ -148,8 +147,7 @@ class Rescaling:
             )
             return
         self._refuse("it was asked for another parallelism since")
-        deadline_ms = self._clock.steady_ms() + self._request_timeout_ms
-        self._request = request = _Request(requirements, waiter, deadline_ms)
+        self._request = request = _Request(requirements, waiter)
         if self.is_adaptive:
             self.requirements = requirements
         self._require()

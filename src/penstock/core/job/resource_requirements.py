@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
 from penstock.base.options import ADAPTIVE_MIN_PARALLELISM, SCHEDULER, SCHEDULER_MODE
-from penstock.core.graph.job_graph import JobGraph, JobVertex
-
-#: The name of the partitioner whose edges need equal parallelisms.
-FORWARD: Final = "FORWARD"
+from penstock.core.graph.job_graph import FORWARD, JobGraph, JobVertex
 
 
 @dataclass(frozen=True, slots=True)
