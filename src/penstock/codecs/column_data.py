@@ -48,7 +48,7 @@ class ColumnData:
         """The records, made once, with these kinds; the same at each call."""
         if self._rows is None:
             names = tuple(self.columns.schema.names)
-            columns = [column_values(column) for column in self.columns.columns]
+            columns = [column.to_pylist() for column in self.columns.columns]
             lists = map(list, zip(*columns, strict=True)) if columns else ([] for _ in range(len(self)))
             self._rows = make_rows(names, lists, kinds)
         return self._rows
@@ -61,20 +61,3 @@ class ColumnData:
 def _from_message(schema: bytes, message: Any) -> ColumnData:
     found = pa.ipc.read_schema(pa.py_buffer(schema))
     return ColumnData(pa.ipc.read_record_batch(pa.py_buffer(message), found))
-
-
-def column_values(column: Any) -> list[Any]:
-    """The values of an Arrow array as Python objects, several times faster than `to_pylist` for the common types."""
-    kind = column.type
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if text or (number and not column.null_count):
-        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-        return values
-    if number:
-        values = column.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False).tolist()
-        for i in column.is_null().to_numpy(zero_copy_only=False).nonzero()[0].tolist():
-            values[i] = None
-        return values
-    values = column.to_pylist()
-    return values

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.typeinfo import RowTypeInfo
-from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData, column_values
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow_types import arrow_type
 from penstock.formats.bulk_format import (
     BatchWriter,
@@ -81,7 +81,11 @@ class _ParquetFile(BulkFile[Any]):
                     continue
                 batch = batch.slice(skip_records).select(self._columns)
                 skip_records = 0
-                yield ColumnData(batch) if assemble is None else assemble(list(map(column_values, batch.columns)))
+                yield (
+                    ColumnData(batch)
+                    if assemble is None
+                    else assemble([column.to_pylist() for column in batch.columns])
+                )
         except pa.ArrowException as error:
             raise FormatError(f"row group {unit} cannot be read: {error}") from error
 

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.column_data import column_values
 from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
 from penstock.state.key_groups import key_groups_of
@@ -29,12 +28,12 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
     """For each row the number of its key, as a numpy array, and the keys: values, or tuples of several columns."""
     parts = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
     parts = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
-    codes, keys = parts[0].indices.to_numpy(zero_copy_only=False), column_values(parts[0].dictionary)
+    codes, keys = parts[0].indices.to_numpy(zero_copy_only=False), parts[0].dictionary.to_pylist()
     if len(parts) == 1:
         return codes, keys
     keys = [(key,) for key in keys]
     for part in parts[1:]:
-        values = column_values(part.dictionary)
+        values = part.dictionary.to_pylist()
         size = len(values)
         pairs = codes.astype(np.int64) * size + part.indices.to_numpy(zero_copy_only=False)
         found = pc.dictionary_encode(pa.array(pairs))

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from penstock.base.errors import UnknownFieldError
 from penstock.base.types import Row
-from penstock.codecs.column_data import column_values
 from penstock.state.errors import StateError
 
 Selector: TypeAlias = str | int | Sequence[str | int] | Callable[[Any], Any]
@@ -129,7 +128,7 @@ def _python_values(array: Any) -> list[Any]:
             raise StateError(
                 f"a timestamp has nanoseconds, which Python's datetime does not support: {error}"
             ) from error
-    values = column_values(array)
+    values = array.to_pylist()
     return [_unstructured(value, kind) for value in values] if _has_struct(kind) else values
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,7 @@ from penstock.core.task.failures import failure_of
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
+from penstock.drivers.spark.arrow_columns import numbers
 from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, rows_of, to_arrow
 from penstock.drivers.spark.frame_records import RecordShape, records_of
 from penstock.drivers.worker_storage import StorageSettings
@@ -100,7 +102,7 @@ def _own(batches: Iterable[pa.RecordBatch], carried: list[pa.RecordBatch]) -> It
 
 def _handed_on(rows: pa.RecordBatch) -> pa.RecordBatch:
     columns = [rows.column(name) for name in SCHEMA.names[:-1]]
-    slots = pa.array([NO_KEY_PLACE] * rows.num_rows, SCHEMA.field("slot").type)
+    slots = numbers(np.full(rows.num_rows, NO_KEY_PLACE, np.int32))
     columns = [column.cast(field.type) for column, field in zip([*columns, slots], SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 

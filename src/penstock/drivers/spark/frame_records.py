@@ -16,7 +16,6 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.base.types import Row
-from penstock.codecs.column_data import column_values
 from penstock.formats.bulk_format import fields_of
 from penstock.formats.columns import assembler
 
@@ -115,7 +114,7 @@ def _fields_of_all(records: list[Any], names: list[str], owner: str) -> list[Seq
 def _values_of(column: Any) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(_UTC if column.type.tz else pa.timestamp("us"), safe=False)
-    values = column_values(column)
+    values = column.to_pylist()
     convert = _to_python(column.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 

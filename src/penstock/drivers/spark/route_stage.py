@@ -28,6 +28,7 @@ from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import Batch
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import VertexProgram
+from penstock.drivers.spark.arrow_columns import numbers, numbers_or_null
 from penstock.drivers.spark.batch_stage import (
     StageSettings,
     failures_told,
@@ -210,18 +211,18 @@ def _places_of(settings: StageSettings, subtask: int, keys: Iterator[tuple[pa.Ar
         for columns in keys:
             column = columns[0]
             if len(columns) > 1 or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
-                yield pa.array(places.of(records_of(columns, shape)), pa.int64())
+                yield numbers(np.array(places.of(records_of(columns, shape)), np.int64))
             else:
                 # Each key once in a batch, and then by its number.
                 encoded = column.dictionary_encode("encode")
                 of_distinct = np.array(places.of(records_of([encoded.dictionary], shape)), np.int64)
-                yield pa.array(of_distinct[encoded.indices.to_numpy()])
+                yield numbers(of_distinct[encoded.indices.to_numpy()])
 
 
 def _routes_of(settings: StageSettings, subtask: int, records: Iterator[list[Any]]) -> Iterator[pa.Array]:
     with task_of(settings, subtask) as task:
         for rows in task.run_values(map(Batch, records)):
             if len(rows):
-                places = pa.array(np.array(rows.places, np.int64))
-                times = pa.array(rows.timestamps, pa.int64())
+                places = numbers(np.array(rows.places, np.int64))
+                times = numbers_or_null(rows.timestamps)
                 yield pa.StructArray.from_arrays([places, times], fields=list(_ROUTE))
