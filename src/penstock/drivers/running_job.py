@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
@@ -15,7 +15,6 @@ from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
 from penstock.base.options import SAVEPOINT_DIR
 from penstock.core.checkpoint.savepoints import TakeSavepoint
-from penstock.core.job.job_master import JobMaster
 from penstock.core.job.progress import JobProgress, job_progress
 from penstock.core.job.view import JobView
 from penstock.core.protocol import StopMode
@@ -23,6 +22,9 @@ from penstock.drivers.cancellation import CancellationWatch
 from penstock.drivers.job_client import JobClient
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
+
+if TYPE_CHECKING:  # workers load this module with the API, and no master
+    from penstock.core.job.job_master import JobMaster
 
 #: How often a program that waits looks for signals: one that another thread got does not wake the one that waits.
 SIGNALS_SECONDS: Final = 0.5

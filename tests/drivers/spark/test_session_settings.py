@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.spark.session import SPARE_THREADS, session_settings, wanted_settings
+from penstock.drivers.spark.session import PROMPT, SPARE_THREADS, session_settings, wanted_settings
 
 
 def test_without_a_master_it_is_local_with_threads_for_every_slot_and_to_spare() -> None:
@@ -45,3 +45,10 @@ def test_what_an_environment_says_of_python_and_jars_are_settings_of_spark() -> 
     settings, _ = session_settings(wanted_settings(env.get_configuration().to_dict()), 4, {})
     assert settings["spark.pyspark.python"] == "/opt/python/bin/python"
     assert settings["spark.jars"] == "a.jar,b.jar"
+
+
+def test_a_session_of_ours_waits_for_no_place_and_tells_soon_of_an_executor_that_is_gone() -> None:
+    """G8: an epoch that has lost an executor goes on after 2 s, not 15; the program's own settings win."""
+    settings, _ = session_settings({"spark.master": "spark://host:7077", "spark.locality.wait": "1s"}, 4, {})
+    assert settings["spark.shuffle.io.retryWait"] == PROMPT["spark.shuffle.io.retryWait"]
+    assert settings["spark.locality.wait"] == "1s"

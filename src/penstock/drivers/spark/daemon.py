@@ -11,6 +11,7 @@ import importlib
 import pyspark.worker  # noqa: F401 - what a worker runs
 from pyspark.daemon import manager
 
+import penstock.drivers.spark.epoch_stage
 import penstock.drivers.spark.executor_factory
 import penstock.drivers.spark.worker  # noqa: F401 - what Penstock runs in it
 

@@ -23,10 +23,11 @@ from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back
+from penstock.drivers.spark.warm_executors import warm_executors
 from penstock.drivers.stepwise.epoch_job import EpochJob
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.drivers.spark.handle import Entry
 
@@ -40,6 +41,11 @@ class SparkEpochJob(EpochJob):
         super().__init__(job_graph, configuration, listener)
         self._spark = spark
         self._tag = f"penstock-{self._job_id}"
+
+    def start(self) -> None:
+        """Begin, while the executors load Python."""
+        warm_executors(self._spark, self._tag)
+        super().start()
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
         """Run one query, which returns what all tasks leave."""
@@ -92,14 +98,15 @@ class SparkEpochJob(EpochJob):
     def _readers(self, vertex: int) -> set[int]:
         return {edge.target for edge in self.job_graph.outputs_of(vertex)}
 
-    @property
-    def session(self) -> SparkSession:
-        """That of the epoch's frames."""
-        return self._spark.session
-
     def source_input(self, vertex: JobVertex) -> DataFrame:
         """What Spark gives the tasks of a source to read: only which subtask each of them is."""
-        return self.session.range(0, vertex.parallelism, 1, vertex.parallelism)
+        return self.numbers(vertex.parallelism)
+
+    def numbers(self, count: int) -> DataFrame:
+        """The numbers below `count`, a partition each."""
+        if self.job_graph.mode == BACK_FILL:
+            return self._spark.session.range(0, count, 1, count)  # one long query, with a row for each record
+        return self._spark.numbers(count)
 
     def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
         """The records in `source_input`; None when the tasks read their source themselves."""

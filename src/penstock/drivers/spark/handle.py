@@ -24,11 +24,20 @@ from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LOOPBACK = "127.0.0.1"
 OUTCOME_SCHEMA = "outcome string, detail string"
 PROCESS_DIED = "its Python process died"
+
+#: How Spark runs the queries of epochs, which move few rows: a row is a batch of records. Adaptive execution would make
+#: a Spark job of each exchange, and plan the rest again; all numbers of partitions are given. To generate and compile
+#: code takes longer than such a query, most of all in a JVM that has just started.
+SHORT_QUERIES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 Entry = Callable[[Iterator["pyarrow.RecordBatch"]], Iterator["pyarrow.RecordBatch"]]
 
@@ -52,6 +61,9 @@ class SparkHandle:
         self._ship_lock = threading.Lock()
         self._shipped = False
         self._sent: set[str] = set()
+        #: the JVM's session behind `numbers`
+        self._short: Any = None
+        self._short_lock = threading.Lock()
 
     def master_hosts(self) -> tuple[str, str]:
         """The address for the job master to listen on, and the one by which workers reach it."""
@@ -71,6 +83,23 @@ class SparkHandle:
         context = self.session.sparkContext
         processors = context._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # type: ignore[union-attr]
         return local_slots(self.master, int(context.getConf().get("spark.task.cpus", "1") or 1), int(processors))
+
+    def numbers(self, count: int) -> DataFrame:
+        """The numbers below `count`, a partition each, for the short queries of epochs (see `SHORT_QUERIES`)."""
+        if self._connect:
+            return self.session.range(0, count, 1, count)
+        from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+        with self._short_lock:
+            if self._short is None:
+                self._short = self.session._jsparkSession.cloneSession()
+                for key, value in SHORT_QUERIES.items():
+                    self._short.conf().set(key, value)
+        return ClassicDataFrame(self._short.range(0, count, 1, count), self.session)
+
+    def slots_now(self) -> int | None:
+        """How many tasks Spark runs at once on the executors that it has now; None over Spark Connect."""
+        return None if self._connect else int(self.session.sparkContext.defaultParallelism)
 
     def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]:
         """Runs `entry` as a Spark job of one task; returns its rows when it has ended.

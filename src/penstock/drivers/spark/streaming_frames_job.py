@@ -38,7 +38,7 @@ from penstock.drivers.spark.streaming_query import FrameQuery, StreamingBatch
 from penstock.drivers.stepwise.job import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 #: How often the job looks whether it was cancelled, a savepoint is wanted, or the query has ended.
 LOOK_MS: Final = 50
@@ -270,10 +270,9 @@ class SparkStreamingFramesJob(SparkEpochJob):
 
     # --- frames of an epoch ----------------------------------------------------------------------------------------
 
-    @property
-    def session(self) -> SparkSession:
-        """The session of the batch, because frames of several sessions do not go together."""
-        return super().session if self._batch is None else self._batch.session
+    def numbers(self, count: int) -> DataFrame:
+        """From the session of the batch, because frames of several sessions do not go together."""
+        return super().numbers(count) if self._batch is None else self._batch.session.range(0, count, 1, count)
 
     def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
         """The records of the streaming frame that a vertex reads, when the epoch has a batch."""
