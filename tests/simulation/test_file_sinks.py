@@ -20,6 +20,7 @@ from penstock.connectors.file.filesystem import (
 from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.file_sinks import file_sink, hidden, written
 from penstock.drivers.simulation.outside import Outside, present
+from penstock.drivers.simulation.page_cache import PageCache
 from penstock.drivers.simulation.simulation import Simulation, run_seed
 
 #: Enough for every fault that concerns files.
@@ -82,6 +83,25 @@ def test_a_rename_survives_once_its_directory_is_synced(world: Outside) -> None:
     assert not world.files.is_durable("out/b/two")
     sync_names([f"{BASE}/b/two"])
     assert world.files.is_durable("out/b/two")
+
+
+def test_a_file_survives_in_a_directory_whose_maker_has_died(world: Outside) -> None:
+    """It had made the directory, or the one above, and had not synced that; others found it and went on."""
+
+    def committed(made: tuple[str, ...]) -> PageCache:
+        world.files = cache = PageCache()
+        for directory in made:
+            cache.make_directory(directory)
+        write_whole(f"{BASE}/a/one", b"rows")
+        rename(f"{BASE}/a/one", f"{BASE}/b/two")
+        sync_names([f"{BASE}/b/two"])
+        return cache
+
+    for made in (("out",), ("out", "out/b"), ("out", "out/a")):
+        for seed in range(50):
+            cache = committed(made)
+            cache.lose_power(random.Random(seed))
+            assert cache.files.get("out/b/two") == b"rows", (made, seed)
 
 
 def test_a_file_is_held_as_long_as_its_process_lives(world: Outside) -> None:

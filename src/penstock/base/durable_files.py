@@ -136,11 +136,16 @@ def make_directories_in(fs: FileSystem, path: str) -> None:
 
 
 def make_directories(path: str, files: LocalFiles = SYSTEM) -> None:
-    """Make a directory and all that are missing above it, for good."""
+    """Make a directory and all that are missing above it, for good.
+
+    Where it is there, another process may have made it and died before it had synced that: see `sync_names_in`.
+    """
     missing = []
     while not files.exists(path):
         missing.append(path)
         path = os.path.dirname(path) or os.curdir
+    if missing:
+        _sync_above([path], files)
     for directory in reversed(missing):
         files.make_directory(directory)
         sync_directories([os.path.dirname(directory) or os.curdir], files)
@@ -198,3 +203,22 @@ def sync_directories(paths: Iterable[str], files: LocalFiles = SYSTEM) -> None:
     """
     for path in paths:
         files.sync_directory(path)
+
+
+def sync_names_in(directories: Iterable[str], files: LocalFiles = SYSTEM) -> None:
+    """Let all names in these directories survive, and the directories, whoever made them.
+
+    A process that makes a directory syncs the one above it next, and may die in between. So each process that puts
+    something into a directory does it again, before anybody relies on that. One level is enough: who makes a directory
+    (`make_directories`) sees to the one that it is in.
+    """
+    directories = list(directories)
+    sync_directories(directories, files)
+    _sync_above(directories, files)
+
+
+def _sync_above(directories: Iterable[str], files: LocalFiles) -> None:
+    """Sync the directories in which these are; one that nobody but its owner may read was not made by a job."""
+    for above in sorted({os.path.dirname(directory) for directory in directories} - {"", *directories}):
+        with contextlib.suppress(PermissionError):
+            sync_directories([above], files)

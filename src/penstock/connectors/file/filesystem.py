@@ -25,7 +25,7 @@ from penstock.base.durable_files import (
     LocalFiles,
     local_files_of,
     make_directories_in,
-    sync_directories,
+    sync_names_in,
 )
 from penstock.base.errors import FormatError, MissingPathError
 
@@ -200,7 +200,7 @@ def make_durable(file: BinaryIO) -> None:
 
 
 def sync_names(paths: Iterable[str]) -> None:
-    """Lets the names of files, made, renamed or removed, reach the disk, and the directories above them that are new.
+    """Lets the names of files, made, renamed or removed, reach the disk, and the directories that they are in.
 
     Where that cannot be asked for, they are there for good already.
     """
@@ -209,7 +209,7 @@ def sync_names(paths: Iterable[str]) -> None:
         if durable_files.is_local(fs):
             local.setdefault(local_files_of(fs), set()).add(root.rpartition("/")[0])
     for files, directories in local.items():
-        sync_directories(sorted(filter(files.is_directory, directories)), files)
+        sync_names_in(sorted(filter(files.is_directory, directories)), files)
 
 
 def rename(source: str, target: str) -> None:
