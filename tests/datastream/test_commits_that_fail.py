@@ -16,10 +16,10 @@ from tests.datastream.test_micro_batch import MICRO, environment, lines_below
 from penstock.base.errors import JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.connectors.file import committer, filesystem
+from penstock.connectors.file import commit_log, committer, filesystem
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import CommitError, FileCommittable
-from penstock.connectors.file.filesystem import create
+from penstock.connectors.file.filesystem import create, create_held
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
@@ -66,6 +66,44 @@ def test_a_commit_is_tried_again(mode: Any, tmp_path: Path, monkeypatch: pytest.
     assert not files_below(tmp_path)
 
 
+def test_an_epoch_whose_commit_fails_at_first_does_not_miss_what_a_reader_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G9: whether the committer tries again, or the job delivers again; in the sink that failed, or the other one."""
+    one, other, taken = tmp_path / "one", tmp_path / "other", tmp_path / "taken"
+    taken.mkdir()
+    rename, count = filesystem.rename, 0
+
+    def maybe(source: str, target: str) -> None:
+        nonlocal count
+        count += 1
+        if 6 < count <= 13:
+            for path in [*one.glob("part-*"), *other.glob("part-*")]:
+                path.rename(taken / f"{path.parent.name}-{path.name}")
+            raise OSError(errno.EIO, "as told")
+        rename(source, target)
+
+    monkeypatch.setattr(committer, "rename", maybe)
+    write(
+        one, other, mode=MICRO, **{"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}
+    )
+    assert count > 13
+    lines = {name: [path.read_text() for path in taken.glob(f"{name}-*")] for name in ("one", "other")}
+    for out in (one, other):
+        assert sorted([*lines_below(out), *"".join(lines[out.name]).split()]) == EXPECTED
+
+
+def test_micro_batches_remove_what_died(tmp_path: Path) -> None:
+    """G9: the file that another job's process had not closed when it ended, and not one that lives."""
+    died, lives = (f"{tmp_path}/.penstock/{job}/.part-0-0-{job}.open.0-0-0" for job in ("dead", "alive"))
+    create(died).close()
+    held = create_held(lives)
+    write(tmp_path, mode=MICRO)
+    assert files_below(tmp_path) == [str(Path(lives).relative_to(tmp_path))]
+    held.close()
+    assert lines_below(tmp_path) == EXPECTED
+
+
 def test_a_batch_that_cannot_commit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G9: neither in the sink that had committed all, nor in the one that had committed half; the next run is whole."""
     one, other = tmp_path / "one", tmp_path / "other"
@@ -79,6 +117,25 @@ def test_a_batch_that_cannot_commit_leaves_nothing(tmp_path: Path, monkeypatch: 
     assert (lines_below(one), lines_below(other)) == (EXPECTED, EXPECTED)
     write(one, other)
     assert lines_below(one) == sorted(EXPECTED * 2), "a batch that has succeeded is there to stay"
+
+
+def test_a_batch_that_cannot_say_that_it_has_committed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G9: the list of what it commits is gone, and nobody knows whether for good: all is taken back."""
+    synced = filesystem.sync_names
+
+    def fails_once(paths: Any) -> None:
+        monkeypatch.setattr(commit_log, "sync_names", synced)
+        raise OSError(errno.EIO, "as told")
+
+    monkeypatch.setattr(commit_log, "sync_names", fails_once)
+    with pytest.raises(JobExecutionError, match=r"could not be committed: OSError.*was rolled back"):
+        write(tmp_path)
+    assert lines_below(tmp_path) == []
+    assert not files_below(tmp_path)
+    write(tmp_path)
+    assert lines_below(tmp_path) == EXPECTED
 
 
 @pytest.mark.parametrize("renames", [0, 2, 6, 8])

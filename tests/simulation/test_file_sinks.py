@@ -2,10 +2,12 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from tests.simulation.find_mutants import kinds_of
 from tests.simulation.mutants_of_files import MUTANTS_OF_FILES
+from tests.simulation.mutants_of_hidden_files import MUTANTS_OF_HIDDEN_FILES
 from tests.simulation.planting import Mutant
 
 from penstock.connectors.file import filesystem
@@ -18,14 +20,17 @@ from penstock.connectors.file.filesystem import (
     write_whole,
 )
 from penstock.drivers.simulation import simulation
-from penstock.drivers.simulation.file_sinks import file_sink, hidden, written
+from penstock.drivers.simulation.file_sinks import SHARE, file_sink, hidden, written
 from penstock.drivers.simulation.outside import Outside, present
 from penstock.drivers.simulation.page_cache import PageCache
-from penstock.drivers.simulation.simulation import Simulation, run_seed
+from penstock.drivers.simulation.simulation import History, Simulation, run_seed
+from penstock.drivers.simulation.stepwise.batch import run_batch_seed
+from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
 
 #: Enough for every fault that concerns files.
 SEEDS = range(1, 260)
 STEPS_MAX = 10_000
+STEPWISE_SEEDS = range(1, 260)
 BASE = "penstock-sim://a-world/out"
 
 
@@ -54,6 +59,28 @@ def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
         found = kinds_of(run_seed(seed).violations)
     assert found.intersection(kinds), found
     assert not run_seed(seed).violations
+
+
+@pytest.mark.parametrize("mutant", MUTANTS_OF_HIDDEN_FILES, ids=lambda mutant: mutant.__name__)
+def test_bug_planted_in_epochs_and_batches_is_found(mutant: Mutant) -> None:
+    found_by = MUTANTS_OF_HIDDEN_FILES[mutant]
+    with mutant():
+        found = kinds_of(found_by.run(found_by.seed).violations)
+    assert found.intersection(found_by.kinds), found
+    assert not found_by.run(found_by.seed).violations
+
+
+@pytest.mark.parametrize("run", [run_stepwise_seed, run_batch_seed])
+def test_epochs_and_batches_write_files(run: Callable[[int], History]) -> None:
+    """G9: tasks die or write late, the power fails, others are at work in the directories, and files vanish."""
+    seen = Counter[str]()
+    for seed in STEPWISE_SEEDS:
+        if random.Random(f"file sinks of stepwise-{seed}").random() < SHARE:
+            history = run(seed)
+            assert not history.violations, (seed, history.violations)
+            seen += history.events + history.faults
+    wanted = {"cut off", "task died", "file step failed", "driver died in a commit", "power-cut"}
+    assert wanted | {"neighbour began", "neighbour died", "file moved away"} <= set(seen), seen
 
 
 # --- the simulated file system, through what connectors ask of it ----------------------------------------------------

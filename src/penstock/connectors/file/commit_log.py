@@ -59,6 +59,7 @@ class FileCommitLog(CommitLog):
         self._prefix = f".{digest}-"
         self._path = join(self._directory, f"{self._prefix}{staging.rpartition('/')[2]}")
         self._held: BinaryIO | None = None
+        self._written: Sequence[FileCommittable] = ()
 
     def begin(self) -> list[str]:
         """Takes back runs that died; holds this run's file."""
@@ -90,12 +91,19 @@ class FileCommitLog(CommitLog):
 
     def write(self, committables: Sequence[FileCommittable]) -> None:
         """Writes the list."""
+        self._written = committables
         files = [[c.hidden_path, c.final_path, c.size_bytes] for c in committables]
         write_whole(self._path + _COMMIT, json.dumps({"job": self._job_name, "files": files}).encode())
 
     def take_back(self) -> None:
-        """Removes the files of the list, and then the list."""
-        _remove(_read(self._path + _COMMIT) or [])
+        """Removes the files of the list, and then the list.
+
+        It is written again if it was removed: by `close_commit`, which then failed, or the log of another sink did.
+        """
+        files = _read(self._path + _COMMIT)
+        if files is None and self._written:
+            self.write(self._written)
+        _remove(self._written if files is None else files)
         remove([self._path + _COMMIT])
 
     def close_commit(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.base.errors import PenstockError
 from penstock.connectors.file.filesystem import remove, rename, size_or_none, sync_names
-from penstock.connectors.file.staging import Staging
+from penstock.connectors.file.staging import Staging, remove_what_died
 from penstock.core.connector import Committer
 
 _log = logging.getLogger("penstock.connectors.file")
@@ -46,9 +46,13 @@ class FileCommitter(Committer[FileCommittable]):
     | none | torn | CommitError | committed before, and changed since |
     | none | none | CommitError | committed before, and taken away since |
 
-    Only its commit, or an attempt that knows it to be in no snapshot, takes a hidden file away. So when restored state
-    names a file that is gone, the failed attempt, or an earlier job, had committed it, and a reader of the output has
-    moved or deleted it. With `missing` FAIL that is an error all the same.
+    Of Penstock, only its commit, or an attempt that knows it to be in no snapshot, takes a hidden file away. So when
+    restored state names a file that is gone, the failed attempt, or an earlier job, had committed it, and a reader of
+    the output has moved or deleted it: a warning says so. Or somebody has removed the hidden file, which cannot be told
+    from that. With `missing` FAIL both are errors.
+
+    A commit that failed may be tried again by the same committer. It knows what it has made visible by then, which a
+    reader may have taken.
 
     Args:
         staging: the directory that the hidden files of this job are in; None when they are not together.
@@ -58,16 +62,20 @@ class FileCommitter(Committer[FileCommittable]):
     def __init__(self, staging: str | None = None, missing: str = IGNORE) -> None:
         self._staging = None if staging is None else Staging(staging)
         self._missing = missing
+        #: the final paths of what it has made visible
+        self._made_visible: set[str] = set()
 
     def commit(self, committables: Sequence[FileCommittable]) -> None:
-        """Commits all in order, for the first time.
+        """Commits all in order, for the first time; may be called again with the same after it has failed.
 
         Raises:
             CommitError: if a part file is missing or does not have the promised length.
         """
         for committable in committables:
-            self._commit(committable, is_first=True)
+            self._commit(committable, is_first=committable.final_path not in self._made_visible)
+            self._made_visible.add(committable.final_path)
         sync_names(committable.final_path for committable in committables)
+        self._made_visible.clear()
 
     def recommit(self, committables: Sequence[FileCommittable]) -> None:
         """Commits all in order, of which some or all may have been committed long ago.
@@ -97,15 +105,24 @@ class FileCommitter(Committer[FileCommittable]):
 
     def _on_missing(self, found: str, final: str, is_first: bool) -> None:
         if is_first:
-            raise CommitError(f"cannot commit {final}: {found}")
+            raise CommitError(
+                f"cannot commit {final}: {found}. Somebody else has moved or removed it before it was committed. Put "
+                "it back and start from the last checkpoint, or start from one before that, which writes its rows "
+                "again; a batch writes all rows again when it is run again"
+            )
         if self._missing == FAIL:
             raise CommitError(
                 f"cannot commit {final} again: {found}. It was committed before and has since been changed or removed; "
                 "set with_missing_part_files('ignore') on the sink's builder to continue without it"
             )
-        _log.info("%s was committed before, and has since been changed or removed: %s", final, found)
+        _log.warning("%s was committed before, and has since been changed or removed: %s", final, found)
 
     def end_job(self) -> None:
-        """Removes the hidden files that are left of this job, but for those that a savepoint names."""
+        """Removes the hidden files that are left of this job, but for those that a savepoint names.
+
+        And what any job left open whose process died: the first epoch of a job that begins from a savepoint looks like
+        any other one to its writers.
+        """
         if self._staging is not None:
             self._staging.remove_unpinned()
+            remove_what_died(self._staging.base_path)

@@ -22,6 +22,11 @@ class Staging:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
+    @property
+    def base_path(self) -> str:
+        """That of the sink."""
+        return self._directory.rpartition("/")[0].rpartition("/")[0]
+
     def remove_stale(self, names: PartNames, restored_id: int, of_forerunner: bool = False) -> None:
         """The files of earlier attempts; `restored_id` is the checkpoint that this one begins from, 0 for none.
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.errors import MissingPathError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, check_bucket_id
@@ -153,7 +154,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._has_ended = False
         if context.attempt > 0:
             self._staging.remove_stale(names, self._since)
-        elif context.subtask_index == 0:
+        if context.subtask_index == 0 and (context.attempt == 0 or not self._since):
             remove_what_died(base_path)
         for job_id in context.forerunners:
             former = Staging(staging_directory(base_path, job_id, context.operator_id))
@@ -276,7 +277,13 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         size_bytes = part.stream.tell()
         make_durable(part.stream)
         if part.closed_path != part.open_path:
-            rename(part.open_path, part.closed_path)  # while the file is held, so that it is not taken for dead
+            try:
+                rename(part.open_path, part.closed_path)  # while the file is held, so that it is not taken for dead
+            except FileNotFoundError as error:
+                raise MissingPathError(
+                    f"{part.open_path} is gone: somebody else has removed it while it was being written. Its rows are "
+                    "written again when the job restarts; leave what is hidden below the base path of a sink to the job"
+                ) from error
         part.stream.close()
         del self._open[bucket_id]
         self._closed.append(FileCommittable(part.closed_path, part.final_path, size_bytes))

@@ -23,6 +23,12 @@ def check_exact(sink: str, expected: Counter[Any], records: Iterable[Any]) -> st
     )
 
 
+def check_no_more(sink: str, expected: Counter[Any], records: Iterable[Any]) -> str | None:
+    """No record is there that should not be, and none too often."""
+    more = Counter(records) - expected
+    return f"output: {sink} has {more.total()} records too many: {_some(more)}" if more else None
+
+
 def check_superset(
     sink: str, expected: Counter[Any], records: Iterable[Any], has_early_rules: bool = False
 ) -> str | None:

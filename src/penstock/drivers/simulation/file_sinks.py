@@ -9,17 +9,18 @@ from zlib import crc32
 
 from penstock.codecs.serialization import SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner
-from penstock.connectors.file.committer import FileCommittable
+from penstock.connectors.file.committer import FAIL, FileCommittable
+from penstock.connectors.file.part_names import is_open_part
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.sink import FileSink
 from penstock.core.connector import Sink
+from penstock.drivers.simulation.file_outsiders import MOVER, meddler_of
+from penstock.drivers.simulation.file_places import NEIGHBOURS, OUT, TAKEN, is_visible
 from penstock.drivers.simulation.file_system import PROTOCOL
 from penstock.drivers.simulation.outside import Outside, outside
 from penstock.drivers.simulation.page_cache import PageCache
 from penstock.drivers.simulation.topology import Topology
 
-#: Where their output is.
-OUT: Final = "out"
 #: The share of worlds in which sinks write files.
 SHARE: Final = 0.15
 #: So that a file ends between two checkpoints at times.
@@ -46,6 +47,8 @@ def file_sink(world: str, name: str) -> Sink[Any]:
     """A sink of a topology that writes files."""
     builder = FileSink.for_row_format(f"{PROTOCOL}://{world}/{OUT}/{name}", Lines(world))
     builder.with_bucket_assigner(BucketAssigner.by(bucket_of))
+    if meddler_of(world) == MOVER:
+        builder.with_missing_part_files(FAIL)
     sink: Sink[Any] = builder.with_rolling_policy(RollingPolicy.default_rolling_policy(PART_BYTES)).build()
     return sink
 
@@ -57,14 +60,17 @@ def maybe_write_files(topology: Topology) -> None:
             stage.make_sink = file_sink if stage.kind == "sink" else None
 
 
-def is_visible(path: str) -> bool:
-    """Whether readers of the output look at a file."""
-    return not any(name.startswith(".") for name in path.split("/"))
-
-
 def written(files: PageCache, name: str) -> list[Any]:
-    """The records that a sink has made visible, file by file in the order in which these were."""
-    paths = [path for path in files.below(f"{OUT}/{name}") if is_visible(path)]
+    """The records that a sink has made visible, file by file in the order in which these were.
+
+    Also those that readers have taken away by now.
+    """
+    paths = [
+        path
+        for directory in (OUT, TAKEN)
+        for path in files.below(f"{directory}/{name}")
+        if is_visible(path) and f"/{NEIGHBOURS}/" not in path
+    ]
     return [_record(line) for path in paths for line in files.files[path].decode().splitlines()]
 
 
@@ -79,10 +85,16 @@ def _record(line: str) -> Any:
 def is_committed(world: Outside, committable: Any) -> bool:
     """Whether something that a savepoint names is to be seen, and will be after a power cut."""
     if isinstance(committable, FileCommittable):
-        return world.files.is_durable(committable.final_path.removeprefix(f"{PROTOCOL}://").partition("/")[2])
+        path = committable.final_path.removeprefix(f"{PROTOCOL}://").partition("/")[2]
+        return any(map(world.files.is_durable, (path, f"{TAKEN}/{path.removeprefix(f'{OUT}/')}")))
     return world.transactions[committable].is_committed
 
 
 def hidden(files: PageCache) -> list[str]:
     """What file sinks have not made visible."""
     return [path for path in files.below(OUT) if not is_visible(path)]
+
+
+def left_open(files: PageCache) -> list[str]:
+    """The part files that were never closed."""
+    return [path for path in hidden(files) if is_open_part(path.rpartition("/")[2])]

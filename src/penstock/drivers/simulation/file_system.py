@@ -29,7 +29,7 @@ def _locate(path: str) -> tuple[Outside, str]:
 def _step(path: str) -> tuple[PageCache, str]:
     """The files of a world in which a process takes a step; it may die before that."""
     world, name = _locate(path)
-    world.on_commit()
+    world.on_file_step()
     return world.files, name
 
 

@@ -20,7 +20,7 @@ from penstock.core.protocol import (
 )
 from penstock.core.task.barriers import AlignedBarrierHandler
 from penstock.core.task.stream_task import StreamTask
-from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_order, check_superset
+from penstock.drivers.simulation.answers import SHOWN_MAX, check_exact, check_no_more, check_order, check_superset
 from penstock.drivers.simulation.changes import records_in_flight
 from penstock.drivers.simulation.file_sinks import hidden, is_committed, written
 from penstock.drivers.simulation.person import Request
@@ -80,7 +80,9 @@ class Invariants:
                 self._found.append(f"missing-file: checkpoint {message.checkpoint_id}: {message.reason}")
             return
         failure = message.failure
-        if failure is not None and "planned" not in failure.reason:
+        if failure is None or "planned" in failure.reason:
+            return
+        if not self._simulation.outsiders.explain(f"{failure.reason} {failure.traceback}"):
             self._found.append(f"task-failed: {failure.operator_name}: {failure.traceback or failure.reason}")
 
     def after_master(self) -> None:
@@ -271,12 +273,14 @@ class Invariants:
         for request in requests:
             if request.master is simulation.master and not request.answers:
                 self._found.append(f"waiter: {request.kind} was never answered")
+        if master.status is JobStatus.FAILED and simulation.outsiders.on_failure(str(master.failure)):
+            return  # what it has left is what a person begins from when the file is back
         self._check_leaks()
 
     def at_end(self) -> list[str]:
         """All that was found."""
         simulation = self._simulation
-        self._found += simulation.around.flaws()
+        self._found += [*simulation.around.flaws(), *simulation.outsiders.violations]
         if not simulation.process.is_done:
             return self._found
         left = simulation.jobs.folder.left()
@@ -284,13 +288,17 @@ class Invariants:
             self._found.append(f"leaked-state: {len(left)} directories of RocksDB are left")
         if simulation.master.status is not JobStatus.FINISHED:
             reason = simulation.master.failure
+            if simulation.outsiders.lack is not None:
+                self._check_output(may_lack=True)
+                return self._found
             self._found.append(f"failed: the job ended {simulation.master.status.name}: {reason}")
             return self._found
         self._check_output()
         self._check_hidden_files()
         return self._found
 
-    def _check_output(self) -> None:
+    def _check_output(self, may_lack: bool = False) -> None:
+        """`may_lack`: the job has failed, and what it had not made visible may be lacking."""
         simulation = self._simulation
         totals = simulation.process.totals
         # A savepoint of a job that goes on may hold records that come again, as any such checkpoint may.
@@ -312,11 +320,14 @@ class Invariants:
                 records = simulation.outside.committed.get(sink, [])
             else:
                 records = written(simulation.jobs.disk, sink)
-            if may_repeat:
+            if may_lack:
+                found = [] if may_repeat else [check_no_more(sink, expected, records)]
+            elif may_repeat:
                 found = [check_superset(sink, expected, records, bool(read) and has_rules)]
             else:
                 found = [check_exact(sink, expected, records)]
-                if simulation.scenario.mode != "at-least-once" and has_order:
+                has_all = not simulation.outsiders.seen["file taken"]
+                if simulation.scenario.mode != "at-least-once" and has_order and has_all:
                     found.append(check_order(sink, stages[sink], records))
             self._found += [line for line in found if line is not None]
 
@@ -328,7 +339,7 @@ class Invariants:
         simulation, disk = self._simulation, self._simulation.jobs.disk
         seen = simulation.around.faults.seen
         is_alone = len(simulation.jobs.all) == 1 and not simulation.jobs.now.savepoints
-        left = hidden(disk)
+        left = [path for path in hidden(disk) if not simulation.outsiders.is_of_a_neighbour(path)]
         if left and is_alone and not seen["power-cut"] and not seen["split-brain"]:
             self._found.append(f"leaked-file: {len(left)} hidden files are left: {left[:SHOWN_MAX]}")
 

@@ -59,6 +59,8 @@ class Outside:
     on_user_call: Callable[[], None] = lambda: None
     #: called before and after each commit; may raise
     on_commit: Callable[[], None] = lambda: None
+    #: called before each step of the file system; may raise
+    on_file_step: Callable[[], None] = lambda: None
     #: whether a job may commit what another one, or itself, had prepared for a checkpoint by then:
     #: (the job that commits, the job that prepared, the checkpoint)
     is_covered: Callable[[str, str, int], bool] = lambda job_id, owner, checkpoint_id: True
@@ -97,6 +99,7 @@ class Outside:
     ) -> None:
         """From now on these hear of what happens."""
         self.on_commit, self.is_covered, self.is_deposed = on_commit, is_covered, is_deposed
+        self.on_file_step = on_commit
         self.on_reader_begun, self.on_finish = on_reader_begun, on_finish
 
     def prepare(self, transaction_id: TransactionId, sink: str, records: list[Any], since: int) -> None:

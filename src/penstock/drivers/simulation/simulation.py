@@ -22,6 +22,7 @@ from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.dump import dump
 from penstock.drivers.simulation.engine import Engine
 from penstock.drivers.simulation.faults import Killed, MasterKilled, WorkerKilled
+from penstock.drivers.simulation.file_outsiders import ACTS_OF_STREAMS, Outsiders
 from penstock.drivers.simulation.file_sinks import maybe_write_files
 from penstock.drivers.simulation.invariants import Invariants
 from penstock.drivers.simulation.leading_store import LeadingStore
@@ -105,6 +106,11 @@ class Simulation:
         self.deposed: list[Deposed] = []
         self.slots = Slots(self, self.scenario.elasticity)
         self.still_workers = StillWorkers(self, self.scenario.stillness)
+        topology = self.scenario.topology
+        files = [stage.uid for stage in topology.stages if stage.make_sink is not None]
+        self.outsiders = Outsiders(
+            topology.world, self.outside, files, lambda: self.faults.are_over, self.log.write, ACTS_OF_STREAMS
+        )
         self.cluster, self.process = self._present()
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
@@ -125,7 +131,7 @@ class Simulation:
 
     def _is_alive(self, worker_id: str) -> bool:
         clusters = [self.cluster, *(deposed.cluster for deposed in self.deposed)]
-        return any(worker_id in cluster.workers for cluster in clusters)
+        return any(worker_id in cluster.workers for cluster in clusters) or self.outsiders.is_alive(worker_id)
 
     def _present(self) -> tuple[SimulatedCluster, MasterProcess]:
         """A cluster and a job master's process that are watched."""
@@ -189,6 +195,7 @@ class Simulation:
                 raise AssertionError("something was killed outside its turn") from None
             except Exception as error:  # noqa: BLE001 - whatever the core raises is a finding
                 self.invariants.raised(error)
+            self.outsiders.end()
             history = self._history()
             history.violations = self.invariants.at_end()
         for violation in history.violations:
@@ -225,7 +232,7 @@ class Simulation:
             self.outside.commits,
             len(self.jobs.all),
             totals.savepoints,
-            self.events,
+            self.events + self.outsiders.seen,
             [],
             self.faults.seen,
             self.log.lines,
@@ -314,6 +321,7 @@ class Simulation:
             for process in [*(deposed.process for deposed in self.deposed), self.process]:
                 process.kill(is_within_call=True)
         finally:
+            self.outsiders.on_power_cut()
             self.power.come_back()
 
     def _maybe_break(self) -> None:
@@ -348,6 +356,7 @@ class Simulation:
             self.slots.look(was_protocol)
         if self._is_running():
             self.still_workers.look()
+        self.outsiders.look()
 
     def _is_running(self) -> bool:
         return not self.process.is_down and not self.master.is_done

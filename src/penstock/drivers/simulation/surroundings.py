@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.outside import Outside, present
 from penstock.drivers.simulation.power import Power
 from penstock.drivers.simulation.scenario import Scenario
+
+_files_log = logging.getLogger("penstock.connectors.file")
 
 
 @dataclass
@@ -45,8 +48,13 @@ class Surroundings:
     @contextmanager
     def present(self) -> Iterator[None]:
         """Let connectors find the outside world, and workers their directories, for a while."""
-        with self.jobs.folder, present(self.world, self.outside):
-            yield
+        level = _files_log.level
+        _files_log.setLevel(logging.ERROR)  # it warns of each file that a reader has taken
+        try:
+            with self.jobs.folder, present(self.world, self.outside):
+                yield
+        finally:
+            _files_log.setLevel(level)
 
     def flaws(self) -> list[str]:
         """What must not be, whatever became of the jobs."""

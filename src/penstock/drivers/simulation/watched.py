@@ -8,6 +8,7 @@ from typing import Protocol
 from penstock.core.job.job_master import JobMaster
 from penstock.drivers.simulation.cluster import SimulatedCluster
 from penstock.drivers.simulation.engine import Engine, EventLog
+from penstock.drivers.simulation.file_outsiders import Outsiders
 from penstock.drivers.simulation.jobs import Jobs
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.outside import Outside
@@ -47,6 +48,9 @@ class Watched(Protocol):
 
     @property
     def master(self) -> JobMaster: ...
+
+    @property
+    def outsiders(self) -> Outsiders: ...
 
     @property
     def is_refused(self) -> bool: ...

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from penstock.base.errors import JobExecutionError, PenstockError
-from penstock.core.connector import CommitLog, Sink, SinkWriterContext
+from penstock.core.connector import CommitLog, Committer, Sink, SinkWriterContext
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.core.task.program import VertexProgram
@@ -51,6 +51,10 @@ class SinkCommits:
         self._wait = wait
         self._log = log
         self._logs: dict[Place, CommitLog] = {}
+        #: what a commit that failed as a whole has committed all the same, and the committers that have failed: they
+        #: know what they have made visible, which a reader of the output may have taken away by now
+        self._done: dict[Place, list[Any]] = {}
+        self._failed: dict[Place, Committer[Any]] = {}
 
     @cached_property
     def _sinks(self) -> dict[Place, tuple[str, Sink[Any], SinkWriterContext]]:
@@ -66,35 +70,45 @@ class SinkCommits:
         return sinks
 
     def commit(self, prepared: Mapping[Place, list[Any]]) -> None:
-        """Commit everything.
+        """Commit everything. After a failure it may be called again, with the same.
 
         Raises:
             Exception: what a committer raised in its last try.
         """
         for place, committables in sorted(prepared.items()):
-            self._commit(place, committables)
+            if self._done.get(place) != committables:
+                self._commit(place, committables)
+                self._done[place] = committables
+        self._done.clear()
 
     def _commit(self, place: Place, committables: list[Any]) -> None:
         name, sink, context = self._sinks[place]
-        committer = sink.create_committer(context)
+        committer = self._failed.pop(place, None) or sink.create_committer(context)
         if committer is None:
             return
-        try:
-            for tries_left in reversed(range(COMMIT_TRIES_MAX)):
-                try:
-                    committer.commit(committables)
-                    return
-                except Exception as error:
-                    if not tries_left or (isinstance(error, PenstockError) and error.suppresses_restart):
-                        raise
-                    wait_ms = FIRST_WAIT_MS << (COMMIT_TRIES_MAX - 1 - tries_left)
-                    self._log(f"{name}: the commit is retried in {wait_ms} ms: {type(error).__name__}: {error}")
-                    self._wait(wait_ms)
-        finally:
-            committer.close()
+        for tries_left in reversed(range(COMMIT_TRIES_MAX)):
+            try:
+                committer.commit(committables)
+                break
+            except Exception as error:
+                if not tries_left or (isinstance(error, PenstockError) and error.suppresses_restart):
+                    self._failed[place] = committer
+                    raise
+                wait_ms = FIRST_WAIT_MS << (COMMIT_TRIES_MAX - 1 - tries_left)
+                self._log(f"{name}: the commit is retried in {wait_ms} ms: {type(error).__name__}: {error}")
+                self._wait(wait_ms)
+            except BaseException:
+                committer.close()
+                raise
+        committer.close()
+
+    def _close_failed(self) -> None:
+        while self._failed:
+            self._failed.popitem()[1].close()
 
     def end_job(self) -> None:
         """Let sinks remove the leftovers of tasks whose runs did not count. The job is over and owes nothing."""
+        self._close_failed()
         try:
             sinks = self._sinks.values()
         except Exception:  # noqa: BLE001 - a program that cannot be loaded here has failed, and left nothing

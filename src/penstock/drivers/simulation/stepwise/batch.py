@@ -17,10 +17,12 @@ from penstock.core.master.batch import BatchMaster
 from penstock.core.master.driving import drive
 from penstock.drivers.simulation.answers import check_exact
 from penstock.drivers.simulation.faults import Killed
+from penstock.drivers.simulation.file_sinks import maybe_write_files
 from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.reference import outputs
-from penstock.drivers.simulation.scenario import FaultRates, Scenario
+from penstock.drivers.simulation.scenario import FaultRates, Scenario, power_cut
 from penstock.drivers.simulation.simulation import History
+from penstock.drivers.simulation.stepwise.listening import Listening
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 from penstock.drivers.simulation.topology import Topology
@@ -38,7 +40,11 @@ def draw_batch(chance: random.Random, world: str) -> StepwiseScenario:
     topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
     while any(stage.kind == "reduce" for stage in topology.stages):
         topology = TopologyMaker(chance, world, is_exactly_once=True, ends=None).make()
-    rates = FaultRates(user_errors_max=chance.choice((0, 0, 1, 3)), user_error=chance.choice((0.003, 0.02)))
+    rates = FaultRates(
+        user_errors_max=chance.choice((0, 0, 1, 3)),
+        user_error=chance.choice((0.003, 0.02)),
+        power_cut=power_cut(f"batch of {world}"),
+    )
     return batch_scenario(
         topology,
         rates,
@@ -74,6 +80,7 @@ class BatchSimulation(StepwiseWorld):
         expected = outputs(self.scenario.scenario.topology)
         with self.around.present():
             for number in range(RUNS_MAX):
+                self.tasks.begin_driver()
                 self.faults.are_over = number >= FAULTY_RUNS
                 job = self.jobs.now if number == 0 else self.jobs.begin(None, as_it_was=True)
                 self.jobs.accept()
@@ -84,22 +91,32 @@ class BatchSimulation(StepwiseWorld):
                 except DriverKilled:
                     self.seen["driver killed"] += 1
                     status = "?"
-                    self.write("the driver is dead")
+                    self.on_driver_death()
+                    run.find_out()
                     if not run.has_committed:
                         continue  # the next run finds what it had begun to commit
                 if run.has_committed or self.violations:
                     break
+                if status == "FAILED":
+                    self.outsiders.on_failure(str(run.master.failure))
                 if status == "FINISHED":
                     self.violations.append("output: a run has finished, and committed nothing")
-                if any(self.outside.committed.values()):
+                if any(map(self.output_of, expected)) and not self.disk_holds_list():
                     self.violations.append(f"atomic: a run that ended {status} has left output")
             else:
                 self.violations.append(f"stalled: {RUNS_MAX} runs, the last one {status}")
+            self.power.is_over = True
+            self.tasks.end()
+            self.outsiders.end()
             for sink, records in expected.items():
-                flaw = check_exact(sink, records, self.outside.committed.get(sink, ()))
+                flaw = check_exact(sink, records, self.output_of(sink))
                 if flaw is not None:
                     self.violations.append(flaw)
         return self.history("batch", status)
+
+    def disk_holds_list(self) -> bool:
+        """Whether a run has said what it commits, and not that it has: the next run takes that back."""
+        return any(path.endswith(".commit") for path in self.disk.files)
 
 
 class _Run:
@@ -112,7 +129,13 @@ class _Run:
         self._vertices = batch_vertices(job.graph, job.job_id)
         self.master = BatchMaster(job.graph, job.job_id, job.configuration, history)
         self._sinks = Sinks(
-            job.graph, job.job_id, _Silent(), history, self.master.figures, history.pass_time, all_or_nothing=True
+            job.graph,
+            job.job_id,
+            Listening(history.write),
+            history,
+            self.master.figures,
+            history.pass_time,
+            all_or_nothing=True,
         )
         self._runs = iter(range(1, 1 << 30))
         #: of each source, by vertex and subtask
@@ -123,7 +146,24 @@ class _Run:
         drive(self.master.run(), self._perform, Killed)
         return self.master.status.name
 
+    def find_out(self) -> None:
+        """The driver is dead: with its list of what it commits on the disk, or without it, which only a whole run has.
+
+        A run is whole from the moment on at which the list is gone, whatever its driver came to say.
+        """
+        history = self._history
+        if history.has_files and not history.disk_holds_list():
+            sinks = (stage.uid for stage in history.scenario.scenario.topology.stages if stage.kind == "sink")
+            self.has_committed = self.has_committed or any(map(history.output_of, sinks))
+
     def _perform(self, step: steps.Step) -> Any:
+        was_driving, self._history.is_driving = self._history.is_driving, True
+        try:
+            return self._perform_step(step)
+        finally:
+            self._history.is_driving = was_driving
+
+    def _perform_step(self, step: steps.Step) -> Any:
         history, name = self._history, f"{type(step).__name__} of a batch"
         history.step += 1
         history.now += 1
@@ -148,6 +188,8 @@ class _Run:
             self._sinks.end()
         history.on_point(f"after {name}")
         history.maybe_die(history.scenario.dies_after)
+        history.between_steps()
+        history.maybe_lose_power()
         return result
 
     def _task(self, vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
@@ -162,6 +204,11 @@ class _Run:
         return second if history.chance.random() < 0.5 else first
 
     def _once(self, vertex: int, subtask: int, rows: Rows) -> list[Rows]:
+        if self._history.has_files:
+            return self._history.tasks.run(partial(self._in_a_process, vertex, subtask, rows))
+        return self._in_a_process(vertex, subtask, rows)
+
+    def _in_a_process(self, vertex: int, subtask: int, rows: Rows) -> list[Rows]:
         history = self._history
         history.on_point("within RunTasks of a batch")
         history.maybe_die(history.scenario.dies_within / 4)
@@ -170,17 +217,9 @@ class _Run:
         return list(task.run([rows]) if splits is None else task.run_source(splits[subtask]))
 
 
-class _Silent:
-    """The port `JobListener`, for a job that is not watched."""
-
-    def on_job_status(self, status: str, reason: str | None) -> None: ...
-
-    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None: ...
-
-    def on_log(self, line: str) -> None: ...
-
-
 def run_batch_seed(seed: int, is_traced: bool = False) -> History:
     """The history of a seed."""
     chance = random.Random(f"batch {seed}")
-    return BatchSimulation(seed, draw_batch(chance, f"stepwise-{seed}"), is_traced).run()
+    scenario = draw_batch(chance, f"stepwise-{seed}")
+    maybe_write_files(scenario.scenario.topology)
+    return BatchSimulation(seed, scenario, is_traced).run()

@@ -30,8 +30,10 @@ from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.leading_store import LeadingStore
 from penstock.drivers.simulation.outside import PlannedError
 from penstock.drivers.simulation.person import COMMANDS
+from penstock.drivers.simulation.stepwise.listening import Listening
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
 from penstock.drivers.stepwise.exchange import left_of, run_in_order
+from penstock.drivers.stepwise.sinks import Sinks
 from penstock.drivers.stepwise.sources import Sources
 from penstock.storage.job_marks import BEGUN, LeftByJobs
 
@@ -83,6 +85,9 @@ class Driver:
         self.master = (
             EpochMaster(*arguments, "disk") if self.filled is None else BackFillMaster(*arguments, self.filled)
         )
+        self._sinks = Sinks(
+            job.graph, job.job_id, Listening(history.write), history, self.master.figures, history.pass_time
+        )
         #: whether a checkpoint or savepoint of it is complete
         self.has_written = False
         self.has_ended = False
@@ -107,7 +112,7 @@ class Driver:
             steps.Answer: self._answer,
             steps.PrepareSources: lambda _: None,
             steps.Deliver: self._deliver,
-            steps.EndSinks: lambda _: history.outside.end_job(job.job_id),
+            steps.EndSinks: lambda _: self._end_sinks(),
             steps.MarkJob: self._mark,
             steps.Join: lambda step: self._leading.join(step.job_name),
             steps.TakeOver: self._take_over,
@@ -141,6 +146,7 @@ class Driver:
                     stopped.add(self)
                     raise DriverKilled
                 stopped.between_steps()
+                self._history.between_steps()
                 self._history.maybe_lose_power()
         finally:
             if not self.is_stopped:
@@ -157,7 +163,7 @@ class Driver:
     def advance(self) -> bool:
         """Take a step; returns whether there are more."""
         history = self._history
-        was_driving, history.is_driving = history.is_driving, True
+        was_driving, history.is_driving, history.tasks.is_driver_dead = history.is_driving, True, False
         try:
             has_more = self._driving.advance()
         except AssertionError as broken_promise:
@@ -367,6 +373,11 @@ class Driver:
         history, runs = self._history, iter(range(1, 1 << 30))
 
         def once(vertex: int, subtask: int, rows: Rows) -> list[Rows]:
+            if history.has_files:
+                return history.tasks.run(lambda: in_a_process(vertex, subtask, rows))
+            return in_a_process(vertex, subtask, rows)
+
+        def in_a_process(vertex: int, subtask: int, rows: Rows) -> list[Rows]:
             history.on_point("within RunEpoch")
             token = b"%d" % next(runs)
             work = works[vertex, subtask]
@@ -387,10 +398,19 @@ class Driver:
 
     def _deliver(self, step: steps.Deliver) -> None:
         history = self._history
+        if history.has_files:
+            self._sinks.deliver(step.last)
+            return
         for last in sorted(step.last, key=lambda one: (one.vertex, one.operator, one.sequence)):
             if last.kind == COMMITTABLES:
                 for transaction_id in pickle.loads(last.payload):
                     history.outside.commit(transaction_id, self._job.job_id)
+
+    def _end_sinks(self) -> None:
+        if self._history.has_files:
+            self._sinks.end()
+        else:
+            self._history.outside.end_job(self._job.job_id)
 
 
 def _mixed(used: list[Rows], counted: list[Rows]) -> list[Rows]:

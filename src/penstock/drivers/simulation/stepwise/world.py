@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
+from penstock.base import options
 from penstock.core.master.steps import Cancelled
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.faults import Killed
+from penstock.drivers.simulation.file_outsiders import Outsiders
+from penstock.drivers.simulation.file_sinks import maybe_write_files, written
 from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
 from penstock.drivers.simulation.stepwise.stopped import StoppedDrivers
+from penstock.drivers.simulation.stepwise.task_processes import TaskProcesses
 from penstock.drivers.simulation.surroundings import Surroundings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -33,7 +38,9 @@ class StepwiseWorld:
         self.seed = seed
         if around is None:
             chance, world = random.Random(f"stepwise {seed}"), f"stepwise-{seed}"
-            scenario = scenario or draw(chance, world)
+            if scenario is None:
+                scenario = draw(chance, world)
+                maybe_write_files(scenario.scenario.topology)
             around = Surroundings.made(seed, world, scenario.scenario, chance, is_traced)
         assert scenario is not None, "surroundings come with a scenario"
         self.around = around
@@ -56,6 +63,14 @@ class StepwiseWorld:
         #: those that all others think dead
         name = scenario.scenario.topology.world
         self.stopped = StoppedDrivers(name, scenario.stops, self.write, self._look_for_power)
+        #: whether sinks write files, and the processes of the tasks that do
+        self.has_files = any(stage.make_sink is not None for stage in scenario.scenario.topology.stages)
+        self.tasks = TaskProcesses(name, self.write, lambda: self.faults.are_over, self._die)
+        sinks = [stage.uid for stage in scenario.scenario.topology.stages if stage.make_sink is not None]
+        is_batch = scenario.scenario.configuration.read(options.RUNTIME_MODE) == "BATCH"
+        self.outsiders = Outsiders(
+            name, self.outside, sinks, lambda: self.faults.are_over, self.write, batches=is_batch
+        )
         #: called at each point at which a driver may die, by its name; may raise `DriverKilled`
         self.on_point: Callable[[str], None] = lambda point: None
         #: what a person asks for, and at which look of the master, by number; None for at random
@@ -67,16 +82,25 @@ class StepwiseWorld:
         """What happens from now on happens to these jobs."""
         self.log.now = self.now_ms
         self.outside.watch(self._on_commit, self._may_commit)
+        self.outside.on_file_step = self.tasks.before_step
+        self.outside.process = lambda: self.tasks.name
+        self.outside.is_alive = lambda name: self.tasks.is_alive(name) or self.outsiders.is_alive(name)
         self.power.die, self.power.is_anybody_there = self._die, lambda: self.is_driving
 
     # --- power cuts ------------------------------------------------------------------------------------------------
 
     def _die(self) -> None:
+        self.tasks.is_driver_dead = True
         raise DriverKilled
 
     def _look_for_power(self) -> None:
         if self.power.is_out:
             raise DriverKilled
+
+    def between_steps(self) -> None:
+        """A step was taken: at times processes go on that are thought to be dead, or others do something."""
+        self.tasks.between_steps()
+        self.outsiders.look()
 
     def maybe_lose_power(self) -> None:
         """A step was taken: at times the power fails then."""
@@ -86,12 +110,15 @@ class StepwiseWorld:
 
     def on_driver_death(self) -> None:
         """The driver has died, and perhaps everybody with it."""
+        self.tasks.is_driver_dead = True
         self.write("the driver is dead")
         if not self.power.is_out:
             return
         self.violations += [f"power-cut: {loss}" for loss in self.disk.losses]
         self.disk.losses.clear()
         self.stopped.kill_all()
+        self.tasks.kill_all()
+        self.outsiders.on_power_cut()
         self.power.come_back()
         drained = self.drained
         if drained is not None and f"{drained.job_id}/chk-{drained.checkpoint_id}/{METADATA}" in self.disk.lost:
@@ -133,7 +160,7 @@ class StepwiseWorld:
         """The driver dies, at times."""
         has_died = self.seen["driver killed"] >= self.scenario.deaths_max
         if rate and not has_died and not self.faults.are_over and self.chance.random() < rate:
-            raise DriverKilled
+            self._die()
 
     def _may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:
         """What was prepared for a checkpoint may be seen once it exists, of whichever job, or a savepoint of it."""
@@ -158,6 +185,10 @@ class StepwiseWorld:
         """Let a time pass."""
         self.now += for_ms
 
+    def output_of(self, sink: str) -> list[Any]:
+        """What is to be seen of a sink."""
+        return written(self.disk, sink) if self.has_files else self.outside.committed.get(sink, [])
+
     def history(self, mode: str, status: str) -> History:
         """What became of the seed."""
         return History(
@@ -171,8 +202,8 @@ class StepwiseWorld:
             self.outside.commits,
             len(self.jobs.all),
             len(self.disk.savepoints),
-            self.seen,
-            [*self.violations, *self.disk.violations, *self.outside.violations],
+            self.seen + self.tasks.seen + self.outsiders.seen,
+            [*self.violations, *self.outsiders.violations, *self.disk.violations, *self.outside.violations],
             self.faults.seen,
             self.log.lines,
             str(self.scenario.scenario.topology),

@@ -1,0 +1,294 @@
+"""Others who are at work in the directories of simulated file sinks, while the jobs are (G9).
+
+- A *neighbour* is another job with a sink at the same path, the real one. It writes, commits or dies as it likes. What
+  it has under way is its own as long as it lives; what it has closed is its own for ever.
+- A *reader* of the output moves visible files away. The jobs go on, and write nothing again.
+- A *mover* takes hidden files away, which no-one should. A job that needs one fails, and says which. A person puts all
+  back then, and starts the next job.
+
+All of this has chance of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.codecs.serialization import SimpleStringSchema
+from penstock.connectors.file.buckets import BucketAssigner
+from penstock.connectors.file.committer import CommitError, FileCommittable
+from penstock.connectors.file.part_names import STAGING, is_open_part, is_part
+from penstock.connectors.file.sink import FileSink
+from penstock.drivers.simulation.file_places import ASIDE, NEIGHBOURS, OUT, TAKEN, is_visible
+from penstock.drivers.simulation.file_system import PROTOCOL
+from penstock.drivers.simulation.outside import Outside
+from penstock.drivers.simulation.page_cache import PageCache, directory_of, make_directories
+
+READER, MOVER = "reader", "mover"
+#: Who is there besides the jobs, in the worlds that have file sinks.
+KINDS: Final = (None, None, READER, MOVER)
+NEIGHBOUR_SHARE: Final = 0.4
+MOVES_MAX: Final = 3
+NEIGHBOURS_MAX: Final = 4
+#: How often anybody does something, of the looks: after a step of a driver of epochs or batches, and after an action.
+ACTS: Final = 0.1
+ACTS_OF_BATCHES: Final = 0.3
+ACTS_OF_STREAMS: Final = 0.004
+
+
+def meddler_of(world: str) -> str | None:
+    """Who moves files in a world: READER, MOVER or nobody."""
+    return random.Random(f"who moves files of {world}").choice(KINDS)
+
+
+@dataclass(frozen=True)
+class _Host:
+    """The task of a neighbour, as its writer sees it."""
+
+    job_id: str
+    operator_id: str = "sink"
+    subtask_index: int = 0
+    parallelism: int = 1
+    attempt: int = 0
+    run: str = ""
+    restored_checkpoint_id: int | None = None
+    forerunners: tuple[str, ...] = ()
+
+    def now_ms(self) -> int:
+        """Time stands still."""
+        return 0
+
+    def emit_to_client(self, payload: bytes) -> None:
+        """Nobody listens."""
+
+
+class _Neighbour:
+    """One other job."""
+
+    def __init__(self, name: str, base: str) -> None:
+        self.name = name
+        self.is_alive = True
+        host = _Host(name)
+        builder = FileSink.for_row_format(base, SimpleStringSchema())
+        sink: Any = builder.with_bucket_assigner(BucketAssigner.by(lambda line: NEIGHBOURS)).build()
+        self._writer: Any = sink.create_writer(host)
+        self._committer: Any = sink.create_committer(host)
+        self._open: list[str] = []
+        #: the lines of what is closed, and those of what is visible
+        self.closed: list[tuple[FileCommittable, list[str]]] = []
+        self.visible: list[str] = []
+
+    def write(self, line: str) -> None:
+        """Add a line to the file that is open."""
+        self._writer.write_batch([line], None)
+        self._open.append(line)
+
+    def close_files(self) -> None:
+        """As at a barrier."""
+        for committable in self._writer.prepare_commit():
+            self.closed.append((committable, self._open))
+        self._open = []
+
+    def commit(self) -> None:
+        """As when a checkpoint has completed."""
+        self._committer.commit([committable for committable, _ in self.closed])
+        self.visible += [line for _, lines in self.closed for line in lines]
+        self.closed.clear()
+
+
+class Outsiders:
+    """See the module's text. `sinks`: the names of the sinks that write files; `are_faults_over`: nobody meddles."""
+
+    def __init__(
+        self,
+        world: str,
+        outside: Outside,
+        sinks: list[str],
+        are_faults_over: Callable[[], bool],
+        write: Callable[[str], None],
+        acts: float = ACTS,
+        batches: bool = False,
+    ) -> None:
+        self.violations: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self._world, self._outside, self._sinks = world, outside, sinks
+        self._own = random.Random(f"others at files of {world}")
+        self._has_neighbours = self._own.random() < NEIGHBOUR_SHARE
+        kind = meddler_of(world)
+        # While a batch commits, a part of its output is to be seen, and may be taken back.
+        self._meddler = None if batches and kind == READER else kind
+        self._acts = ACTS_OF_BATCHES if batches else acts
+        self._are_over = are_faults_over
+        self._write = write
+        self._neighbours: list[_Neighbour] = []
+        #: the hidden files that were taken away: where each was
+        self._aside: dict[str, str] = {}
+        #: why the last job has failed, when that was for want of a file
+        self.lack: str | None = None
+
+    @property
+    def _files(self) -> PageCache:
+        return self._outside.files
+
+    def is_alive(self, process: str) -> bool:
+        """Whether it is the process of a neighbour that lives."""
+        return any(one.is_alive and one.name == process for one in self._neighbours)
+
+    def look(self) -> None:
+        """Something has happened: perhaps somebody does something."""
+        if not self._sinks or not (self._has_neighbours or self._meddler) or self._are_over() or self._files.is_off:
+            return
+        if self._own.random() < self._acts:
+            if self._has_neighbours and (self._meddler is None or self._own.random() < 0.5):
+                self._neighbour_acts()
+            elif self._meddler == READER:
+                self._take()
+            elif self._meddler == MOVER and self.seen["file moved away"] < MOVES_MAX:
+                self._move()
+
+    def on_power_cut(self) -> None:
+        """The neighbours end, too."""
+        for one in self._neighbours:
+            one.is_alive = False
+
+    @contextmanager
+    def _as(self, name: str) -> Iterator[None]:
+        """A process that nothing happens to is at work."""
+        outside, files = self._outside, self._files
+        before = outside.process, outside.on_file_step, files.before_step
+        outside.process, outside.on_file_step, files.before_step = lambda: name, lambda: None, lambda: None
+        try:
+            yield
+        finally:
+            outside.process, outside.on_file_step, files.before_step = before
+
+    # --- neighbours --------------------------------------------------------------------------------------------------
+
+    def _neighbour_acts(self) -> None:
+        own, now = self._own, next((one for one in self._neighbours if one.is_alive), None)
+        if now is None:
+            if len(self._neighbours) == NEIGHBOURS_MAX:
+                return
+            name = f"neighbour-{len(self._neighbours)}"
+            with self._as(name):
+                now = _Neighbour(name, f"{PROTOCOL}://{self._world}/{OUT}/{own.choice(self._sinks)}")
+                self._neighbours.append(now)
+                now.write(f"{name}: a line")
+            self._write(f"{name} begins")
+            self.seen["neighbour began"] += 1
+            return
+        act = own.choice(("write", "write", "close", "commit", "die"))
+        with self._as(now.name):
+            self._does(now, act)
+
+    def _does(self, now: _Neighbour, act: str) -> None:
+        self._write(f"{now.name}: {act}")
+        try:
+            if act == "write":
+                now.write(f"{now.name}: another line")
+            elif act == "close":
+                now.close_files()
+            elif act == "commit":
+                now.close_files()
+                now.commit()
+            else:
+                now.is_alive = False
+                self.seen["neighbour died"] += 1
+        except (CommitError, FileNotFoundError) as error:
+            now.is_alive = False
+            self.violations.append(f"neighbour: {error}")
+
+    # --- those who move files ----------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        paths = [path for sink in self._sinks for path in self._files.below(f"{OUT}/{sink}") if is_visible(path)]
+        paths = [path for path in paths if f"/{NEIGHBOURS}/" not in path]
+        if paths:
+            path = self._own.choice(paths)
+            self._write(f"a reader takes {path}")
+            self.seen["file taken"] += 1
+            with self._as(READER):
+                self._files.sync_directory(directory_of(path))
+                self._move_to(path, f"{TAKEN}/{path.removeprefix(f'{OUT}/')}")
+
+    def _move(self) -> None:
+        paths = [
+            path
+            for sink in self._sinks
+            for path in self._files.below(f"{OUT}/{sink}/{STAGING}")
+            if is_part(path.rpartition("/")[2]) and not self.is_of_a_neighbour(path)
+        ]
+        if paths:
+            path = self._own.choice(paths)
+            self._write(f"somebody takes {path} away")
+            self.seen["file moved away"] += 1
+            name = f"{ASIDE}/{len(self._aside)}"
+            self._aside[name] = path
+            with self._as(MOVER):
+                self._files.sync_file(path)
+                self._files.sync_directory(directory_of(path))
+                self._move_to(path, name)
+
+    def is_of_a_neighbour(self, path: str) -> bool:
+        """Whether it is a hidden file of another job."""
+        return any(f"/{directory}/" in path for directory in self._directories)
+
+    @property
+    def _directories(self) -> set[str]:
+        """The staging directories of the neighbours."""
+        return {one._writer._names.staging.rpartition("/")[2] for one in self._neighbours}
+
+    def _move_to(self, path: str, to: str) -> None:
+        make_directories(self._files, directory_of(to))
+        self._files.rename(path, to)
+        self._files.sync_directory(directory_of(path))
+        self._files.sync_directory(directory_of(to))
+
+    def explain(self, failure: str) -> bool:
+        """Whether a task has failed for want of a file that was moved away, and says which."""
+        return any(self._says(failure, path) for path in self._aside.values())
+
+    def _says(self, failure: str, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        final = name[1:].rpartition(".open." if is_open_part(name) else ".closed.")[0]
+        return f"{path} is gone" in failure or f"/{final}: it is missing" in failure
+
+    def on_failure(self, reason: str) -> bool:
+        """A job has failed: when that is for want of a file, it has to say which, and all are put back.
+
+        Returns whether it was.
+        """
+        if "cannot commit" not in reason:
+            return False
+        if not self.explain(reason):
+            self.violations.append(f"vanished: nobody has taken what a job misses: {reason.splitlines()[0]}")
+            return False
+        self.seen["job failed for want of a file"] += 1
+        self.lack = reason
+        with self._as(MOVER):
+            for name, path in self._aside.items():
+                if name in self._files.files and not is_open_part(path.rpartition("/")[2]):
+                    self._write(f"somebody puts {path} back")
+                    make_directories(self._files, directory_of(path))
+                    self._move_to(name, path)
+        return True
+
+    def end(self) -> None:
+        """All jobs are over: a neighbour that lives comes to its end, and all have what is theirs."""
+        for one in self._neighbours:
+            if one.is_alive:
+                with self._as(one.name):
+                    self._does(one, "commit")
+        paths = [path for path in self._files.below(OUT) if f"/{NEIGHBOURS}/" in path]
+        found = Counter(line for path in paths for line in self._files.files[path].decode().splitlines())
+        expected = Counter(line for one in self._neighbours for line in one.visible)
+        if found != expected:
+            self.violations.append(f"neighbour: {found - expected} too many, {expected - found} lost")
+        for committable, _ in (closed for one in self._neighbours for closed in one.closed):
+            path = committable.hidden_path.removeprefix(f"{PROTOCOL}://{self._world}/")
+            if len(self._files.files.get(path, b"")) != committable.size_bytes:
+                self.violations.append(f"neighbour: {path}, which was closed, is gone")
