@@ -50,11 +50,8 @@ def hold_no_file() -> Any:
 
 #: Each mutant, the kinds of violation that give it away, and a seed that is known to find it.
 MUTANTS_OF_FILES: dict[Mutant, tuple[tuple[str, ...], int]] = {
-    leave_the_names_of_hidden_files_unsynced: (("lost", "output"), 788),
-    leave_the_bytes_of_hidden_files_unsynced: (("output",), 46),
+    leave_the_bytes_of_hidden_files_unsynced: (("waiter",), 57),
     leave_the_names_of_committed_files_unsynced: (("output", "waiter"), 57),
-    leave_directories_of_files_unsynced: (("lost", "output"), 125),
-    commit_again_without_a_sync: (("output",), 3280),
     leave_what_former_attempts_have_hidden: (("leaked-file",), 103),
     hold_no_file: (("task-failed",), 184),
 }

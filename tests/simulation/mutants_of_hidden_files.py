@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+from tests.simulation.mutants_of_files import (
+    leave_directories_of_files_unsynced,
+    leave_the_names_of_hidden_files_unsynced,
+)
 from tests.simulation.mutants_of_power import FoundBy
 from tests.simulation.planting import Mutant, around
 
@@ -79,6 +83,8 @@ def leave_what_died_in_micro_batches() -> Any:
 
 #: Each mutant, and seeds that are known to find it.
 MUTANTS_OF_HIDDEN_FILES: dict[Mutant, FoundBy] = {
+    leave_the_names_of_hidden_files_unsynced: FoundBy(("neighbour",), 33, run_stepwise_seed),
+    leave_directories_of_files_unsynced: FoundBy(("output",), 33, run_stepwise_seed),
     commit_epochs_before_the_bytes_are_synced: FoundBy(("output",), 185, run_stepwise_seed),
     commit_batches_before_the_bytes_are_synced: FoundBy(("neighbour",), 66, run_batch_seed),
     commit_batches_before_the_list_is_written: FoundBy(("output",), 11, run_batch_seed),
