@@ -10,10 +10,12 @@ from tests.simulation.planting import Mutant, around
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionJobVertex
 from penstock.core.job import scheduler
+from penstock.core.job.departures import Departures
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_sources import JobSources
 from penstock.core.job.job_tasks import JobTasks
 from penstock.core.job.rescaling import RescalePhase, Rescaling
+from penstock.core.job.slot_pool import SlotPool
 
 
 def keep_the_readers_that_there_were() -> Any:
@@ -100,6 +102,30 @@ def take_any_checkpoint_for_complete() -> Any:
     return around(Rescaling, "_try_checkpoint", trying)
 
 
+def give_the_slot_of_a_worker_that_leaves_out_again() -> Any:
+
+    def leave(original: Any, pool: Any, worker_id: str) -> Any:
+        registration = original(pool, worker_id)
+        if registration is not None:
+            pool._workers[worker_id].is_leaving = False
+        return registration
+
+    return around(SlotPool, "leave", leave)
+
+
+def keep_workers_that_leave() -> Any:
+    return mock.patch.object(Departures, "let_go", return_value=None)
+
+
+def lose_a_worker_that_leaves_at_once() -> Any:
+    """Its tasks fail, though it lives."""
+
+    def leaving(original: Any, master: Any, message: Any) -> None:
+        master._on_worker_lost(message.worker_id, message.reason)
+
+    return around(JobMaster, "_on_worker_leaving", leaving)
+
+
 MUTANTS_OF_RESCALING: dict[Mutant, tuple[tuple[str, ...], int]] = {
     keep_the_readers_that_there_were: (("output",), 477),
     keep_the_regions_that_there_were: (("raised",), 1),
@@ -112,4 +138,7 @@ MUTANTS_OF_RESCALING: dict[Mutant, tuple[tuple[str, ...], int]] = {
     leave_who_asked_without_an_answer: (("waiter",), 1),
     take_slots_that_are_only_wanted: (("stalled",), 1),
     take_any_checkpoint_for_complete: (("output",), 70),
+    give_the_slot_of_a_worker_that_leaves_out_again: (("leaving",), 15),
+    keep_workers_that_leave: (("kept",), 15),
+    lose_a_worker_that_leaves_at_once: (("kept",), 12),
 }

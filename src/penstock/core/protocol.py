@@ -226,6 +226,13 @@ class WorkerLost(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
+class WorkerLeaving(msgspec.Struct, frozen=True, tag=True):
+    """Said by the driver: the worker still lives, and will be taken away; `reason` says by whom, and from where."""
+
+    worker_id: str
+    reason: str
+
+
 class WorkerRequestFailed(msgspec.Struct, frozen=True, tag=True):
     """Said by the driver: it could not get a worker that was asked for."""
 
@@ -327,6 +334,7 @@ ToMaster: TypeAlias = (
     RegisterWorker
     | Heartbeat
     | WorkerLost
+    | WorkerLeaving
     | WorkerRequestFailed
     | TaskStateChanged
     | EndOfDataReached

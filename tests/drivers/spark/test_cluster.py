@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from penstock.core.protocol import RegisterWorker, ShutDownWorker, ToMaster, WorkerLost, WorkerRequestFailed
+from penstock.core.protocol import (
+    RegisterWorker,
+    ShutDownWorker,
+    ToMaster,
+    WorkerLeaving,
+    WorkerLost,
+    WorkerRequestFailed,
+)
 from penstock.drivers.spark import cluster as cluster_module
 from penstock.drivers.spark.cluster import CUT_OFF, CUT_OFF_GRACE_MS, RELEASE_GRACE_MS, START_ATTEMPTS_MAX, SparkCluster
 from penstock.drivers.spark.handle import PROCESS_DIED
+from penstock.drivers.spark.leaving_workers import LeavingWorkers
 
 
 class FakeClock:
@@ -53,6 +61,25 @@ class FakeSpark:
         self._ended[tag].set()
 
 
+class FakeLeavingWorkers(LeavingWorkers):
+    """The test says who is leaving."""
+
+    def __init__(self) -> None:
+        super().__init__(None, lambda: None)
+        self.followed: dict[str, str] = {}
+        self.found: list[tuple[str, str]] = []
+
+    def follow(self, worker_id: str, tag: str) -> None:
+        self.followed[worker_id] = tag
+
+    def forget(self, worker_id: str) -> None:
+        self.followed.pop(worker_id, None)
+
+    def take(self) -> list[tuple[str, str]]:
+        taken, self.found = self.found, []
+        return taken
+
+
 class World:
     def __init__(self, redundant: int = 0) -> None:
         self.spark = FakeSpark()
@@ -60,6 +87,7 @@ class World:
         self.sent: list[tuple[str, Any]] = []
         self.ids: list[str] = []
         self.woken = threading.Semaphore(0)
+        self.leaving = FakeLeavingWorkers()
         self.cluster = SparkCluster(
             self.spark,
             "job",
@@ -69,6 +97,7 @@ class World:
             self.woken.release,
             self.clock,
             redundant,
+            leaving=self.leaving,
         )
 
     def _settings(self, worker_id: str) -> Any:
@@ -247,6 +276,8 @@ def test_a_redundant_worker_that_is_lost_is_replaced_and_nothing_is_said_of_it(w
     world.clock.now += CUT_OFF_GRACE_MS
     assert world.cluster.collect() == []
     assert world.spark.started.acquire(timeout=10)
+    world.cluster.request_workers(1)
+    assert world.cluster.collect() == [], "one that is cut off is no worker to hand over"
 
 
 @one_redundant
@@ -258,3 +289,38 @@ def test_a_job_runs_without_redundant_workers_where_none_can_be(world: World, ca
     assert "a redundant worker could not be started: no room" in caplog.text
     world.spark.end(tag(first), lambda: [("failed", "no room")])
     assert world.collect() == [WorkerRequestFailed("no room")]
+
+
+# --- workers that are leaving ----------------------------------------------------------------------------------------
+
+
+def test_the_job_master_hears_of_a_worker_that_is_leaving(world: World) -> None:
+    """E2: it has it still, until it lets go of it."""
+    (worker_id,) = world.start()
+    assert world.leaving.followed == {}, "it may wait for a slot for long"
+    world.cluster.on_registered(registered(worker_id))
+    assert world.leaving.followed == {worker_id: tag(worker_id)}
+    world.leaving.found = [(worker_id, "decommissioned"), ("unknown", "decommissioned")]
+    assert world.cluster.collect() == [WorkerLeaving(worker_id, "decommissioned")]
+    assert world.cluster.serves(worker_id)
+    world.cluster.release(worker_id)
+    assert world.leaving.followed == {}
+    world.leaving.found = [(worker_id, "decommissioned")]
+    assert world.cluster.collect() == []
+
+
+@one_redundant
+def test_a_redundant_worker_that_is_leaving_is_replaced_and_nothing_is_said_of_it(world: World) -> None:
+    """E2: it would be lost as soon as it is needed."""
+    first, last = world.start(1, redundant=1)
+    for worker_id in (first, last):
+        world.cluster.on_registered(registered(worker_id))
+    world.leaving.found = [(last, "decommissioned")]
+    assert world.cluster.collect() == []
+    assert world.spark.started.acquire(timeout=10)
+    assert not world.cluster.is_live(last)
+    assert set(world.leaving.followed) == {first}
+    (new,) = set(world.cluster._workers) - {first, last}
+    world.cluster.on_registered(registered(new))
+    world.cluster.request_workers(1)
+    assert world.cluster.collect() == [registered(new)]

@@ -15,6 +15,8 @@ FAILURES_MAX: Final = 16
 CONCURRENT_MAX: Final = 16
 #: How many changes of the parallelism are kept (Flink's `web.adaptive-scheduler.rescale-history.size`).
 RESCALES_MAX: Final = 16
+#: How many workers that left are kept.
+DEPARTURES_MAX: Final = 16
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,13 @@ class FailureRecord:
 
 
 class RescaleCause(enum.Enum):
-    """Why a job has another parallelism; Flink's names."""
+    """Why a job has another parallelism; Flink's names, and WORKER_LEAVING: Spark takes a worker away."""
 
     INITIAL_SCHEDULE = "INITIAL_SCHEDULE"
     UPDATE_REQUIREMENT = "UPDATE_REQUIREMENT"
     NEW_RESOURCE_AVAILABLE = "NEW_RESOURCE_AVAILABLE"
     RECOVERABLE_FAILOVER = "RECOVERABLE_FAILOVER"
+    WORKER_LEAVING = "WORKER_LEAVING"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,32 @@ class RescaleRecord:
     checkpoint_id: int | None = None
 
 
+@dataclass(frozen=True)
+class DepartureRecord:
+    """A worker that was announced as leaving while it lived.
+
+    Attributes:
+        at_ms: when it was announced (ms since the epoch).
+        worker_id: the worker.
+        host: where it runs.
+        process_id: its process.
+        reason: who takes it away, and from where.
+        tasks: those with something at stake on it then, such as `Map (2/4)`.
+        moved_ms: when these were deployed on other workers; None when that is still to come, when there were none, or
+            when the worker was gone first.
+        checkpoint_id: the checkpoint that they began from there.
+    """
+
+    at_ms: int
+    worker_id: str
+    host: str
+    process_id: int
+    reason: str
+    tasks: tuple[str, ...] = ()
+    moved_ms: int | None = None
+    checkpoint_id: int | None = None
+
+
 class JobHistory:
     """Of one job, in every tempo."""
 
@@ -89,6 +118,8 @@ class JobHistory:
         self._labels: Mapping[int, Mapping[str, str]] = {}
         #: newest first
         self.rescales: tuple[RescaleRecord, ...] = ()
+        #: newest first
+        self.departures: tuple[DepartureRecord, ...] = ()
         #: after failures
         self.restarts = 0
 
@@ -99,6 +130,17 @@ class JobHistory:
     def rescaled(self, rescale: RescaleRecord) -> None:
         """The job has another parallelism."""
         self.rescales = (rescale, *self.rescales)[:RESCALES_MAX]
+
+    def departs(self, departure: DepartureRecord) -> None:
+        """A worker is leaving."""
+        self.departures = (departure, *self.departures)[:DEPARTURES_MAX]
+
+    def departed(self, worker_id: str, now_ms: int, checkpoint_id: int | None) -> None:
+        """The tasks of a worker that leaves run on others, from that checkpoint."""
+        self.departures = tuple(
+            replace(one, moved_ms=now_ms, checkpoint_id=checkpoint_id) if one.worker_id == worker_id else one
+            for one in self.departures
+        )
 
     @property
     def failures(self) -> tuple[FailureRecord, ...]:

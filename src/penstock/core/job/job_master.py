@@ -36,6 +36,7 @@ from penstock.core.effects import Effect
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES, ExecutionState
+from penstock.core.job.departures import Departures
 from penstock.core.job.failure_labels import Labeller
 from penstock.core.job.guarantees import guarantees
 from penstock.core.job.history import JobHistory
@@ -68,6 +69,7 @@ from penstock.core.protocol import (
     ClientOutput,
     DeclineCheckpoint,
     EndOfDataReached,
+    ExecutionId,
     Failure,
     Heartbeat,
     RegisterWorker,
@@ -76,6 +78,7 @@ from penstock.core.protocol import (
     TaskMetrics,
     TaskStateChanged,
     ToMaster,
+    WorkerLeaving,
     WorkerLost,
     WorkerRequestFailed,
 )
@@ -131,6 +134,7 @@ class JobMaster:
         self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and not self._rescaling.is_adaptive
         self._is_given_up = False
         self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
+        self.departures = Departures(self._graph, self._slot_pool, self._tasks, self.history, self._effects, clock)
         self._sources = JobSources(self._graph, job_id, self._effects, self._timers.call_later, self.turns.tell)
         self.checkpoints = CheckpointCoordinator(
             CheckpointSettings.of(configuration),
@@ -291,6 +295,10 @@ class JobMaster:
             self._slow_workers.views(),
         )
 
+    def tasks_on(self, worker_id: str) -> frozenset[ExecutionId]:
+        """Those whose work would be lost with a worker."""
+        return frozenset(execution.id for execution in self._tasks.at_stake(worker_id))
+
     def accumulators(self) -> dict[str, Any]:
         """The users' accumulators, by name, as last reported in the attempt that runs or ran last."""
         return self._tasks.accumulators()
@@ -351,6 +359,8 @@ class JobMaster:
             self._on_register(message)
         elif isinstance(message, WorkerLost):
             self._on_worker_lost(message.worker_id, message.reason)
+        elif isinstance(message, WorkerLeaving):
+            self._on_worker_leaving(message)
         elif isinstance(message, WorkerRequestFailed):
             self._on_request_failed(message.reason)
 
@@ -396,12 +406,12 @@ class JobMaster:
         return self.status is _S.RUNNING and is_open and not self.checkpoints.ends_job
 
     def _end_tasks_to_rescale(self) -> None:
-        """A checkpoint is there: end all tasks, which then begin again from it at another parallelism."""
+        """A checkpoint is there: end all tasks, which then begin again from it, at another parallelism or elsewhere."""
         if not self.is_steady:
             self._rescaling.interrupt()
             return
-        self.checkpoints.stop("the job is rescaled")
-        self._move(_S.RESTARTING, f"to be rescaled, from {self._recovery.point}")
+        self.checkpoints.stop(f"the job is {self._rescaling.purpose}")
+        self._move(_S.RESTARTING, f"to be {self._rescaling.purpose}, from {self._recovery.point}")
         self._tasks.cancel()
         self._after_tasks_ended()
 
@@ -435,7 +445,7 @@ class JobMaster:
 
     @property
     def is_being_rescaled(self) -> bool:
-        """Whether all tasks are being ended, to begin again at another parallelism."""
+        """Whether all tasks are being ended, to begin again at another parallelism or on other workers."""
         return self._rescaling.phase is RescalePhase.CANCELLING
 
     def begins(self, attempt: int) -> bool:
@@ -450,6 +460,7 @@ class JobMaster:
         part = self._part.part
         self._tasks.deploy(restored, self.checkpoints, part)
         self._part.end()
+        self.departures.on_deployed(None if restored is None else restored.checkpoint_id)
         self._move(_S.RUNNING, None)
         if part is not None:
             self._sources.restart(part, restored)
@@ -471,6 +482,7 @@ class JobMaster:
             self._fail(change.failure, execution)
         elif change.is_end:
             self.checkpoints.on_finished(execution)
+            self.departures.let_go()
             if self.status is _S.RUNNING and self._graph.all_finished:
                 self._end(_S.FINISHED)
         elif execution.state.is_terminal:
@@ -496,9 +508,12 @@ class JobMaster:
         is_news, registration = self._slot_pool.lose(worker_id)
         if not is_news:
             return
+        self.departures.on_lost(worker_id)
         if registration is None:
             if self._slot_pool.is_waiting:
                 self._acquire_slots()
+            elif self.departures.is_move_due:
+                self._slot_pool.request()
             return
         where = f"worker {worker_id} (process {registration.process_id} on {registration.host}) was lost: {reason}"
         lost = self._tasks.lose(worker_id)
@@ -509,6 +524,20 @@ class JobMaster:
             self._acquire_slots()
         elif self._rescaling.wants_workers:
             self._slot_pool.request()
+
+    def _on_worker_leaving(self, message: WorkerLeaving) -> None:
+        """A worker lives, and will be taken away: no more tasks go there, and those that are there move elsewhere."""
+        is_known = self._slot_pool.registration(message.worker_id) is not None
+        if is_known and not self.departures.begin(message.worker_id, message.reason):
+            return
+        if not self._tasks.at_stake(message.worker_id):
+            self._effects.release(message.worker_id)
+            self._on_worker_lost(message.worker_id, message.reason)
+        elif self._slot_pool.is_waiting:
+            self._acquire_slots()
+        elif self.status is _S.RUNNING:
+            self._slot_pool.request()
+            self._rescaling.look()
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._slot_pool.on_heartbeat(heartbeat.worker_id, heartbeat.whereabouts)
@@ -612,6 +641,7 @@ class JobMaster:
     def _begin_attempt(self, is_settled: bool = False) -> None:
         """Begin again; `is_settled`: with the slots that are there."""
         self._graph.reset()
+        self.departures.let_go()
         self._move(_S.CREATED, None)
         self._acquire_slots(is_settled)
 

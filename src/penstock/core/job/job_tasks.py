@@ -195,13 +195,18 @@ class JobTasks:
 
     def lose(self, worker_id: str) -> list[Execution]:
         """A worker is gone: the tasks whose work is lost with it."""
-        lost = []
-        for execution in self._graph.executions():
-            if execution.worker_id != worker_id:
-                continue
+        lost = self.at_stake(worker_id)
+        for execution in lost:
             if not execution.state.is_terminal:
                 execution.move(_E.FAILED)
-                lost.append(execution)
-            elif self._graph.has_running_consumer(execution):
-                lost.append(execution)  # what it sent last, its end included, may have been lost on the way
         return lost
+
+    def at_stake(self, worker_id: str) -> list[Execution]:
+        """The tasks whose work would be lost with a worker."""
+        return [
+            execution
+            for execution in self._graph.executions()
+            if execution.worker_id == worker_id
+            # What it sent last, its end included, may be lost on the way.
+            and (not execution.state.is_terminal or self._graph.has_running_consumer(execution))
+        ]

@@ -4,6 +4,7 @@ Theory. The resource requirements say between which bounds the parallelism of ea
 what is possible. If that differs from what the job has, the job takes a checkpoint, ends its tasks, and begins again
 from that checkpoint. So rescaling is a restart that is no failure: nothing else in the protocol knows of it.
 Whenever all tasks begin again, after a failure too, the job takes the parallelism that is possible at that moment.
+Tasks move in the same way, at the same parallelism, off a worker that is about to be taken away (`departures`).
 
 Somebody may ask for another parallelism. The adaptive scheduler takes that for the new upper bounds at once. Otherwise
 the job goes on as it is until the slots for it are there, and if they do not come, that is told to who asked.
@@ -29,6 +30,7 @@ from penstock.base.options import (
 from penstock.core.checkpoint.coordinator import CheckpointCoordinator
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
+from penstock.core.job.departures import Departures
 from penstock.core.job.history import JobHistory, RescaleCause, RescaleRecord
 from penstock.core.job.news import JobNews, RescaleDue
 from penstock.core.job.resource_requirements import ResourceRequirements, is_adaptive, is_reactive, requirements_of
@@ -64,6 +66,9 @@ class RunningMaster(Protocol):
 
     @property
     def checkpoints(self) -> CheckpointCoordinator: ...
+
+    @property
+    def departures(self) -> Departures: ...
 
     @property
     def turns(self) -> Turns[JobNews]: ...
@@ -120,6 +125,8 @@ class Rescaling:
         #: how often it has begun to
         self._begun = 0
         self._cause = RescaleCause.NEW_RESOURCE_AVAILABLE
+        #: what is being done to the job, for people
+        self.purpose = "rescaled"
         #: what the job is being changed from, while it is
         self._former: dict[int, int] | None = None
 
@@ -158,7 +165,7 @@ class Rescaling:
     @property
     def wants_workers(self) -> bool:
         """Whether workers are of use that the tasks of now do not need."""
-        return self.is_adaptive or self._request is not None
+        return self.is_adaptive or self._request is not None or self._master.departures.is_move_due
 
     def _require(self) -> None:
         agreed, asked = self.requirements, self._request
@@ -182,6 +189,7 @@ class Rescaling:
 
     def on_request_failed(self, reason: str) -> None:
         """A worker that the job does not need could not be started."""
+        self._master.departures.on_request_failed(reason)
         if not self.is_adaptive:
             self._refuse(f"a worker could not be started: {reason}")
 
@@ -199,26 +207,30 @@ class Rescaling:
     # --- watching the slots ----------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Slots have come, tasks run, or somebody has asked: begin to rescale if that is possible, and time."""
+        """Slots have come or go, tasks run, or somebody has asked: begin to rescale if that is possible, and time."""
         if self.phase is not None or not self._master.is_steady:
             return
         goal, now_ms = self._goal(), self._clock.steady_ms()
-        if goal is None or goal == self._graph.parallelism:
+        moves = self._master.departures.is_move_due
+        if goal is None or (goal == self._graph.parallelism and not moves):
             self._noticed_ms = None
             self._answer_if_reached()
             return
         if self._request is None:
-            due_ms = self._due_ms(now_ms)
+            due_ms = self._due_ms(now_ms) if not moves else self._move_due_ms(goal, now_ms)
             if now_ms < due_ms:
                 self._look_again(due_ms, now_ms)
                 return
-        asked = self._request is not None
-        self._cause = RescaleCause.UPDATE_REQUIREMENT if asked else RescaleCause.NEW_RESOURCE_AVAILABLE
+        self._cause = RescaleCause.WORKER_LEAVING if moves else RescaleCause.NEW_RESOURCE_AVAILABLE
+        if self._request is not None:
+            self._cause = RescaleCause.UPDATE_REQUIREMENT
         self._noticed_ms = None
         self.phase = RescalePhase.CHECKPOINTING
         self._patient_until_ms = now_ms + self._max_delay_ms
         self._failed_before = self._master.checkpoints.statistics.failed
-        self._effects.log(f"is to be rescaled to {self._described(goal)}, once a checkpoint is complete")
+        self.purpose = "moved" if goal == self._graph.parallelism else "rescaled"
+        where = "off workers that are leaving" if self.purpose == "moved" else f"to {self._described(goal)}"
+        self._effects.log(f"is to be {self.purpose} {where}, once a checkpoint is complete")
         self._begun += 1
         self._try_checkpoint(self._begun)
 
@@ -234,6 +246,14 @@ class Rescaling:
             self._noticed_ms = now_ms
         due_ms = now_ms if self._slot_pool.is_complete else self._noticed_ms + self._stabilization_ms
         return due_ms if self._rescaled_ms is None else max(due_ms, self._rescaled_ms + self._cooldown_ms)
+
+    def _move_due_ms(self, goal: Mapping[int, int], now_ms: int) -> int:
+        """When the job may move because a worker is leaving: to fewer slots only if no other one comes for a while."""
+        if goal == self._graph.parallelism or self._slot_pool.is_complete:
+            return now_ms
+        if self._noticed_ms is None:
+            self._noticed_ms = now_ms
+        return self._noticed_ms + self._slot_pool.patience.stabilization_ms
 
     def _look_again(self, due_ms: int, now_ms: int) -> None:
         if self._next_look_ms is not None and self._next_look_ms <= due_ms:
@@ -268,7 +288,9 @@ class Rescaling:
                 self._go()
                 return
             self.phase, self._rescaled_ms = None, now_ms
-            self._effects.log("is not rescaled: no checkpoint could be completed")
+            self._effects.log(f"is not {self.purpose}: no checkpoint could be completed")
+            if self._master.departures.is_move_due:
+                self._look_again(now_ms + self._cooldown_ms, now_ms)
             self._refuse("no checkpoint could be completed, and without one the job would begin anew")
             return
         if not checkpoints.in_progress():
@@ -281,6 +303,9 @@ class Rescaling:
             self._go()
 
     def _go(self) -> None:
+        if self._goal() is None:  # a slot that the tasks were to move to is gone again
+            self.phase = None
+            return
         self.phase = RescalePhase.CANCELLING
         self._master.turns.tell(RescaleDue())
 

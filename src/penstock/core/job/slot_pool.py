@@ -1,7 +1,7 @@
 """The workers of a job: asked for, registered, watched by their heartbeats, lost. One worker has one slot (E3).
 
 The pool knows which workers are there and which are still to come. The job master decides what the loss of a worker
-means for the job.
+means for the job. A worker that is about to be taken away is there, but its slot counts no more, and gets no new tasks.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class _Worker:
     heard_ms: int
     #: what it was at when it was heard, when it had been at it for a while
     whereabouts: str = ""
+    #: whether it will be taken away
+    is_leaving: bool = False
 
 
 @dataclass
@@ -107,7 +109,17 @@ class SlotPool:
         assert self._lost.isdisjoint(self._workers), "a worker that is lost does not come again"
 
     def __len__(self) -> int:
-        return len(self._workers)
+        """How many slots can take tasks."""
+        return len(self._staying)
+
+    @property
+    def _staying(self) -> list[str]:
+        return [worker_id for worker_id, worker in self._workers.items() if not worker.is_leaving]
+
+    @property
+    def leaving(self) -> list[str]:
+        """The workers that are there, and will be taken away."""
+        return [worker_id for worker_id, worker in self._workers.items() if worker.is_leaving]
 
     @property
     def is_waiting(self) -> bool:
@@ -117,7 +129,7 @@ class SlotPool:
     @property
     def is_complete(self) -> bool:
         """Whether there are as many workers as the job wants, or as there can be."""
-        return len(self._workers) >= self._possible
+        return len(self) >= self._possible
 
     @property
     def _possible(self) -> int:
@@ -154,10 +166,10 @@ class SlotPool:
 
     def request(self) -> None:
         """Ask for the workers that are missing, and for no more than are of use."""
-        wanted = self._possible - len(self._workers)
+        wanted = self._possible - len(self)
         if self.patience.is_endless:
             # Nobody knows how many can come: ask for as many as are there, and again when these have come.
-            wanted = min(wanted, max(self.sufficient - len(self._workers), len(self._workers), ENDLESS_MIN))
+            wanted = min(wanted, max(self.sufficient - len(self), len(self), ENDLESS_MIN))
         missing = max(0, wanted) - self._requested
         self._requested += missing
         if missing > 0:
@@ -171,7 +183,7 @@ class SlotPool:
         self._note_sufficiency()
 
     def _note_sufficiency(self) -> None:
-        if len(self._workers) < self.sufficient:
+        if len(self) < self.sufficient:
             self._sufficient_ms = None
         elif self._sufficient_ms is None:
             self._sufficient_ms = self.clock.steady_ms()
@@ -209,6 +221,15 @@ class SlotPool:
         worker = self._workers.get(worker_id)
         return "" if worker is None else worker.whereabouts
 
+    def leave(self, worker_id: str) -> RegisterWorker | None:
+        """A worker will be taken away: its slot gets no new tasks. Returns its registration, if this is new."""
+        worker = self._workers.get(worker_id)
+        if worker is None or worker.is_leaving:
+            return None
+        worker.is_leaving = True
+        self._note_sufficiency()
+        return worker.registration
+
     def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
         """A worker is gone: returns whether that is new, and its registration, or None if it had never registered."""
         worker = self._workers.pop(worker_id, None)
@@ -226,9 +247,9 @@ class SlotPool:
 
         Workers that the job has no use for are let go.
         """
-        self._slots = assign_slots(slots, self._workers, self._slots)
+        self._slots = assign_slots(slots, self._staying, self._slots)
         busy = set(self._slots.values())
-        for worker_id in [w for w in self._workers if w not in busy][: max(0, len(self) - self.desired)]:
+        for worker_id in [w for w in self._staying if w not in busy][: max(0, len(self) - self.desired)]:
             self.dismiss(worker_id)
         addresses = {name: worker.registration.data_address for name, worker in self._workers.items()}
         return list(self._slots.values()), addresses

@@ -10,7 +10,7 @@ from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStat
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import ExecutionState
-from penstock.core.job.history import FailureRecord, JobHistory, RescaleRecord
+from penstock.core.job.history import DepartureRecord, FailureRecord, JobHistory, RescaleRecord
 from penstock.core.protocol import TaskMetrics
 
 
@@ -87,6 +87,7 @@ class JobView:
         failures: the last failures, newest first.
         workers: those that are there.
         rescales: the last changes of its parallelism, newest first.
+        departures: the last workers that were announced as leaving, newest first.
     """
 
     job_id: str
@@ -100,6 +101,7 @@ class JobView:
     failures: tuple[FailureRecord, ...] = ()
     workers: tuple[WorkerView, ...] = ()
     rescales: tuple[RescaleRecord, ...] = ()
+    departures: tuple[DepartureRecord, ...] = ()
 
 
 def subtask_views(
@@ -150,4 +152,5 @@ def job_view(
         history.failures,
         tuple(workers),
         history.rescales,
+        history.departures,
     )

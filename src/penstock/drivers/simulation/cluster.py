@@ -169,6 +169,10 @@ class SimulatedCluster:
         worker = self.workers[worker_id] = Worker(worker_id, self, self._reports_metrics)
         worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self.made))
 
+    def is_released(self, worker: Worker) -> bool:
+        """Whether the job master has let a worker go."""
+        return worker.worker_id in self._released
+
     def is_alive(self, worker: Worker) -> bool:
         """Whether a worker is still there."""
         return self.workers.get(worker.worker_id) is worker

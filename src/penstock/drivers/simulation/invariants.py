@@ -306,7 +306,7 @@ class Invariants:
             totals.masters > 1
             or totals.restarts > 0
             or simulation.events["cancelled"] > 0
-            or any(job.was_rescaled for job in simulation.jobs.all)
+            or any(job.has_moved or job.was_rescaled for job in simulation.jobs.all)
         )
         last = simulation.master.checkpoints.last
         read = simulation.jobs.now.read_to

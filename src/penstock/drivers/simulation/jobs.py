@@ -42,6 +42,8 @@ class Job:
     is_unordered: bool = False
     #: whether it began again to have another parallelism, or has another one
     was_rescaled: bool = False
+    #: whether all its tasks began again for that, or to leave a worker
+    has_moved: bool = False
     #: whether a savepoint that drained it is complete
     was_drained: bool = False
 

@@ -9,6 +9,7 @@ from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.drivers.simulation.changes import Changes
 from penstock.drivers.simulation.elasticity import Elasticity
+from penstock.drivers.simulation.leaving import Leaving
 from penstock.drivers.simulation.stillness import Stillness
 from penstock.drivers.simulation.topology import Topology
 from penstock.drivers.simulation.topology_maker import TopologyMaker
@@ -91,6 +92,7 @@ class Scenario:
     changes: Changes = field(default_factory=Changes)
     elasticity: Elasticity = field(default_factory=Elasticity)
     stillness: Stillness = field(default_factory=Stillness)
+    leaving: Leaving = field(default_factory=Leaving)
 
 
 def draw_scenario(chance: random.Random, world: str, mode: str | None = None) -> Scenario:
@@ -120,6 +122,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
         _changes(random.Random(f"other jobs of {world}"), has_wishes),
         Elasticity.of(world),
         Stillness.of(world),
+        Leaving.of(world),
     )
     if "abandon" in scenario.wishes.kinds:
         scenario.configuration.write(options.CHECKPOINT_RETENTION, "RETAIN_ON_CANCELLATION")
@@ -133,7 +136,7 @@ def draw_scenario(chance: random.Random, world: str, mode: str | None = None) ->
 
 def fault_free(scenario: Scenario) -> Scenario:
     """The same job without faults."""
-    return replace(scenario, rates=FaultRates(), elasticity=Elasticity(), stillness=Stillness())
+    return replace(scenario, rates=FaultRates(), elasticity=Elasticity(), stillness=Stillness(), leaving=Leaving())
 
 
 def _configuration(chance: random.Random, mode: str) -> Configuration:

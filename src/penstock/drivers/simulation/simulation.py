@@ -26,6 +26,7 @@ from penstock.drivers.simulation.file_outsiders import ACTS_OF_STREAMS, Outsider
 from penstock.drivers.simulation.file_sinks import maybe_write_files
 from penstock.drivers.simulation.invariants import Invariants
 from penstock.drivers.simulation.leading_store import LeadingStore
+from penstock.drivers.simulation.leaving_workers import LeavingWorkers
 from penstock.drivers.simulation.master import MasterProcess
 from penstock.drivers.simulation.person import Continuation, Person
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
@@ -111,6 +112,7 @@ class Simulation:
         self.outsiders = Outsiders(
             topology.world, self.outside, files, lambda: self.faults.are_over, self.log.write, ACTS_OF_STREAMS
         )
+        self.leaving_workers = LeavingWorkers(self, self.scenario.leaving, self.invariants.found)
         self.cluster, self.process = self._present()
         self.person = Person(self, self.invariants.on_answer)
         #: whether the job of now did not fit what it was to begin from
@@ -152,6 +154,7 @@ class Simulation:
     def _after_master(self) -> None:
         self.invariants.after_master()
         self.slots.after_master()
+        self.leaving_workers.after_master()
 
     def _on_split(self) -> None:
         """All think that the job master is dead, and another one takes over; it goes on, and so do its workers."""
@@ -357,6 +360,8 @@ class Simulation:
         if self._is_running():
             self.still_workers.look()
         self.outsiders.look()
+        if self._is_running():
+            self.leaving_workers.look(was_protocol)
 
     def _is_running(self) -> bool:
         return not self.process.is_down and not self.master.is_done
@@ -432,7 +437,7 @@ class Simulation:
         elif status == "RESTARTING" and self.master.restarts_part:
             self.events["restarted in part"] += 1
         elif status == "RESTARTING" and self.master.is_being_rescaled:
-            self.jobs.now.was_rescaled = True
+            self.jobs.now.has_moved = True
         if self.log.is_on:
             first = "" if reason is None else f" ({reason.splitlines()[0] if reason else ''})"
             self.log.write(f"job {status}{first}")

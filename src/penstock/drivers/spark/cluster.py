@@ -10,6 +10,9 @@ the job master has not met it yet and still waits for a worker.
 
 Workers are all alike until the job master has one. So redundant workers (`slotmanager.redundant-taskmanager-num`) are
 only some more that are asked for: those that register when the job master waits for none are held back until it does.
+
+A worker whose executor Spark decommissions is leaving (`leaving_workers`). If the job master has it, it is told. One
+that is held back is replaced.
 """
 
 from __future__ import annotations
@@ -22,9 +25,18 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock.core.ports import Clock
-from penstock.core.protocol import RegisterWorker, ShutDownWorker, ToMaster, ToWorker, WorkerLost, WorkerRequestFailed
+from penstock.core.protocol import (
+    RegisterWorker,
+    ShutDownWorker,
+    ToMaster,
+    ToWorker,
+    WorkerLeaving,
+    WorkerLost,
+    WorkerRequestFailed,
+)
 from penstock.drivers.spark.entry import make_entry
 from penstock.drivers.spark.handle import PROCESS_DIED, Entry, short_reason
+from penstock.drivers.spark.leaving_workers import LeavingWorkers
 from penstock.drivers.spark.worker_settings import FAILED, WorkerSettings
 
 _log = logging.getLogger("penstock.spark")
@@ -76,6 +88,7 @@ class SparkCluster:
         clock: time, for the grace of a release.
         redundant: how many workers there are beyond those that the job master asks for.
         cut_off_grace_ms: how long Spark has to say why a worker's connection has ended.
+        leaving: says which workers Spark takes away; its owner closes it. None when nothing does.
     """
 
     def __init__(
@@ -89,6 +102,7 @@ class SparkCluster:
         clock: Clock,
         redundant: int = 0,
         cut_off_grace_ms: int = CUT_OFF_GRACE_MS,
+        leaving: LeavingWorkers | None = None,
     ) -> None:
         self._spark = spark
         self._job_id = job_id
@@ -103,6 +117,7 @@ class SparkCluster:
         self._count = 0
         self._redundant = redundant
         self._cut_off_grace_ms = cut_off_grace_ms
+        self._leaving = leaving or LeavingWorkers(None, wake)
         self._owed = 0  # workers that the job master waits for
         self._handed_over: list[ToMaster] = []
 
@@ -110,7 +125,8 @@ class SparkCluster:
 
     def request_workers(self, count: int) -> None:
         self._owed += count
-        for worker in [worker for worker in self._workers.values() if worker.spare is not None][: self._owed]:
+        spare = [worker for worker in self._workers.values() if worker.spare is not None and not worker.released]
+        for worker in spare[: self._owed]:
             assert worker.spare is not None
             self._handed_over.append(worker.spare)
             self._owed -= 1
@@ -134,6 +150,7 @@ class SparkCluster:
         if worker is None or worker.released:
             return
         worker.released, worker.lost_ms = True, None
+        self._leaving.forget(worker_id)
         if worker.registered:
             self._send_to_worker(worker_id, ShutDownWorker("released"))
             worker.interrupt_ms = self._clock.steady_ms() + RELEASE_GRACE_MS
@@ -157,6 +174,7 @@ class SparkCluster:
         if worker.released:
             self._send_to_worker(worker.worker_id, ShutDownWorker("released"))
             return False
+        self._leaving.follow(worker.worker_id, self._tag(worker.worker_id))
         if not self._owed:
             worker.spare = registration
             return False
@@ -190,6 +208,7 @@ class SparkCluster:
         while self._ended:
             worker_id, outcome, detail = self._ended.popleft()
             worker = self._workers.pop(worker_id)
+            self._leaving.forget(worker_id)
             self._threads.pop(worker_id).join()
             _log.debug("worker %s ended: %s %s", worker_id, outcome, detail)
             reason = detail or f"it ended on its own ({outcome})"
@@ -208,7 +227,7 @@ class SparkCluster:
                 messages.append(WorkerRequestFailed(reason))
             else:
                 _log.warning("a redundant worker could not be started: %s", reason)
-        return messages + self._give_up_cut_off()
+        return messages + self._take_leaving() + self._give_up_cut_off()
 
     def next_deadline(self) -> int | None:
         """When (ms) `on_time` has something to do."""
@@ -223,6 +242,21 @@ class SparkCluster:
                 # Again after a while: an interrupt can come before Spark has taken the job up.
                 worker.interrupt_ms = now_ms + RELEASE_GRACE_MS
                 self._interrupt(worker.worker_id)
+
+    def _take_leaving(self) -> list[ToMaster]:
+        """Tell of the workers that Spark takes away, and replace those that are held back."""
+        messages: list[ToMaster] = []
+        for worker_id, reason in self._leaving.take():
+            worker = self._workers.get(worker_id)
+            if worker is None or worker.released:
+                continue
+            if worker.spare is None:
+                messages.append(WorkerLeaving(worker_id, reason))
+            else:
+                _log.info("redundant worker %s is replaced: %s", worker_id, reason)
+                self.release(worker_id)
+                self._start_missing()
+        return messages
 
     def _give_up_cut_off(self) -> list[ToMaster]:
         """Count as lost, and end by force, the workers whose connection ended a while ago."""

@@ -21,6 +21,7 @@ import penstock
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, shorten
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
+from penstock.drivers.spark.executors import Executors
 
 if TYPE_CHECKING:
     import pyarrow
@@ -100,6 +101,12 @@ class SparkHandle:
     def slots_now(self) -> int | None:
         """How many tasks Spark runs at once on the executors that it has now; None over Spark Connect."""
         return None if self._connect else int(self.session.sparkContext.defaultParallelism)
+
+    def executors(self) -> Executors | None:
+        """Spark's executors; None where it has none apart from the driver, or they cannot be seen."""
+        if self._connect or self.is_one_process:
+            return None
+        return Executors(self.session.sparkContext)
 
     def run_task(self, entry: Entry, tag: str, description: str) -> list[tuple[str, str]]:
         """Runs `entry` as a Spark job of one task; returns its rows when it has ended.

@@ -26,6 +26,7 @@ from penstock.drivers.spark.background import ThreadBackground
 from penstock.drivers.spark.cluster import CUT_OFF_GRACE_IN_PROCESS_MS, CUT_OFF_GRACE_MS, SparkCluster
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.leaving_workers import LeavingWorkers
 from penstock.drivers.spark.master_endpoint import MasterEndpoint
 from penstock.drivers.spark.worker_settings import Executor, WorkerServices, WorkerSettings
 
@@ -120,6 +121,7 @@ class JobThread(Generic[MasterT]):
                 script=script,
             )
 
+        self._leaving = LeavingWorkers(spark.executors(), endpoint.wake)
         self._cluster = SparkCluster(
             spark,
             job_id,
@@ -130,6 +132,7 @@ class JobThread(Generic[MasterT]):
             self._clock,
             configuration.read(options.REDUNDANT_WORKERS),
             CUT_OFF_GRACE_IN_PROCESS_MS if spark.is_one_process else CUT_OFF_GRACE_MS,
+            self._leaving,
         )
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_name}", daemon=True)
 
@@ -232,6 +235,7 @@ class JobThread(Generic[MasterT]):
 
     def _clean_up(self, background: ThreadBackground) -> None:
         cluster, endpoint, clock = self._cluster, self._endpoint, self._clock
+        self._leaving.close()
         cluster.release_all()
         end_ms = clock.steady_ms() + CLEAN_UP_MS_MAX
         while cluster.worker_count and clock.steady_ms() < end_ms:

@@ -1,0 +1,110 @@
+"""Watches the executors of a job's workers, and says which workers Spark is about to take away (E2).
+
+A thread of its own asks Spark, because an answer may take a while. It asks for the executor of each worker until Spark
+knows it, and then once a second whether that executor is being decommissioned.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from penstock.drivers.spark.executors import ExecutorName
+from penstock.drivers.spark.handle import short_reason
+
+_log = logging.getLogger("penstock.spark")
+
+INTERVAL_SECONDS: Final = 1.0
+CLOSE_TIMEOUT_SECONDS: Final = 5.0
+
+
+class SparkExecutors(Protocol):
+    """What it asks of `Executors`."""
+
+    def of(self, tag: str) -> ExecutorName | None: ...
+
+    def is_leaving(self, executor_id: str) -> bool: ...
+
+
+class LeavingWorkers:
+    """`follow`, `forget`, `take` and `close` belong to one thread, the owner's.
+
+    Args:
+        executors: Spark's; None where there are none to be watched: nothing is ever taken away then.
+        wake: called from the thread when a worker is leaving; the owner then calls `take`.
+        interval_seconds: how often it asks.
+    """
+
+    def __init__(
+        self,
+        executors: SparkExecutors | None,
+        wake: Callable[[], None],
+        interval_seconds: float = INTERVAL_SECONDS,
+    ) -> None:
+        self._executors = executors
+        self._wake = wake
+        self._interval_seconds = interval_seconds
+        self._lock = threading.Lock()
+        #: the tags of workers that are to be watched, and where they run, as far as that is known
+        self._tags: dict[str, str] = {}
+        self._places: dict[str, ExecutorName] = {}
+        self._found: deque[tuple[str, str]] = deque()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, worker_id: str, tag: str) -> None:
+        """Watch a worker whose Spark job has that tag."""
+        if self._executors is None:
+            return
+        with self._lock:
+            self._tags[worker_id] = tag
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, args=(self._executors,), daemon=True)
+            self._thread.name = "penstock-leaving-workers"
+            self._thread.start()
+
+    def forget(self, worker_id: str) -> None:
+        """The worker is of no interest any more."""
+        with self._lock:
+            self._tags.pop(worker_id, None)
+            self._places.pop(worker_id, None)
+
+    def take(self) -> list[tuple[str, str]]:
+        """Workers that will be taken away, with the reason; each is named once."""
+        taken = []
+        while self._found:
+            taken.append(self._found.popleft())
+        return taken
+
+    def close(self) -> None:
+        """End the thread; one that waits for Spark is left alone."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT_SECONDS)
+
+    def _run(self, executors: SparkExecutors) -> None:
+        while not self._over.wait(self._interval_seconds):
+            try:
+                self._look(executors)
+            except Exception as error:  # noqa: BLE001 - Spark may be gone; then workers are lost, not leaving
+                _log.debug("Spark does not say which executors are leaving: %s", short_reason(error))
+
+    def _look(self, executors: SparkExecutors) -> None:
+        with self._lock:
+            unplaced = {worker_id: tag for worker_id, tag in self._tags.items() if worker_id not in self._places}
+        for worker_id, tag in unplaced.items():
+            place = executors.of(tag)
+            with self._lock:
+                if place is not None and worker_id in self._tags:
+                    self._places[worker_id] = place
+        with self._lock:
+            places = dict(self._places)
+        leaving = {place for place in set(places.values()) if executors.is_leaving(place.executor_id)}
+        for worker_id, place in places.items():
+            if place in leaving:
+                self.forget(worker_id)
+                self._found.append((worker_id, f"Spark decommissions its {place}"))
+                self._wake()
