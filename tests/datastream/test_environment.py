@@ -213,7 +213,7 @@ def test_what_the_local_driver_cannot_do_it_says(tmp_path: Path) -> None:
         collect(env.from_collection([1]))
     with pytest.raises(FileNotFoundError, match="nowhere"):
         env.add_python_file("/nowhere.py")
-    with pytest.raises(NotImplementedError, match="venv-pack"):
+    with pytest.raises(NotImplementedError, match="penstock package-env"):
         env.set_python_requirements("requirements.txt")
     with pytest.raises(NotImplementedError, match="does not run a user's JVM code"):
         env.add_classpaths("file:///x.jar")

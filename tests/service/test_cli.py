@@ -16,7 +16,7 @@ def test_version() -> None:
 def test_help_names_the_commands() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
-    assert {"demo", "savepoint", "version"} <= set(result.output.split())
+    assert {"demo", "package-env", "savepoint", "version"} <= set(result.output.split())
 
 
 def test_an_error_is_one_line_and_ends_with_1(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Dependencies:
         """Install packages on the workers; not available: raises NotImplementedError."""
         raise UnsupportedError(
             "workers do not install packages: install the requirements where Spark's workers run, or pack an "
-            "environment (venv-pack, conda-pack), ship it with add_python_archive and name its Python with "
+            "environment (penstock package-env), ship it with add_python_archive and name its Python with "
             "set_python_executable"
         )
 

@@ -1,0 +1,119 @@
+"""Which packages go into the archive, and their files."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import penstock
+from penstock.base.errors import OperationError, UnknownNameError
+from penstock.service.environment.placed import PACKAGES, Placed, tree, with_bytecode
+
+OWN: Final = "penstock"
+#: Spark has its own, of its own release.
+SPARKS: Final = frozenset({"py4j", "pyspark"})
+#: They install packages, and nothing on an executor does.
+INSTALLERS: Final = frozenset({"pip", "uv"})
+_NAME: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+def normal(name: str) -> str:
+    """A distribution's name as it is compared."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def installed() -> dict[str, Distribution]:
+    """All distributions that this Python finds, by their names; of two with one name the one that it imports."""
+    found: dict[str, Distribution] = {}
+    for one in distributions():
+        if (name := one.metadata["Name"]) is not None:
+            found.setdefault(normal(name), one)
+    return found
+
+
+def chosen(only: Iterable[str], exclude: Iterable[str], among: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The distributions that go into the archive; Penstock does.
+
+    Args:
+        only: no others than these and what they need; all if empty.
+        exclude: not these.
+        among: what is installed.
+
+    Raises:
+        UnknownNameError: if a name is not installed.
+    """
+    kept, dropped = ({_known(name, among) for name in names} for names in (only, exclude))
+    _known(OWN, among)
+    names = _closure({*kept, OWN}, among) if kept else set(among)
+    names -= dropped | SPARKS | INSTALLERS
+    return {name: among[name] for name in sorted(names | {OWN})}
+
+
+def _known(name: str, among: Collection[str]) -> str:
+    if normal(name) not in among:
+        raise UnknownNameError(
+            f"{name} is not installed for {sys.executable}: install it, or give the name that `pip list` shows"
+        )
+    return normal(name)
+
+
+def _closure(names: set[str], among: dict[str, Distribution]) -> set[str]:
+    """These and all that they need. What is installed is needed whatever the marker says, unless it is for an extra."""
+    todo, found = list(names), set[str]()
+    while todo:
+        if (name := todo.pop()) in found or name not in among:
+            continue
+        found.add(name)
+        for requirement in among[name].requires or ():
+            words, _, marker = requirement.partition(";")
+            if "extra" not in marker and (match := _NAME.match(words)):
+                todo.append(normal(match[1]))
+    return found
+
+
+def files_of(name: str, distribution: Distribution) -> Iterator[Placed]:
+    """Its files; for Penstock those that this process runs, even if it is installed from its source.
+
+    Raises:
+        OperationError: if it is not known which they are; the text says what to do.
+    """
+    editable = is_editable(distribution)
+    if editable and name != OWN:
+        raise OperationError(
+            f"{name} is installed from its source (`pip install -e`), so its files are not in this environment: "
+            f"install it without -e, or leave it out with --exclude {name} and send it with --py-files"
+        )
+    if (files := distribution.files) is None:
+        raise OperationError(
+            f"it is not known which files are {name}'s, because pip did not install it: install it with pip, in a "
+            f"virtual environment, or leave it out with --exclude {name}"
+        )
+    for path in files:
+        if editable and (path.suffix == ".pth" or path.name in ("RECORD", "direct_url.json")):
+            continue
+        source = Path(str(distribution.locate_file(path)))
+        if source.is_file() and (target := _target(PurePosixPath(path), source)) is not None:
+            yield from with_bytecode(source, target)
+    if editable:
+        yield from tree(Path(penstock.__file__).parent, f"{PACKAGES}/penstock")
+
+
+def is_editable(distribution: Distribution) -> bool:
+    """Whether it is installed as a reference to its source."""
+    given = json.loads(distribution.read_text("direct_url.json") or "{}")
+    return bool(given.get("dir_info", {}).get("editable"))
+
+
+def _target(path: PurePosixPath, source: Path) -> str | None:
+    """Where a file goes: data beside the packages keep their place; scripts, which name their Python, go nowhere."""
+    if ".." not in path.parts:
+        return f"{PACKAGES}/{path}"
+    place, prefix = Path(source.parent.resolve(), source.name), Path(sys.prefix).resolve()
+    if not place.is_relative_to(prefix) or place.relative_to(prefix).parts[0] == "bin":
+        return None
+    return str(place.relative_to(prefix))
