@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from tests.simulation.planting import Mutant, around
+from tests.simulation.planting import Mutant
 
 from penstock.connectors.file import committer, writer
-from penstock.connectors.file.committer import FileCommitter
 from penstock.connectors.file.part_names import PartNames
 from penstock.drivers.simulation.file_system import SimulatedFiles
 
@@ -27,16 +26,6 @@ def leave_the_names_of_committed_files_unsynced() -> Any:
 
 def leave_directories_of_files_unsynced() -> Any:
     return mock.patch("penstock.base.durable_files.sync_directories", return_value=None)
-
-
-def commit_again_without_a_sync() -> Any:
-    """The one that committed first may have died before it synced."""
-
-    def recommit(original: Any, self: FileCommitter, committables: Any) -> None:
-        with leave_the_names_of_committed_files_unsynced():
-            original(self, committables)
-
-    return around(FileCommitter, "recommit", recommit)
 
 
 def leave_what_former_attempts_have_hidden() -> Any:

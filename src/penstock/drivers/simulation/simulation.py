@@ -108,7 +108,7 @@ class Simulation:
         self.slots = Slots(self, self.scenario.elasticity)
         self.still_workers = StillWorkers(self, self.scenario.stillness)
         topology = self.scenario.topology
-        files = [stage.uid for stage in topology.stages if stage.make_sink is not None]
+        files = [stage.uid for stage in topology.stages if stage.make_sink is not None and not without_faults]
         self.outsiders = Outsiders(
             topology.world, self.outside, files, lambda: self.faults.are_over, self.log.write, ACTS_OF_STREAMS
         )
