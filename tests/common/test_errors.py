@@ -73,6 +73,7 @@ ALLOWED = {
         ("drivers/simulation/calls.py::*", "ConnectionError"),
         ("drivers/simulation/copies.py::*", "OSError"),
         ("drivers/simulation/stepwise/crashes.py::*", "OSError"),
+        ("drivers/simulation/stepwise/task_processes.py::*", "OSError"),
         ("drivers/simulation/stepwise/world.py::*", "OSError"),
         ("drivers/simulation/store.py::*", "OSError"),
     ),
@@ -99,6 +100,7 @@ INTERNAL = {
     "PlannedError",
     "QueryFailed",
     "StageError",
+    "TaskDied",
     "WorkerKilled",
     "_NotSimpleError",
 }

@@ -268,7 +268,7 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
         test_a_savepoint_that_a_job_begins_from_survives,
     ),
     "names of lists": (
-        "penstock.connectors.file.filesystem.sync_directories",
+        "penstock.connectors.file.filesystem.sync_names_in",
         nothing,
         test_a_file_that_is_written_whole_survives,
     ),

@@ -188,7 +188,8 @@ class SimulatedCluster:
         for channel in [*self.control.values(), *self.data.values()]:
             if channel.sender == worker.worker_id:
                 channel.cut(engine.between(0, len(channel.items)))
-        if is_noticed and not engine.faults.is_silent():
+        # Of a worker that has not registered yet, Spark's driver always says so: nobody waits for its heartbeats.
+        if is_noticed and not (engine.faults.is_silent() and worker.worker_id in self._registered):
             self._notice(worker.worker_id)
 
     def vanish(self) -> None:
