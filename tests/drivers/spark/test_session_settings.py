@@ -52,3 +52,15 @@ def test_a_session_of_ours_waits_for_no_place_and_tells_soon_of_an_executor_that
     settings, _ = session_settings({"spark.master": "spark://host:7077", "spark.locality.wait": "1s"}, 4, {})
     assert settings["spark.shuffle.io.retryWait"] == PROMPT["spark.shuffle.io.retryWait"]
     assert settings["spark.locality.wait"] == "1s"
+
+
+def test_what_spark_itself_says_stays(tmp_path: Path) -> None:
+    key = "spark.locality.wait"
+    (tmp_path / "spark-defaults.conf").write_text(f"{key} 5s\n")
+    for environ in (
+        {"SPARK_CONF_DIR": str(tmp_path)},
+        {"PYSPARK_SUBMIT_ARGS": f"--conf {key}=5s pyspark-shell"},
+        {"PYSPARK_GATEWAY_PORT": "1"},
+    ):
+        settings, _ = session_settings({}, 4, environ, lambda asked: asked == key)
+        assert settings.keys() & PROMPT.keys() == PROMPT.keys() - {key}

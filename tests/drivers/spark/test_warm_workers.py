@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -74,3 +75,30 @@ def test_workers_on_penstocks_own_session_begin_with_its_modules(spark: SparkHan
     assert set(daemons) == {DAEMON}
     assert len(set(drawn)) == 20
     assert set(totals) == {sum(range(10_000))}
+
+
+class SessionOnACluster:
+    """What shipping Penstock asks of a session; it is its own context and configuration."""
+
+    master = "spark://host:7077"
+
+    def __init__(self, daemon: str) -> None:
+        self.sent: list[str] = []
+        self._daemon = daemon
+
+    @property
+    def sparkContext(self) -> "SessionOnACluster":
+        return self
+
+    def getConf(self) -> dict[str, str]:
+        return {DAEMON_SETTING: self._daemon}
+
+    def addPyFile(self, path: str) -> None:
+        self.sent.append(path)
+
+
+@pytest.mark.parametrize(("daemon", "sends"), [(DAEMON, False), ("pyspark.daemon", True)])
+def test_penstock_is_sent_along_unless_the_daemon_has_loaded_it(daemon: str, sends: bool) -> None:
+    session = SessionOnACluster(daemon)
+    SparkHandle(cast(Any, session)).ship_package()
+    assert bool(session.sent) is sends

@@ -22,6 +22,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, shorten
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 from penstock.drivers.spark.executors import Executors
+from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING
 
 if TYPE_CHECKING:
     import pyarrow
@@ -138,9 +139,12 @@ class SparkHandle:
             self.session.sparkContext.cancelJobGroup(tag)
 
     def ship_package(self) -> None:
-        """Sends this version of Penstock to Spark's machines, once; on a local master it is there already."""
+        """Sends this version of Penstock to Spark's machines, once.
+
+        On a local master it is there already, and also where Python workers fork from its daemon: that has loaded it.
+        """
         with self._ship_lock:
-            if self._shipped or self.is_local:
+            if self._shipped or self.is_local or self._has_daemon():
                 return
             archive = package_archive()
             folder = Path(tempfile.mkdtemp(prefix="penstock-"))
@@ -154,6 +158,9 @@ class SparkHandle:
             else:
                 self.session.sparkContext.addPyFile(str(path))
             self._shipped = True
+
+    def _has_daemon(self) -> bool:
+        return not self._connect and self.session.sparkContext.getConf().get(DAEMON_SETTING) == DAEMON
 
     def ship_dependencies(self, configuration: Configuration) -> None:
         """Sends the Python files (also zips and directories) and archives that a job names to Spark's machines, once.

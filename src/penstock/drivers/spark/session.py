@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.spark")
 
-#: What a session has that Penstock starts, unless the program says otherwise. A task of an epoch does not wait 3 s for
-#: a processor beside its data. A task that reads from an executor that is gone says so after 2 s, not 15.
+#: What a session has that Penstock starts, unless the program or Spark's own settings say otherwise. A task of an epoch
+#: does not wait 3 s for a processor beside its data. A task that reads from an executor that is gone says so after 2 s,
+#: not 15.
 PROMPT = {"spark.locality.wait": "0s", "spark.shuffle.io.retryWait": "600ms"}
 
 #: Threads of a local master beyond what the first job takes: for more jobs beside it, and for Spark's own work.
@@ -163,7 +164,7 @@ def _fitting_own_session(wanted: Mapping[str, str], slots: int, usable: bool) ->
 
 def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     global _own
-    settings, threads = session_settings(wanted, slots, os.environ)
+    settings, threads = session_settings(wanted, slots, os.environ, _is_submitted)
     variables = dict(_interpreter(settings, os.environ))
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
@@ -187,16 +188,24 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
 
 
 def session_settings(
-    wanted: Mapping[str, str], slots: int, environ: Mapping[str, str]
+    wanted: Mapping[str, str],
+    slots: int,
+    environ: Mapping[str, str],
+    is_submitted: Callable[[str], bool] = lambda _: False,
 ) -> tuple[dict[str, str], int | None]:
     """What a session is started with, and the number of threads when it is a local one of our making.
 
-    A master is the job's own setting, else what Spark's files or `spark-submit` say, else a local one.
+    A master is the job's own setting, else what Spark's files or `spark-submit` say, else a local one. `is_submitted`
+    says which settings `spark-submit` has, under which this program runs.
     """
     settings = {"spark.app.name": "penstock", **wanted}
     if "spark.remote" in settings or "SPARK_REMOTE" in environ:
         return settings, None
-    settings = quiet_settings({**PROMPT, **settings}, environ)
+    submitted = "PYSPARK_GATEWAY_PORT" in environ
+    for key, value in PROMPT.items():
+        if not (is_submitted(key) if submitted else _spark_says(key, environ)):
+            settings.setdefault(key, value)
+    settings = quiet_settings(settings, environ)
     threads = None
     if "spark.master" not in settings and not _spark_names_master(environ):
         threads = slots + SPARE_THREADS
@@ -212,6 +221,21 @@ def session_settings(
 def _spark_names_master(environ: Mapping[str, str]) -> bool:
     if "PYSPARK_GATEWAY_PORT" in environ or "--master" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
+    return _spark_says("spark.master", environ)
+
+
+def _is_submitted(key: str) -> bool:
+    """Whether the JVM of `spark-submit`, which runs this program, has a setting."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # connects to the JVM that is there
+    return SparkConf().contains(key)
+
+
+def _spark_says(key: str, environ: Mapping[str, str]) -> bool:
+    """Whether Spark's own files or arguments have a setting."""
+    if key in environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        return True
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))
     if not folder:
@@ -220,7 +244,7 @@ def _spark_names_master(environ: Mapping[str, str]) -> bool:
         lines = (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
     except OSError:
         return False
-    return any(line.replace("=", " ").split()[:1] == ["spark.master"] for line in lines)
+    return any(line.replace("=", " ").split()[:1] == [key] for line in lines)
 
 
 def _interpreter(settings: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
