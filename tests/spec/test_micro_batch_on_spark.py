@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from penstock.common import Configuration, Encoder
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.drivers.spark.handle import SparkHandle
 
 pytestmark = pytest.mark.spark
 MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
@@ -41,6 +44,25 @@ def test_neighbours_talk_to_each_other_only() -> None:
     env = environment(4, MICRO).disable_operator_chaining()
     numbers = env.from_collection(list(range(100))).rebalance().map(abs).map(abs)
     assert sorted(numbers.rescale().map(abs).set_parallelism(2).execute_and_collect()) == list(range(100))
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_readers_of_one_stream_read_the_same_records(shares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I1: in place, by key, at another parallelism and with another stream; in one shuffle, or as Spark keeps them."""
+    monkeypatch.setattr(SparkHandle, "shares_shuffles", shares)
+    env = environment(2, MICRO, **{"execution.micro-batch.max-records": 20}).disable_operator_chaining()
+    drawn = env.from_collection(range(100)).rebalance().map(lambda number: (number, random.random()))
+    more = env.from_collection(range(100, 150)).map(lambda number: (number, 0.0))
+    in_place = drawn.map(lambda pair: ("in place", *pair))
+    by_key = drawn.key_by(lambda pair: pair[0] % 7).map(lambda pair: ("by key", *pair))
+    apart = drawn.rebalance().map(lambda pair: ("apart", *pair)).set_parallelism(3)
+    joined = drawn.union(more).key_by(lambda pair: pair[0] % 5).map(lambda pair: ("joined", *pair))
+    found: dict[str, set[tuple[int, float]]] = defaultdict(set)
+    for reader, number, value in in_place.union(by_key, apart, joined).execute_and_collect():
+        assert (number, value) not in found[reader]
+        found[reader].add((number, value))
+    assert [len(found[reader]) for reader in ("in place", "by key", "apart", "joined")] == [100, 100, 100, 150]
+    assert found["in place"] == found["by key"] == found["apart"] == {pair for pair in found["joined"] if pair[0] < 100}
 
 
 def test_every_vertex_tells_its_records() -> None:

@@ -22,6 +22,11 @@ def test_a_query_on_numbers_is_planned_once_without_code_and_other_queries_as_ev
     assert "*(" in spark.session.range(0, 3).where("id > 0")._jdf.queryExecution().executedPlan().toString()
 
 
+def test_readers_of_one_shuffle_share_it(spark: SparkHandle) -> None:
+    """I1: so the vertex before it runs once. Where Spark does otherwise, the job keeps the vertex's output instead."""
+    assert spark.shares_shuffles
+
+
 def test_numbers_are_those_below_a_count_a_partition_each(spark: SparkHandle) -> None:
     frame = spark.numbers(3)
     assert [[row.id for row in rows] for rows in frame.rdd.glom().collect()] == [[0], [1], [2]]

@@ -18,7 +18,7 @@ from penstock.core.batch.splits import splits_of
 from penstock.core.batch.task import BatchVertex
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.core.task.channels.partitioners import ForwardPartitioner
-from penstock.drivers.spark.batch_stage import DDL, INPUT_COLUMNS, StageSettings, record_column
+from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageSettings, record_column
 from penstock.drivers.spark.frame_records import RecordShape
 from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema
 from penstock.drivers.spark.route_stage import needed, routed, routed_edge
@@ -95,8 +95,9 @@ class _Frames:
                 splits = splits_of(source, parallelism)
                 frame = self._session.range(0, parallelism, 1, parallelism)
             is_last = vertex is self._job_graph.vertices[-1]
-            schema: StructType | str = self._handed_over if is_last and self._handed_over is not None else DDL
-            output = frame.mapInArrow(self._stage(vertex, splits, shape, schema), schema)
+            handed_over = self._handed_over if is_last else None
+            stage = self._stage(vertex, splits, shape, handed_over)
+            output = frame.mapInArrow(stage, row_type() if handed_over is None else handed_over)
             self._frames[vertex.index] = output.persist() if self._keeps(vertex.index) else output
         return self._frames
 
@@ -176,7 +177,7 @@ class _Frames:
         vertex: JobVertex,
         splits: list[tuple[bytes, ...]] | None,
         shape: RecordShape | None,
-        schema: StructType | str,
+        handed_over: StructType | None,
     ) -> Entry:
         outputs = self._job_graph.outputs_of(vertex.index)
         is_reader = vertex.index in self._readers
@@ -189,7 +190,7 @@ class _Frames:
             frozenset(forward),
             shape,
             {edge: shape for edge, shape in self._columns.items() if edge in self._vertices[vertex.index].inputs},
-            None if isinstance(schema, str) else arrow_schema(schema),
+            None if handed_over is None else arrow_schema(handed_over),
         )
         return make_stage("batch_stage", settings, self._job_graph.script, self._is_local)
 
@@ -226,6 +227,15 @@ def make_stage(module: str, settings: Any, script: bytes, is_local: bool) -> Ent
             yield from importlib.import_module(f"penstock.drivers.spark.{module}").run_stage(payload, batches)
 
     return stage
+
+
+@functools.cache
+def row_type() -> StructType:
+    """The type of rows (`SCHEMA`) for Spark. As text it would go through Spark's parser, which is slow at first."""
+    from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+    kinds = {"int32": IntegerType(), "int64": LongType(), "binary": BinaryType()}
+    return StructType([StructField(field.name, kinds[str(field.type)]) for field in SCHEMA])
 
 
 @functools.cache

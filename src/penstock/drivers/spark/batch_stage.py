@@ -39,7 +39,6 @@ SCHEMA = pa.schema(
         ("slot", pa.int32()),
     ]
 )
-DDL = "edge INT, target INT, place BIGINT, timestamp BIGINT, sequence BIGINT, payload BINARY, slot INT"
 NO_COLUMNS: Final[Mapping[int, RecordShape]] = {}
 #: What a task needs to know of its rows, which are sorted when they come.
 INPUT_COLUMNS = ["edge", "target", "place", "timestamp", "payload"]

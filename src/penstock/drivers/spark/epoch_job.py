@@ -1,8 +1,11 @@
 """Epochs and back-fills on Spark: every epoch is a query; its exchanges are Spark's shuffles.
 
-The tasks after a task carry along what it leaves for the client. So the query ends only in its last vertices, and only
-the output of a vertex with several readers has to be kept. Where Spark has several executors, it is computed before
-these readers begin: two of them that began at once on two executors would each compute it, and read different records.
+The tasks after a task carry along what it leaves for the client. So the query ends only in its last vertices. The
+output of a vertex with several readers goes through one shuffle, which they share: Spark recognises it
+(`ReuseExchange`) and runs the vertex once. Were it to run for each reader, each would read different records.
+
+Where Spark does not do so, Spark keeps the output instead (`persist`). With several executors it is then computed
+before the readers begin.
 """
 
 from __future__ import annotations
@@ -16,12 +19,11 @@ from penstock.core.epochs.work import EpochWork, Task
 from penstock.core.graph.job_graph import BACK_FILL, JobGraph, JobVertex
 from penstock.core.master.steps import Last
 from penstock.core.ports import JobListener
-from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_stage, slots
+from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_stage, row_type, slots
 from penstock.drivers.spark.batch_job import SLOTS, spark_failure
-from penstock.drivers.spark.batch_stage import DDL
 from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
 from penstock.drivers.spark.frame_records import RecordShape
-from penstock.drivers.spark.handle import SparkHandle
+from penstock.drivers.spark.handle import SparkHandle, after_shuffle
 from penstock.drivers.spark.session import hand_back
 from penstock.drivers.spark.warm_executors import warm_executors
 from penstock.drivers.stepwise.epoch_job import EpochJob
@@ -56,8 +58,10 @@ class SparkEpochJob(EpochJob):
         kept = []
         try:
             for vertex in self.job_graph.vertices:
-                frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), DDL)
-                if len(self._readers(vertex.index)) > 1:
+                frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), row_type())
+                if (partitions := self._shared_partitions(vertex)) is not None:
+                    frame = frame.repartition(partitions, "slot")
+                elif len(self._readers(vertex.index)) > 1:
                     frame = frame.persist()
                     kept.append(frame)
                     if not self._spark.is_one_process and self.job_graph.mode != BACK_FILL:
@@ -74,6 +78,8 @@ class SparkEpochJob(EpochJob):
                 frame.unpersist()
 
     def _input_of(self, vertex: JobVertex, frames: Mapping[int, DataFrame]) -> DataFrame:
+        from pyspark.sql import functions as sql
+
         edges = self.job_graph.inputs_of(vertex.index)
         parallelism = vertex.parallelism
         if not edges:
@@ -81,19 +87,35 @@ class SparkEpochJob(EpochJob):
         by_source: dict[int, list[int]] = {}
         for edge in edges:
             by_source.setdefault(edge.source, []).append(edge.index)
-        parts = []
+        parts, shared = [], None
         for source, indices in by_source.items():
-            wanted = f"edge IN ({', '.join(map(str, indices))})"
+            wanted = sql.col("edge").isin(indices)
             if vertex.index == max(self._readers(source)):
-                wanted += " OR edge < 0"
+                wanted |= sql.col("edge") < 0
+            shared = self._shared_partitions(self.job_graph.vertices[source])
+            if shared is not None:
+                wanted = after_shuffle(wanted)
             parts.append(frames[source].where(wanted))
-        if is_in_place(edges):
+        is_there = is_in_place(edges) if shared is None else shared == parallelism
+        if len(parts) == 1 and is_there:
             return parts[0].select(*CARRIED_COLUMNS)
         frame = functools.reduce(lambda one, other: one.union(other), parts)
         frame = frame.repartition(parallelism, "slot")
         if self.job_graph.mode == BACK_FILL:
             frame = frame.sortWithinPartitions(*ROW_ORDER)
         return frame.select(*CARRIED_COLUMNS)
+
+    @property
+    def shares_shuffles(self) -> bool:
+        """Whether Spark lets all readers of a vertex share one shuffle."""
+        return self.job_graph.mode != BACK_FILL and self._spark.shares_shuffles
+
+    def _shared_partitions(self, vertex: JobVertex) -> int | None:
+        """Into how many partitions the output of a vertex goes in a shuffle that its readers share; None without."""
+        readers = self._readers(vertex.index)
+        if len(readers) < 2 or not self.shares_shuffles:
+            return None
+        return max(self.job_graph.vertices[reader].parallelism for reader in readers)
 
     def _readers(self, vertex: int) -> set[int]:
         return {edge.target for edge in self.job_graph.outputs_of(vertex)}
@@ -137,7 +159,7 @@ class SparkEpochJob(EpochJob):
 
 
 def carried_rows(frame: DataFrame) -> DataFrame:
-    """What all tasks so far leave for the client: (vertex, operator, kind, sequence, payload)."""
-    return frame.where("edge < 0").selectExpr(
-        "int(place) AS vertex", "target AS operator", "edge AS kind", "sequence", "payload"
-    )
+    """What all tasks so far leave for the client: vertex, operator, kind, sequence and payload."""
+    from pyspark.sql import functions as sql
+
+    return frame.where(sql.col("edge") < 0).select("place", "target", "edge", "sequence", "payload")

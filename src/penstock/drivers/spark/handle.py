@@ -14,6 +14,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 LOOPBACK = "127.0.0.1"
 OUTCOME_SCHEMA = "outcome string, detail string"
@@ -37,6 +38,7 @@ PROCESS_DIED = "its Python process died"
 #: code takes longer than such a query, most of all in a JVM that has just started.
 SHORT_QUERIES = {
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.exchange.reuse": "true",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -51,13 +53,14 @@ class SparkHandle:
         session: the session itself.
         master: the Spark master's address.
         is_local: whether all of Spark runs on this machine.
+        is_connect: whether it is reached over Spark Connect.
         is_one_process: whether it runs in one JVM, as executors of a `local-cluster` do not.
     """
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._connect = "connect" in type(session).__module__
-        self.master = "connect" if self._connect else str(session.sparkContext.master)
+        self.is_connect = "connect" in type(session).__module__
+        self.master = "connect" if self.is_connect else str(session.sparkContext.master)
         self.is_local = self.master.startswith("local")
         self.is_one_process = local_slots(self.master, 1, 1) is not None
         self._ship_lock = threading.Lock()
@@ -71,7 +74,7 @@ class SparkHandle:
         """The address for the job master to listen on, and the one by which workers reach it."""
         if self.is_local:
             return LOOPBACK, LOOPBACK
-        if self._connect:
+        if self.is_connect:
             host = socket.gethostbyname(socket.gethostname())
             return host, host
         conf = self.session.sparkContext.getConf()
@@ -80,7 +83,7 @@ class SparkHandle:
 
     def fixed_slots(self) -> int | None:
         """How many tasks Spark ever runs at once, where that is known: on a local master."""
-        if self._connect or not self.is_local:
+        if self.is_connect or not self.is_local:
             return None
         context = self.session.sparkContext
         processors = context._jvm.java.lang.Runtime.getRuntime().availableProcessors()  # type: ignore[union-attr]
@@ -88,7 +91,7 @@ class SparkHandle:
 
     def numbers(self, count: int) -> DataFrame:
         """The numbers below `count`, a partition each, for the short queries of epochs (see `SHORT_QUERIES`)."""
-        if self._connect:
+        if self.is_connect:
             return self.session.range(0, count, 1, count)
         from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
@@ -99,13 +102,26 @@ class SparkHandle:
                     self._short.conf().set(key, value)
         return ClassicDataFrame(self._short.range(0, count, 1, count), self.session)
 
+    @cached_property
+    def shares_shuffles(self) -> bool:
+        """Whether two readers of one shuffle of `numbers`, with filters of their own, share it; Spark is asked once."""
+        if self.is_connect:
+            return False
+        from pyspark.sql import functions as sql
+
+        shuffled = self.numbers(2).repartition(2, "id")
+        number = sql.col("id")
+        one, other = (shuffled.where(after_shuffle(c)) for c in (number.isin([0]), number.isin([1]) | (number < 0)))
+        plan: str = one.union(other)._jdf.queryExecution().executedPlan().toString()
+        return "ReusedExchange" in plan
+
     def slots_now(self) -> int | None:
         """How many tasks Spark runs at once on the executors that it has now; None over Spark Connect."""
-        return None if self._connect else int(self.session.sparkContext.defaultParallelism)
+        return None if self.is_connect else int(self.session.sparkContext.defaultParallelism)
 
     def executors(self) -> Executors | None:
         """Spark's executors; None where it has none apart from the driver, or they cannot be seen."""
-        if self._connect or self.is_one_process:
+        if self.is_connect or self.is_one_process:
             return None
         return Executors(self.session.sparkContext)
 
@@ -126,14 +142,14 @@ class SparkHandle:
 
     def begin(self, tag: str, description: str) -> None:
         """Let `interrupt` find the Spark jobs that this thread runs from now on."""
-        if self._connect:
+        if self.is_connect:
             self.session.addTag(tag)
         else:
             self.session.sparkContext.setJobGroup(tag, description, interruptOnCancel=True)
 
     def interrupt(self, tag: str) -> None:
         """Ends the Spark job with this tag, its process included; nothing happens when there is none."""
-        if self._connect:
+        if self.is_connect:
             self.session.interruptTag(tag)
         else:
             self.session.sparkContext.cancelJobGroup(tag)
@@ -160,7 +176,7 @@ class SparkHandle:
             self._shipped = True
 
     def _has_daemon(self) -> bool:
-        return not self._connect and self.session.sparkContext.getConf().get(DAEMON_SETTING) == DAEMON
+        return not self.is_connect and self.session.sparkContext.getConf().get(DAEMON_SETTING) == DAEMON
 
     def ship_dependencies(self, configuration: Configuration) -> None:
         """Sends the Python files (also zips and directories) and archives that a job names to Spark's machines, once.
@@ -181,12 +197,23 @@ class SparkHandle:
 
     def _send(self, path: str, method: str, **kind: bool) -> None:
         try:
-            if self._connect:
+            if self.is_connect:
                 self.session.addArtifacts(path, **kind)
             else:
                 getattr(self.session.sparkContext, method)(path)
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
             raise OperationError(f"Spark rejected {path}: {short_reason(error)}") from None
+
+
+def after_shuffle(condition: Column) -> Column:
+    """A condition that is the same, and that Spark does not check before a shuffle.
+
+    Before the shuffle, each reader with a condition of its own would have a shuffle of its own. Spark takes what has
+    the partition's number in it for random, and of `coalesce` it does not infer that a column must not be null.
+    """
+    from pyspark.sql import functions as sql
+
+    return sql.coalesce(condition, sql.lit(False)) == (sql.spark_partition_id() >= 0)
 
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:

@@ -274,6 +274,11 @@ class SparkStreamingFramesJob(SparkEpochJob):
         """From the session of the batch, because frames of several sessions do not go together."""
         return super().numbers(count) if self._batch is None else self._batch.session.range(0, count, 1, count)
 
+    @property
+    def shares_shuffles(self) -> bool:
+        """Not in an epoch with a batch, because its session is Spark's."""
+        return super().shares_shuffles and self._batch is None
+
     def frame_shape(self, vertex: JobVertex) -> RecordShape | None:
         """The records of the streaming frame that a vertex reads, when the epoch has a batch."""
         source = next(iter(vertex.sources.values()), None)
