@@ -160,7 +160,10 @@ class SparkHandle:
         On a local master it is there already, and also where Python workers fork from its daemon: that has loaded it.
         """
         with self._ship_lock:
-            if self._shipped or self.is_local or self._has_daemon():
+            if self._shipped or self.is_local:
+                return
+            self._shipped = self._has_daemon()
+            if self._shipped:
                 return
             archive = package_archive()
             folder = Path(tempfile.mkdtemp(prefix="penstock-"))

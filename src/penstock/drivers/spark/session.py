@@ -234,7 +234,7 @@ def _is_submitted(key: str) -> bool:
 
 def _spark_says(key: str, environ: Mapping[str, str]) -> bool:
     """Whether Spark's own files or arguments have a setting."""
-    if key in environ.get("PYSPARK_SUBMIT_ARGS", ""):
+    if f"{key}=" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (home and os.path.join(home, "conf"))

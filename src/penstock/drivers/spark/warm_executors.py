@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from penstock.drivers.spark.batch_frames import row_type
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ def _warm(spark: SparkHandle, tag: str, slots: int) -> None:
     try:
         spark.ship_package()
         spark.begin(tag, "Penstock loads Python on the executors")
-        spark.numbers(slots).mapInArrow(_entry(), "loaded INT").collect()
+        spark.numbers(slots).mapInArrow(_entry(), row_type()).collect()
     except Exception as error:  # noqa: BLE001 - the job itself will say what is wrong
         _log.debug("executors were not warmed: %s", short_reason(error))
 
 
 def _entry() -> Entry:
-    """What each task runs; pickled by value, it holds nothing of Penstock."""
+    """What each task runs, which makes no rows; pickled by value, it holds nothing of Penstock."""
 
     def load(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import importlib
