@@ -258,6 +258,27 @@ def test_which_jobs_a_driver_continues(zombie: Driver) -> None:
     assert continued(after(zombie, "d")) == ["a", "c"]  # the mark of the first one's beginning is still there
 
 
+def test_one_that_left_no_directory_may_have_left_output(zombie: Driver) -> None:
+    """E7, G8: it died in its first checkpoint. Successors continue it until one of them has a checkpoint, or ends."""
+    assert continued(after(zombie, "b")) == ["a"]
+    assert continued(after(zombie, "c")) == ["a", "b"]
+    fourth, fifth = after(zombie, "d"), after(zombie, "e")
+    assert continued(fourth) == ["a", "b", "c"]
+    fourth.complete(1)
+    assert continued(fifth) == ["a", "d"]
+    assert continued(after(zombie, "f")) == ["a", "d", "e"]
+
+
+@pytest.mark.parametrize("status", ["FINISHED", "CANCELED", "FAILED"])
+def test_of_one_that_left_no_directory_nothing_counts_after_an_end(zombie: Driver, status: str) -> None:
+    """E7, G8."""
+    after(zombie, "b").go_on()
+    third = after(zombie, "c")
+    third.go_on()
+    third.mark(status)
+    assert after(zombie, "d").store.take_over(NAME).former == ()
+
+
 def test_what_a_deposed_driver_writes_later_is_deleted_by_those_that_follow(zombie: Driver) -> None:
     """E7, G8: it was deleted before, and is there again."""
     second = after(zombie, "b")
@@ -267,7 +288,7 @@ def test_what_a_deposed_driver_writes_later_is_deleted_by_those_that_follow(zomb
     third.go_on()
     third.store.delete_jobs(third.continued)
     second.store.write(1, "op-0-0-count", b"late")
-    assert continued(after(zombie, "d")) == ["a", "b"]
+    assert continued(after(zombie, "d")) == ["a", "b", "c"]
 
 
 def test_what_is_left_of_a_job_that_has_ended_belongs_to_users(zombie: Driver) -> None:

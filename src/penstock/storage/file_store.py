@@ -212,13 +212,13 @@ class FileCheckpointStore:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
         self._leaders = marks.leaders(job_name)
         self._number = number = self._leaders.take(self._job_id)
-        former = tuple(one for one in self._leaders.former(number) if self._has_left(one[1]))
-        left = replace(self._left_by(job_name, marks, self._leaders), number=number, former=former)
+        before = [one for one in self._leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(one[1])]
+        left = self._left_by(job_name, marks, self._leaders).of_master(number, before, self._has_left)
         self._leaders.note(left.found())
         return left
 
     def _has_left(self, job_id: str) -> bool:
-        return bool(DIRECTORY_OF_JOB.fullmatch(job_id)) and self._fs.exists(self._directory_of(job_id))
+        return bool(self._fs.exists(self._directory_of(job_id)))
 
     def _directory_of(self, job_id: str) -> str:
         return posixpath.join(posixpath.dirname(self._root), job_id)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.files import sync_found, write_named
@@ -61,7 +62,7 @@ class LeftByJobs(msgspec.Struct, frozen=True):
     """What the jobs of one name have left, as far as it counts; `checkpoints` includes those whose name is damaged.
 
     `number`: that of the job master which has asked. `damaged`: why marks cannot be read. `former`: the masters before,
-    by number, whose jobs have left a directory.
+    by number, whose jobs may have left something.
     """
 
     checkpoints: tuple[Left, ...]
@@ -69,6 +70,17 @@ class LeftByJobs(msgspec.Struct, frozen=True):
     number: int = 0
     damaged: tuple[str, ...] = ()
     former: tuple[tuple[int, str], ...] = ()
+
+    def of_master(self, number: int, before: Iterable[tuple[int, str]], has_left: Callable[[str], bool]) -> LeftByJobs:
+        """The same, asked by the master of a number; `has_left` tells which jobs have a directory.
+
+        A former master whose job has none counts until a later one has completed a checkpoint, or ended: it may have
+        died in the first checkpoint of its job, when sinks had prepared output that somebody has to remove.
+        """
+        completed = [one.metadata.job_master for one in self.checkpoints if one.metadata is not None]
+        since = max([*completed, *(mark.job_master for mark in self.marks)], default=0)
+        former = tuple((other, job_id) for other, job_id in before if other > since or has_left(job_id))
+        return replace(self, number=number, former=former)
 
     def found(self) -> Found:
         """The record of what its job master found."""

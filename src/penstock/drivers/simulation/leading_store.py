@@ -27,7 +27,8 @@ class LeadingStore:
     def take_over(self, job_name: str) -> LeftByJobs:
         self._number = self._store.take_number()
         self.between()
-        left = replace(self._store.left_by(job_name), number=self._number, former=self._store.former(self._number))
+        before = self._store.former(self._number)
+        left = self._store.left_by(job_name).of_master(self._number, before, self._store.has_left)
         self.between()
         self._store.put_found(left)
         return left

@@ -311,14 +311,18 @@ class MemoryStore:
         """Let the number that was taken be taken for good."""
         self._disk.sync_directory(LEADERS)
 
-    def former(self, number: int) -> tuple[tuple[int, str], ...]:
-        """The masters before the one of a number whose jobs have left files."""
+    def former(self, number: int) -> list[tuple[int, str]]:
+        """The masters before the one of a number, as far as anything tells of them, and their jobs."""
         before = self._disk.found
         masters = dict(() if before is None else before.former)
         for other, job_id in self._disk.numbered(MASTER_PREFIX).items():
             if other < number:
                 masters[other] = job_id.decode()
-        return tuple((other, job_id) for other, job_id in sorted(masters.items()) if self._disk.below(job_id))
+        return sorted(masters.items())
+
+    def has_left(self, job_id: str) -> bool:
+        """Whether a job has left files."""
+        return bool(self._disk.below(job_id))
 
     def found(self) -> Found | None:
         """What the last job master that took over has found."""
