@@ -181,6 +181,7 @@ class SinkHost:
         run: str = "",
         restored: int | None = None,
         forerunners: tuple[str, ...] = (),
+        owes_nothing: bool = False,
     ) -> None:
         self.subtask_index = subtask_index
         self.parallelism = parallelism
@@ -190,6 +191,7 @@ class SinkHost:
         self.run = run or str(attempt)
         self.restored_checkpoint_id = restored
         self.forerunners = forerunners
+        self.owes_nothing = owes_nothing
         self.now = 0
         self.emitted: list[bytes] = []
 

@@ -311,6 +311,33 @@ def test_a_job_removes_what_the_jobs_that_it_continues_have_left(tmp_path: Path)
     assert visible(tmp_path) == ["checkpoint 1"]
 
 
+def test_an_epoch_removes_the_files_of_tasks_that_did_not_count(tmp_path: Path) -> None:
+    """G9: Spark has run a task of an epoch twice, and one of the two counts. All that counts is committed before the
+    next epoch begins, so what is still hidden goes then, but not what a savepoint names."""
+    sink = lines_sink(tmp_path)
+
+    def epoch(number: int, run: str = "") -> Any:
+        return sink.create_writer(SinkHost(attempt=number, run=run, restored=number - 1, owes_nothing=True))
+
+    def prepared(writer: Any, line: str) -> Any:
+        writer.write_batch([line], None)
+        return writer.prepare_commit()
+
+    committer = sink.create_committer(SinkHost())
+    committer.commit(prepared(epoch(1), "counts"))
+    savepoint = epoch(2)
+    in_savepoint = prepared(savepoint, "in a savepoint")
+    savepoint.pin(2, in_savepoint)
+    counts, second = epoch(3), epoch(3, "run again")
+    committer.commit(prepared(counts, "counts too"))
+    prepared(second, "does not count")
+    assert len([path for path in hidden(tmp_path) if ".closed." in path.name]) == 2
+    epoch(4)
+    closed = [str(path) for path in hidden(tmp_path) if ".closed." in path.name]
+    assert closed == [made.hidden_path for made in in_savepoint]
+    assert visible(tmp_path) == ["counts", "counts too"]
+
+
 def test_nobody_looks_through_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """G9: what a subtask may have left lies in one small directory, however much was written before."""
     looked: list[str] = []

@@ -19,6 +19,8 @@ from penstock.connectors.file.filesystem import remove
 from penstock.connectors.file.part_names import is_part
 from penstock.drivers.simulation.stepwise.batch import run_batch_seed
 from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.stepwise.commits import SinkCommits
+from penstock.storage.job_marks import LeftByJobs
 
 
 def commit_epochs_before_the_bytes_are_synced() -> Any:
@@ -81,6 +83,20 @@ def leave_what_died_in_micro_batches() -> Any:
     return mock.patch.object(committer, "remove_what_died", return_value=None)
 
 
+def leave_what_tasks_of_forerunners_left() -> Any:
+    """Those that ran twice, and did not count."""
+    return mock.patch.object(SinkCommits, "end_forerunners", return_value=None)
+
+
+def forget_drivers_that_left_no_directory() -> Any:
+    """They may have died in their first checkpoint, when sinks had closed files."""
+
+    def of_master(original: Any, left: LeftByJobs, number: int, before: Any, has_left: Any) -> Any:
+        return original(left, number, [one for one in before if has_left(one[1])], has_left)
+
+    return around(LeftByJobs, "of_master", of_master)
+
+
 #: Each mutant, and seeds that are known to find it.
 MUTANTS_OF_HIDDEN_FILES: dict[Mutant, FoundBy] = {
     leave_the_names_of_hidden_files_unsynced: FoundBy(("neighbour",), 33, run_stepwise_seed),
@@ -95,4 +111,6 @@ MUTANTS_OF_HIDDEN_FILES: dict[Mutant, FoundBy] = {
     remove_what_others_write: FoundBy(("neighbour",), 16, run_stepwise_seed),
     remove_what_others_have_closed: FoundBy(("neighbour",), 62, run_batch_seed),
     leave_what_died_in_micro_batches: FoundBy(("leaked-file",), 777, run_stepwise_seed),
+    leave_what_tasks_of_forerunners_left: FoundBy(("leaked-file",), 3488, run_stepwise_seed),
+    forget_drivers_that_left_no_directory: FoundBy(("leaked-file",), 3488, run_stepwise_seed),
 }

@@ -133,10 +133,10 @@ FOUND_IN_EPOCHS: FoundBySeeds = {
     look_for_nobody: (("output",), (5, 10, 12)),
     take_the_number_of_the_one_that_leads: (("output",), (5, 10, 12)),
     look_before_the_checkpoint_is_visible: (("output",), (10, 44, 63)),
-    take_a_number_after_looking: (("output",), (5, 34, 39)),
+    take_a_number_after_looking: (("output",), (66, 79)),
     end_sinks_without_a_look_who_leads: (("output", "outside"), (34, 66, 79)),
     revoke_without_a_look_who_leads: (("output", "outside"), (114, 2122)),
-    count_all_that_is_there: (("output",), (417,)),
+    count_all_that_is_there: (("output",), (156, 328)),
     record_nothing_that_was_found: (("output",), (328, 417)),
     delete_what_the_job_begins_from: (("output",), (5, 6, 7)),
 }

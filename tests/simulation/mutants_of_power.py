@@ -112,7 +112,7 @@ MUTANTS_OF_POWER: dict[Mutant, FoundBy] = {
     leave_the_names_of_state_files_unsynced: FoundBy(("power-cut",), 204, run_stepwise_seed),
     rename_metadata_before_its_bytes_are_synced: FoundBy(("power-cut",), 16),
     let_sinks_commit_before_the_name_of_the_metadata_is_synced: FoundBy(("power-cut",), 28),
-    go_on_from_what_a_dead_job_master_had_not_synced: FoundBy(("outside", "power-cut"), 156, run_stepwise_seed),
+    go_on_from_what_a_dead_job_master_had_not_synced: FoundBy(("outside", "power-cut"), 91, run_stepwise_seed),
     delete_the_checkpoint_before_while_the_new_one_may_vanish: FoundBy(("power-cut",), 126),
     leave_the_names_of_marks_unsynced: FoundBy(("output",), 4, run_stepwise_seed),
     leave_the_bytes_of_marks_unsynced: FoundBy(("failed",), 16),

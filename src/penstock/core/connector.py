@@ -309,6 +309,14 @@ class SinkWriterContext(Protocol):
         """
         ...
 
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether all is committed by now that earlier runs of the job have prepared and any checkpoint names.
+
+        So it is in MICRO_BATCH, where what an epoch has prepared is committed before the next one begins.
+        """
+        ...
+
     def now_ms(self) -> int:
         """Processing time in ms; the only clock that a writer may use."""
         ...
@@ -366,9 +374,10 @@ class Committer(ABC, Generic[CommT]):
         self.commit(committables)
 
     def end_job(self) -> None:
-        """The job is over, and everything that it owed is committed: remove the leftovers of runs that did not count.
+        """A job is over, and everything that it owed is committed: remove the leftovers of runs that did not count.
 
-        Called where the job is driven, in BATCH and MICRO_BATCH. What a savepoint names stays.
+        Called where jobs are driven, in BATCH and MICRO_BATCH: for the job itself, and for those that it continues, by
+        committers whose contexts have the ids of those. What a savepoint names stays.
         """
 
     def close(self) -> None:

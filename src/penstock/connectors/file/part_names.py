@@ -20,10 +20,13 @@ these, for an attempt that is restored from checkpoint n:
   the part files, before it acknowledges the savepoint.
 
 An attempt may therefore remove the files of earlier attempts with `since` >= n that are not pinned, and nothing else.
-It looks only into the staging directory, which holds what is under way, however much the output holds.
+It looks only into the staging directory, which holds what is under way, however much the output holds. In micro-batches
+every checkpoint up to n is committed before the attempt begins. A file that is still hidden is one of a task that Spark
+ran twice, of which the other run counts. So there all files of earlier attempts go that are not pinned.
 
 The same holds for the files of jobs that this one continues. Their drivers were deposed, so their checkpoints after n
-do not count.
+do not count. What their checkpoints up to n name may have to be committed yet. So the files of micro-batches go in two
+steps: those with `since` >= n as the job begins, all others when it has a checkpoint of its own (`Committer.end_job`).
 
 **Other jobs.** The retained checkpoints of another job may name its files. Only a file that was never closed is in no
 checkpoint. Its stage is `open`, and its process holds it as long as the process lives (`filesystem.create_held`). Once
@@ -117,9 +120,10 @@ class PartNames:
         name = f".{self.final(counter)}.{stage}.{self.subtask_index}-{self.attempt}-{since}"
         return join(self.staging, name)
 
-    def is_stale(self, name: str, restored_id: int, pinned: set[str], of_forerunner: bool = False) -> bool:
+    def is_stale(self, name: str, since: int, pinned: set[str], of_forerunner: bool = False) -> bool:
         """Whether a file of a staging directory was left by an earlier attempt or job, and no snapshot can name it.
 
+        `since`: the least one of which that can be said; 0 where what snapshots name is committed.
         One of today's subtasks looks after each subtask beyond today's parallelism.
         """
         match = _HIDDEN.match(name)
@@ -127,7 +131,7 @@ class PartNames:
             return False
         if not of_forerunner and int(match["attempt"]) >= self.attempt:
             return False
-        return int(match["since"]) >= restored_id and self._looks_after(match)
+        return int(match["since"]) >= since and self._looks_after(match)
 
     def stale_pins(self, pins: dict[str, set[str]], listed: Sequence[str]) -> list[str]:
         """The files of pins whose part files are all gone: they have been committed."""

@@ -27,15 +27,15 @@ class Staging:
         """That of the sink."""
         return self._directory.rpartition("/")[0].rpartition("/")[0]
 
-    def remove_stale(self, names: PartNames, restored_id: int, of_forerunner: bool = False) -> None:
-        """The files of earlier attempts; `restored_id` is the checkpoint that this one begins from, 0 for none.
+    def remove_stale(self, names: PartNames, since: int, of_forerunner: bool = False) -> None:
+        """The files of earlier attempts that were begun since a snapshot, 0 for all.
 
         In the directory `of_forerunner` all attempts are earlier.
         """
         listed = self._listed()
         pins = self._pins(listed)
         pinned = {name for of_one in pins.values() for name in of_one}
-        stale = [name for name in listed if names.is_stale(name, restored_id, pinned, of_forerunner)]
+        stale = [name for name in listed if names.is_stale(name, since, pinned, of_forerunner)]
         self._remove(stale + names.stale_pins(pins, listed))
 
     def pin(self, path: str, hidden_paths: list[str]) -> None:

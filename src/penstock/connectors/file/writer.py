@@ -153,7 +153,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._staging = Staging(names.staging)
         self._has_ended = False
         if context.attempt > 0:
-            self._staging.remove_stale(names, self._since)
+            self._staging.remove_stale(names, 0 if context.owes_nothing else self._since)
         if context.subtask_index == 0 and (context.attempt == 0 or not self._since):
             remove_what_died(base_path)
         for job_id in context.forerunners:

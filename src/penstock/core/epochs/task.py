@@ -175,6 +175,7 @@ class EpochTask:
         for context in self._chain.contexts:
             context.operator_state.restored_checkpoint_id = work.restored_id
             context.forerunners = work.forerunners
+            context.owes_nothing = True  # one epoch is delivered before the next one begins
             restored = work.restored.get(context.operator_id)
             if restored is not None:
                 histories = self._histories if work.builds_on_restored else None

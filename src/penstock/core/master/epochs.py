@@ -49,6 +49,7 @@ from penstock.core.master.steps import (
     DeleteJobs,
     DeleteSavepoint,
     Deliver,
+    EndForerunners,
     EndSinks,
     Join,
     Last,
@@ -120,7 +121,7 @@ class EpochMaster(StepwiseMaster):
         self._forerunners = Forerunners()
         #: the savepoint or checkpoint that it begins from and has claimed, until it is deleted
         self._claimed: str | None = None
-        self._has_deleted_forerunners = False
+        self._has_ended_forerunners = False
         self._coordinator: EpochCoordinator | None = None
         #: whether the job begins where one was drained, which may have died before it delivered all
         self.is_drained = False
@@ -367,10 +368,14 @@ class EpochMaster(StepwiseMaster):
             if self._claimed is not None and self.completed:
                 yield DeleteSavepoint(self._claimed)
                 self._claimed = None
-            to_delete = self._forerunners.to_delete
-            if to_delete and (is_over or (self.completed and not self._has_deleted_forerunners)):
-                yield DeleteJobs(to_delete)  # again at the end: a deposed one may have gone on for a while
-                self._has_deleted_forerunners = True
+            # What they had prepared is committed, and no job begins from their checkpoints any more. This is done again
+            # at the end, because a deposed driver may have gone on for a while.
+            job_ids, to_delete = self._forerunners
+            if job_ids and (is_over or (self.completed and not self._has_ended_forerunners)):
+                yield EndForerunners(job_ids)
+                if to_delete:
+                    yield DeleteJobs(to_delete)
+                self._has_ended_forerunners = True
         except (Cancelled, DeposedError):
             raise
         except Exception as error:  # noqa: BLE001 - the next time finds the same files, and more

@@ -250,6 +250,13 @@ class Deliver(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class EndForerunners(Step):
+    """The jobs that this one continues owe nothing: let sinks remove the leftovers of their task runs."""
+
+    job_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EndSinks(Step):
     """The job is over and owes nothing: let sinks remove the leftovers of task runs that did not count."""
 

@@ -53,6 +53,8 @@ class OperatorContext:
     run: str = ""
     #: the jobs that this one continues, until it has a checkpoint of its own
     forerunners: tuple[str, ...] = ()
+    #: whether all is committed that earlier runs of the job have prepared and any checkpoint names
+    owes_nothing: bool = False
 
     def __post_init__(self) -> None:
         self.run = self.run or str(self.attempt)

@@ -239,7 +239,7 @@ class _Writer(SinkWriter[Any, TransactionId]):
         self._since = context.restored_checkpoint_id or 0
         if context.attempt > 0:
             owner = (context.job_id, context.operator_id, context.subtask_index, context.parallelism)
-            self._world.remove_stale(*owner, context.attempt, self._since)
+            self._world.remove_stale(*owner, context.attempt, 0 if context.owes_nothing else self._since)
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         self._world.on_user_call()

@@ -57,6 +57,7 @@ class _Host:
     run: str = ""
     restored_checkpoint_id: int | None = None
     forerunners: tuple[str, ...] = ()
+    owes_nothing: bool = False
 
     def now_ms(self) -> int:
         """Time stands still."""
@@ -78,9 +79,15 @@ class _Neighbour:
         self._writer: Any = sink.create_writer(host)
         self._committer: Any = sink.create_committer(host)
         self._open: list[str] = []
+        #: whether it lived when the sinks of a job ended last
+        self.outlives_sinks = False
         #: the lines of what is closed, and those of what is visible
         self.closed: list[tuple[FileCommittable, list[str]]] = []
         self.visible: list[str] = []
+
+    def has(self, path: str) -> bool:
+        """Whether a file lies in its staging directory."""
+        return f"/{self._writer._names.staging.rpartition('/')[2]}/" in path
 
     def write(self, line: str) -> None:
         """Add a line to the file that is open."""
@@ -235,12 +242,19 @@ class Outsiders:
 
     def is_of_a_neighbour(self, path: str) -> bool:
         """Whether it is a hidden file of another job."""
-        return any(f"/{directory}/" in path for directory in self._directories)
+        return any(one.has(path) for one in self._neighbours)
 
-    @property
-    def _directories(self) -> set[str]:
-        """The staging directories of the neighbours."""
-        return {one._writer._names.staging.rpartition("/")[2] for one in self._neighbours}
+    def on_sinks_end(self) -> None:
+        """The sinks of a job remove what others have left who have died by now."""
+        for one in self._neighbours:
+            one.outlives_sinks = one.is_alive
+
+    def may_leave(self, path: str) -> bool:
+        """Whether it is a hidden file of another job, and sinks that have ended had no right to remove it."""
+        return any(
+            one.has(path) and (one.outlives_sinks or not is_open_part(path.rpartition("/")[2]))
+            for one in self._neighbours
+        )
 
     def _move_to(self, path: str, to: str) -> None:
         make_directories(self._files, directory_of(to))

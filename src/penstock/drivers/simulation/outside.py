@@ -109,12 +109,12 @@ class Outside:
         self.transactions[transaction_id] = Transaction(sink, list(records), since)
 
     def remove_stale(
-        self, job_id: str, operator_id: str, subtask: int, parallelism: int, attempt: int, restored_id: int
+        self, job_id: str, operator_id: str, subtask: int, parallelism: int, attempt: int, since: int
     ) -> None:
         """A writer begins: what former attempts have left goes, by the rules of the file sink (`part_names`)."""
         for (owner, operator, writer, of_attempt, _), transaction in self.transactions.items():
             is_own = (owner, operator) == (job_id, operator_id) and writer % parallelism == subtask
-            if is_own and of_attempt < attempt and transaction.since >= restored_id and not transaction.is_pinned:
+            if is_own and of_attempt < attempt and transaction.since >= since and not transaction.is_pinned:
                 transaction.is_removed = True
 
     def note(self, violation: str) -> None:

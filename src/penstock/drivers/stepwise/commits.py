@@ -33,7 +33,8 @@ class SinkCommits:
 
     Args:
         job_graph: the job.
-        context_of: gives the context of a committer by the id of its operator.
+        job_id: its id.
+        context_of: gives the context of a committer by the ids of a job and an operator.
         wait: lets a time (ms) pass.
         log: takes lines for the log of the job.
     """
@@ -41,12 +42,14 @@ class SinkCommits:
     def __init__(
         self,
         job_graph: JobGraph,
-        context_of: Callable[[str], SinkWriterContext],
+        job_id: str,
+        context_of: Callable[[str, str], SinkWriterContext],
         wait: Callable[[int], None],
         log: Callable[[str], None],
     ) -> None:
         self._job_graph = job_graph
         self._job_name = job_graph.name
+        self._job_id = job_id
         self._context_of = context_of
         self._wait = wait
         self._log = log
@@ -65,7 +68,7 @@ class SinkCommits:
             for index, chained in enumerate(program.operators):
                 operator = chained.factory()
                 if isinstance(operator, SinkOperator):
-                    context = self._context_of(chained.operator_id)
+                    context = self._context_of(self._job_id, chained.operator_id)
                     sinks[vertex.index, index] = chained.name, operator.sink, context
         return sinks
 
@@ -109,12 +112,20 @@ class SinkCommits:
     def end_job(self) -> None:
         """Let sinks remove the leftovers of tasks whose runs did not count. The job is over and owes nothing."""
         self._close_failed()
+        self._remove_leftovers(self._job_id)
+
+    def end_forerunners(self, job_ids: Iterable[str]) -> None:
+        """The same for jobs that this one continues, from a checkpoint of its own."""
+        for job_id in job_ids:
+            self._remove_leftovers(job_id)
+
+    def _remove_leftovers(self, job_id: str) -> None:
         try:
             sinks = self._sinks.values()
         except Exception:  # noqa: BLE001 - a program that cannot be loaded here has failed, and left nothing
             return
         for name, sink, context in sinks:
-            committer = sink.create_committer(context)
+            committer = sink.create_committer(self._context_of(job_id, context.operator_id))
             if committer is not None:
                 try:
                     committer.end_job()

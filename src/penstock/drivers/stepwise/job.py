@@ -31,6 +31,7 @@ from penstock.core.master.steps import (
     BeginCommits,
     Cancelled,
     Deliver,
+    EndForerunners,
     EndSinks,
     Log,
     NextRequest,
@@ -129,6 +130,7 @@ class StepwiseJob(RunningJob):
             PrepareSources: lambda _: self._prepare_sources(),
             BeginCommits: lambda _: self._sinks.begin(),
             Deliver: lambda step: self._sinks.deliver(step.last),
+            EndForerunners: lambda step: self._sinks.end_forerunners(step.job_ids),
             EndSinks: lambda _: self._sinks.end(),
         }
 

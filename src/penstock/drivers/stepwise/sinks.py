@@ -49,11 +49,11 @@ class Sinks:
         #: by name: those of all tasks whose output was delivered, merged
         self._accumulators: dict[str, Any] = {}
 
-        def context_of(operator_id: str) -> _CommitterContext:
+        def context_of(job_id: str, operator_id: str) -> _CommitterContext:
             return _CommitterContext(job_id, operator_id, clock, listener)
 
         make = BatchCommits if all_or_nothing else SinkCommits
-        self._commits = make(job_graph, context_of, wait, listener.on_log)
+        self._commits = make(job_graph, job_id, context_of, wait, listener.on_log)
 
     def begin(self) -> None:
         """Before anything is delivered."""
@@ -88,6 +88,10 @@ class Sinks:
         """The values of the users' accumulators so far, by name."""
         return values_of(dict(self._accumulators))
 
+    def end_forerunners(self, job_ids: Iterable[str]) -> None:
+        """The jobs that this one continues are over and owe nothing."""
+        self._commits.end_forerunners(job_ids)
+
     def end(self) -> None:
         """The job is over and owes nothing."""
         if isinstance(self._commits, BatchCommits):
@@ -105,6 +109,7 @@ class _CommitterContext:
     run = ""
     restored_checkpoint_id = None
     forerunners = ()
+    owes_nothing = False
 
     def __init__(self, job_id: str, operator_id: str, clock: Clock, listener: JobListener) -> None:
         self.job_id = job_id

@@ -40,6 +40,7 @@ STEPS: Final[dict[str, str | None]] = {
     "Revoke": "doubt",
     "Deliver": None,
     "DeleteGarbage": None,
+    "EndForerunners": "again",
     "DeleteJobs": "again",
     "Wait": "fail",
     "RunEpoch of a savepoint": "savepoint",
@@ -74,7 +75,7 @@ WITHIN: Final[dict[str, str | None]] = {
 #: A person cancels the job while it takes a savepoint.
 CANCELLED: Final = "cancelled in a savepoint"
 #: What drivers answer for themselves, and so do not fail in.
-NEVER_FAIL: Final = ("Answer", "Wait", "EndSinks", "EndSinks of a batch")
+NEVER_FAIL: Final = ("Answer", "Wait", "EndForerunners", "EndSinks", "EndSinks of a batch")
 DIES, FAILS, FAILS_FOR_GOOD = HOWS = ("dies", "fails", "fails for good")
 POINTS: Final[dict[str, str | None]] = {
     **{f"{when} {step}": prelude for step, prelude in STEPS.items() for when in ("before", "after")},

@@ -112,6 +112,7 @@ class Driver:
             steps.Answer: self._answer,
             steps.PrepareSources: lambda _: None,
             steps.Deliver: self._deliver,
+            steps.EndForerunners: self._end_forerunners,
             steps.EndSinks: lambda _: self._end_sinks(),
             steps.MarkJob: self._mark,
             steps.Join: lambda step: self._leading.join(step.job_name),
@@ -406,8 +407,16 @@ class Driver:
                 for transaction_id in pickle.loads(last.payload):
                     history.outside.commit(transaction_id, self._job.job_id)
 
+    def _end_forerunners(self, step: steps.EndForerunners) -> None:
+        if self._history.has_files:
+            self._sinks.end_forerunners(step.job_ids)
+        else:
+            for job_id in step.job_ids:
+                self._history.outside.end_job(job_id)
+
     def _end_sinks(self) -> None:
         if self._history.has_files:
+            self._history.outsiders.on_sinks_end()
             self._sinks.end()
         else:
             self._history.outside.end_job(self._job.job_id)

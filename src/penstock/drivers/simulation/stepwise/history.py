@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.base import options
 from penstock.drivers.simulation.answers import check_exact
-from penstock.drivers.simulation.file_sinks import left_open
+from penstock.drivers.simulation.file_sinks import hidden, left_open
 from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.savepoint_checks import consumed
@@ -86,14 +86,18 @@ class StepwiseSimulation(StepwiseWorld):
     # --- what must hold --------------------------------------------------------------------------------------------
 
     def _check_hidden_files(self) -> None:
-        """No job that ended well leaves what processes of former jobs had under way, or its own (G9).
+        """No job that ended well leaves what former jobs had under way or closed, or its own (G9).
 
-        But for what a power cut has brought back, or what could not be removed or was begun later than others thought.
+        But for what a power cut has brought back, or what could not be removed or was begun later than others thought;
+        what a savepoint may name; what other jobs have left, and what somebody has put back.
         """
         is_excused = self.faults.seen["power-cut"] or self.seen["driver stopped"] or self.tasks.seen["file step failed"]
-        left = [] if is_excused or self.tasks.seen["cut off"] else left_open(self.disk)
+        if is_excused or self.tasks.seen["cut off"] or self.outsiders.seen["file moved away"]:
+            return
+        found = left_open(self.disk) if self.disk.savepoints else hidden(self.disk)
+        left = [path for path in found if not self.outsiders.may_leave(path)]
         if left:
-            self.violations.append(f"leaked-file: {len(left)} files that nobody writes are left: {left[0]}")
+            self.violations.append(f"leaked-file: {len(left)} files that nobody needs are left: {left[0]}")
 
     def _check_output(self) -> None:
         topology = self.scenario.scenario.topology
