@@ -18,11 +18,13 @@ from penstock.core.checkpoint.doubtful import DoubtfulCheckpoints
 from penstock.core.checkpoint.pending import PendingCheckpoint
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.states import ExecutionState
+from penstock.core.job.departures import Departures
 from penstock.core.job.job_master import JobMaster
 from penstock.core.job.job_recovery import JobRecovery
 from penstock.core.job.job_tasks import JobTasks
 from penstock.core.job.part_restart import PartRestart
 from penstock.core.job.rescaling import Rescaling
+from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.source_coordinator import SourceCoordinator
 from penstock.core.operators.record.process import EVENT_TIMERS
 from penstock.core.operators.sink.sink import SinkOperator
@@ -142,6 +144,10 @@ def _is_rescaled(rescaling: Any) -> bool:
     return rescaling._former is not None
 
 
+def _has_left(departures: Any, checkpoint_id: int | None) -> bool:
+    return bool(departures._moving)
+
+
 def _of_part(tasks: Any, restored: Any, checkpoints: Any, part: Any = None) -> bool:
     return part is not None
 
@@ -227,6 +233,12 @@ CRASH_POINTS = (
     _master("tasks cancelled to rescale", JobMaster, "_end_tasks_to_rescale", prelude="rescale", jobs=ELASTIC),
     _master("other parallelism taken", ExecutionGraph, "rescale", prelude="rescale", jobs=ELASTIC),
     _master("deployed at another parallelism", Rescaling, "on_deployed", _is_rescaled, prelude="rescale", jobs=ELASTIC),
+    # Workers that leave in order.
+    _master("departure of a worker heard", JobMaster, "_on_worker_leaving", prelude="leaving", jobs=ELASTIC),
+    _master("worker taken for one that leaves", SlotPool, "leave", prelude="leaving", jobs=ELASTIC),
+    _master("checkpoint to leave from there", Rescaling, "_go", prelude="leaving", jobs=ELASTIC),
+    _master("tasks moved off a worker", Departures, "on_deployed", _has_left, prelude="leaving", jobs=ELASTIC),
+    _master("worker that leaves let go", SlotPool, "dismiss", prelude="leaving", jobs=ELASTIC),
     # The end of a job by a savepoint, and the one that goes on from it.
     _master("savepoint asked for", CheckpointCoordinator, "request_savepoint", prelude="stop"),
     _master("end asked of a source", *_send, _stops, prelude="stop"),

@@ -18,6 +18,7 @@ from penstock.drivers.simulation.crash_points import (
     PlannedCrash,
 )
 from penstock.drivers.simulation.elasticity import Elasticity
+from penstock.drivers.simulation.leaving import Leaving
 from penstock.drivers.simulation.scenario import (
     HEARTBEAT_INTERVAL_MS,
     MODES,
@@ -49,6 +50,7 @@ WISHES = {
     "cancel": "cancel",
     "savepoint": "savepoint",
     "rescale": "rescale",
+    "leaving": "leave",
 }
 
 Inputs = tuple[tuple[int, str], ...]
@@ -134,7 +136,7 @@ class CrashRun:
     mode: str
     crashes: tuple[PlannedCrash, ...]
     prelude: str | None = None
-    #: what a person asks for
+    #: what a person asks for, or Spark says
     wish: str | None = None
 
     def run(self, is_traced: bool = False) -> tuple[History, bool]:
@@ -145,6 +147,9 @@ class CrashRun:
             # Often, because not each parallelism that somebody asks for is another one.
             elasticity = Elasticity(f"rescaling of {scenario.topology.world}", False, 4, 0, 0.005, 0.1)
             scenario = replace(scenario, elasticity=elasticity)
+        elif self.wish == "leave":
+            leaving = Leaving(f"when workers of {scenario.topology.world} leave", 4, 0.005, 0.1, 20_000, 60_000)
+            scenario = replace(scenario, leaving=leaving)
         elif self.wish is not None:
             scenario = replace(scenario, wishes=Wishes((self.wish,), 0.005, 0.1))
         simulation = Simulation(self.seed, is_traced, scenario=scenario)
