@@ -31,26 +31,35 @@ from penstock.datastream import StreamExecutionEnvironment
 PATIENCE_S: Final = 30.0
 #: The processes of a driver inherit this, with a value of its own.
 MARKER: Final = "PENSTOCK_TESTED_DRIVER"
-MODES: Final = ("STREAMING", "MICRO_BATCH")
+MODES: Final = ("STREAMING", "MICRO_BATCH", "BATCH")
+#: How long (s) a driver lives; a batch begins from the start each time, and has to come to its end now and then.
+PAUSE_S: Final = (0.5, 4.0)
+PAUSE_OF_BATCHES_S: Final = (0.5, 6.0)
+#: How many times faster a batch reads.
+BATCH_SPEED: Final = 5
 
 
 def run(folder: str, mode: str, target: str, records: int, rate: float) -> None:
     """The program: it knows nothing of the ones before."""
+    checkpoints = {
+        "execution.checkpointing.dir": f"{folder}/checkpoints",
+        "execution.checkpointing.interval": "200 ms",
+        "execution.micro-batch.interval": "200 ms",
+        "execution.micro-batch.max-records": str(max(1, int(rate / 10))),
+        "penstock.recovery.from-latest": "true",
+    }
     configuration = Configuration.from_dict(
         {
             "execution.runtime-mode": mode,
-            "execution.checkpointing.dir": f"{folder}/checkpoints",
-            "execution.checkpointing.interval": "200 ms",
-            "execution.micro-batch.interval": "200 ms",
-            "execution.micro-batch.max-records": str(max(1, int(rate / 10))),
-            "penstock.recovery.from-latest": "true",
             "restart-strategy.type": "none",
+            **({} if mode == "BATCH" else checkpoints),
             **({"execution.target": "local"} if target == "local" else {"spark.master": target}),
         }
     )
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
-    build(env, records, rate if mode == "STREAMING" else None, f"{folder}/out")
+    rates = {"STREAMING": rate, "MICRO_BATCH": None, "BATCH": rate * BATCH_SPEED}
+    build(env, records, rates[mode], f"{folder}/out")
     env.execute("kill driver")
 
 
@@ -164,7 +173,7 @@ def kill_and_check(
 @click.option("--target", default="local", show_default=True, help="local, or a Spark master such as local[2].")
 @click.option("--records", default=40_000, show_default=True, help="Records a job.")
 @click.option("--rate", default=2_000.0, show_default=True, help="Records a second.")
-@click.option("--pause", nargs=2, default=(0.5, 4.0), show_default=True, help="How long (s) a driver lives.")
+@click.option("--pause", nargs=2, type=float, default=None, help="How long (s) a driver lives; by default 0.5 to 4.")
 @click.option("--seed", default=None, type=int, help="Makes the moments of the kills the same again.")
 @click.option("--run", "arguments", nargs=5, default=None, hidden=True)
 def main(
@@ -174,7 +183,7 @@ def main(
     target: str,
     records: int,
     rate: float,
-    pause: tuple[float, float],
+    pause: tuple[float, float] | None,
     seed: int | None,
     arguments: tuple[str, str, str, str, str] | None,
 ) -> None:
@@ -182,6 +191,7 @@ def main(
     if arguments is not None:
         run(*arguments[:3], int(arguments[3]), float(arguments[4]))
         return
+    pause = pause or (PAUSE_OF_BATCHES_S if mode == "BATCH" else PAUSE_S)
     seed = int(time.time()) if seed is None else seed
     print(f"seed {seed}")
     chance, done, jobs = random.Random(seed), 0, 0

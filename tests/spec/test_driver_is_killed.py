@@ -101,7 +101,7 @@ def test_kill(tmp_path: Path) -> None:
     assert "/chk-" in check_that_it_goes_on(tmp_path)
 
 
-@pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH"])
+@pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH", "BATCH"])
 def test_nothing_is_left_of_drivers_that_were_killed(mode: str) -> None:
     """E7, G8, G9: no process, no checkpoint, no hidden file; `tests.spec.kill_driver` kills a hundred."""
     report = kill_and_check(random.Random(1), 3, mode, "local", 8_000, 2_000.0, (0.8, 1.8))
