@@ -1,0 +1,481 @@
+"""The types of columns: Flink's logical types, under the names that PyFlink gives them.
+
+A type says what a column holds and whether NULL is among it. It does not say how: the runtime keeps columns as Arrow.
+Types are values. Two are equal when they say the same, and `str` gives the text that SQL has for one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import ClassVar, Final, Self
+
+from penstock.base.errors import WrongValueError
+
+#: The length of STRING and BYTES.
+LENGTH_MAX: Final = 2**31 - 1
+PRECISION_MAX: Final = 38
+FRACTION_DIGITS_MAX: Final = 9
+
+
+class DataType:
+    """The type of a column or of a part of one. `nullable`: whether NULL is among its values."""
+
+    #: what SQL calls it
+    root: ClassVar[str] = ""
+
+    def __init__(self, nullable: bool = True) -> None:
+        self._nullable = nullable
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether NULL is among its values."""
+        return self._nullable
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The name of the class without `Type`, in capitals."""
+        return cls.__name__.removesuffix("Type").upper()
+
+    def nullable(self) -> Self:
+        """The same type with NULL."""
+        return self._with(True)
+
+    def not_null(self) -> Self:
+        """The same type without NULL."""
+        return self._with(False)
+
+    def _with(self, nullable: bool) -> Self:
+        if self._nullable is nullable:
+            return self
+        other = copy.copy(self)
+        other._nullable = nullable
+        return other
+
+    def children(self) -> Iterator[DataType]:
+        """The types that this one consists of."""
+        return iter(self._children())
+
+    def _children(self) -> Iterable[DataType]:
+        return ()
+
+    def _text(self) -> str:
+        """What SQL calls the type, without NOT NULL."""
+        return self.root
+
+    def __str__(self) -> str:
+        return self._text() if self._nullable else f"{self._text()} NOT NULL"
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+class AtomicType(DataType):
+    """A type that consists of no others."""
+
+
+class NullType(AtomicType):
+    """The type of NULL alone, before anything says which type is meant."""
+
+    root = "NULL"
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+
+class BooleanType(AtomicType):
+    """TRUE and FALSE."""
+
+    root = "BOOLEAN"
+
+
+class NumericType(AtomicType):
+    """A number."""
+
+
+class IntegralType(NumericType):
+    """A whole number of so many bytes."""
+
+
+class TinyIntType(IntegralType):
+    """One byte."""
+
+    root = "TINYINT"
+
+
+class SmallIntType(IntegralType):
+    """Two bytes."""
+
+    root = "SMALLINT"
+
+
+class IntType(IntegralType):
+    """Four bytes."""
+
+    root = "INT"
+
+
+class BigIntType(IntegralType):
+    """Eight bytes."""
+
+    root = "BIGINT"
+
+
+class FractionalType(NumericType):
+    """A number with a fraction."""
+
+
+class FloatType(FractionalType):
+    """Four bytes."""
+
+    root = "FLOAT"
+
+
+class DoubleType(FractionalType):
+    """Eight bytes."""
+
+    root = "DOUBLE"
+
+
+class DecimalType(FractionalType):
+    """A decimal number: `precision` digits in all (1 to 38), of which `scale` are a fraction."""
+
+    root = "DECIMAL"
+
+    def __init__(self, precision: int = 10, scale: int = 0, nullable: bool = True) -> None:
+        super().__init__(nullable)
+        _check("DECIMAL", "precision", precision, 1, PRECISION_MAX)
+        _check("DECIMAL", "scale", scale, 0, precision)
+        self.precision, self.scale = precision, scale
+
+    def _text(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+class _LengthType(AtomicType):
+    """Characters or bytes, `length` of them."""
+
+    #: what SQL calls it with the greatest length
+    longest: ClassVar[str] = ""
+
+    def __init__(self, length: int = 1, nullable: bool = True) -> None:
+        super().__init__(nullable)
+        _check(self.root, "length", length, 0 if type(self) in (CharType, BinaryType) else 1, LENGTH_MAX)
+        self.length = length
+
+    def _text(self) -> str:
+        is_longest = bool(self.longest) and self.length == LENGTH_MAX
+        return self.longest if is_longest else f"{self.root}({self.length})"
+
+
+class CharType(_LengthType):
+    """Text of just that many characters."""
+
+    root = "CHAR"
+
+
+class VarCharType(_LengthType):
+    """Text of at most that many characters."""
+
+    root, longest = "VARCHAR", "STRING"
+
+
+class BinaryType(_LengthType):
+    """Just that many bytes."""
+
+    root = "BINARY"
+
+
+class VarBinaryType(_LengthType):
+    """At most that many bytes."""
+
+    root, longest = "VARBINARY", "BYTES"
+
+
+class DateType(AtomicType):
+    """A day."""
+
+    root = "DATE"
+
+
+class _FractionType(AtomicType):
+    """A time with `precision` digits of fractions of a second, 0 to 9."""
+
+    def __init__(self, precision: int = 6, nullable: bool = True) -> None:
+        super().__init__(nullable)
+        _check(self.root, "precision", precision, 0, FRACTION_DIGITS_MAX)
+        self.precision = precision
+
+    def _text(self) -> str:
+        return f"{self.root}({self.precision})"
+
+
+class TimeType(_FractionType):
+    """A time of day."""
+
+    root = "TIME"
+
+    def __init__(self, precision: int = 0, nullable: bool = True) -> None:
+        super().__init__(precision, nullable)
+
+
+class TimestampType(_FractionType):
+    """A day and a time of day, wherever that is."""
+
+    root = "TIMESTAMP"
+
+
+class LocalZonedTimestampType(_FractionType):
+    """A moment. The session's time zone says how it reads."""
+
+    root = "TIMESTAMP_LTZ"
+
+
+class ZonedTimestampType(_FractionType):
+    """A moment together with the time zone in which it reads."""
+
+    root = "TIMESTAMP"
+
+    def _text(self) -> str:
+        return f"TIMESTAMP({self.precision}) WITH TIME ZONE"
+
+
+class IntervalResolution(Enum):
+    """The fields of an interval, from the first to the last."""
+
+    YEAR = "YEAR"
+    YEAR_TO_MONTH = "YEAR TO MONTH"
+    MONTH = "MONTH"
+    DAY = "DAY"
+    DAY_TO_HOUR = "DAY TO HOUR"
+    DAY_TO_MINUTE = "DAY TO MINUTE"
+    DAY_TO_SECOND = "DAY TO SECOND"
+    HOUR = "HOUR"
+    HOUR_TO_MINUTE = "HOUR TO MINUTE"
+    HOUR_TO_SECOND = "HOUR TO SECOND"
+    MINUTE = "MINUTE"
+    MINUTE_TO_SECOND = "MINUTE TO SECOND"
+    SECOND = "SECOND"
+
+    @property
+    def is_of_months(self) -> bool:
+        """Whether it counts months, whose lengths differ, and not milliseconds."""
+        return self in (IntervalResolution.YEAR, IntervalResolution.YEAR_TO_MONTH, IntervalResolution.MONTH)
+
+
+class YearMonthIntervalType(AtomicType):
+    """A number of months. `precision`: digits of the years."""
+
+    root = "INTERVAL"
+    DEFAULT_PRECISION: ClassVar = 2
+
+    def __init__(
+        self,
+        resolution: IntervalResolution = IntervalResolution.YEAR_TO_MONTH,
+        precision: int = 2,
+        nullable: bool = True,
+    ) -> None:
+        super().__init__(nullable)
+        _check("INTERVAL", "precision", precision, 1, 4)
+        self.resolution, self.precision = resolution, precision
+
+    def _text(self) -> str:
+        if self.resolution is IntervalResolution.MONTH:
+            return "INTERVAL MONTH"
+        first, to, last = self.resolution.value.partition(" ")
+        return f"INTERVAL {first}({self.precision}){to}{last}"
+
+
+class DayTimeIntervalType(AtomicType):
+    """A length of time. `day_precision`: digits of the days; `fractional_precision`: of fractions of a second."""
+
+    root = "INTERVAL"
+    DEFAULT_DAY_PRECISION: ClassVar = 2
+    DEFAULT_FRACTIONAL_PRECISION: ClassVar = 6
+
+    def __init__(
+        self,
+        resolution: IntervalResolution = IntervalResolution.DAY_TO_SECOND,
+        day_precision: int = 2,
+        fractional_precision: int = 6,
+        nullable: bool = True,
+    ) -> None:
+        super().__init__(nullable)
+        _check("INTERVAL", "precision of days", day_precision, 1, 6)
+        _check("INTERVAL", "precision of seconds", fractional_precision, 0, FRACTION_DIGITS_MAX)
+        self.resolution, self.day_precision = resolution, day_precision
+        self.fractional_precision = fractional_precision
+
+    def _text(self) -> str:
+        words = self.resolution.value.split(" ")
+        digits = {"DAY": f"({self.day_precision})", "SECOND": f"({self.fractional_precision})"}
+        return "INTERVAL " + " ".join(word + digits.get(word, "") for word in words)
+
+
+class ArrayType(DataType):
+    """Elements of one type, in order."""
+
+    root = "ARRAY"
+
+    def __init__(self, element_type: DataType, nullable: bool = True) -> None:
+        super().__init__(nullable)
+        self.element_type = element_type
+
+    def _children(self) -> Iterable[DataType]:
+        return (self.element_type,)
+
+    def _text(self) -> str:
+        return f"{self.root}<{self.element_type}>"
+
+
+class MultisetType(ArrayType):
+    """Elements of one type, each with the number of times that it is there."""
+
+    root = "MULTISET"
+
+
+class MapType(DataType):
+    """Keys, and a value for each."""
+
+    root = "MAP"
+
+    def __init__(self, key_type: DataType, value_type: DataType, nullable: bool = True) -> None:
+        super().__init__(nullable)
+        self.key_type, self.value_type = key_type, value_type
+
+    def _children(self) -> Iterable[DataType]:
+        return (self.key_type, self.value_type)
+
+    def _text(self) -> str:
+        return f"{self.root}<{self.key_type}, {self.value_type}>"
+
+
+class RowField:
+    """A field of a row: its name, its type and, for people, what it is."""
+
+    def __init__(self, name: str, data_type: DataType, description: str | None = None) -> None:
+        self.name, self.data_type, self.description = name, data_type, description
+
+    def __str__(self) -> str:
+        text = f"{quoted(self.name)} {self.data_type}"
+        return text if self.description is None else f"{text} {literal(self.description)}"
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowField) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+class RowType(DataType):
+    """Fields of any types."""
+
+    root = "ROW"
+
+    def __init__(self, fields: Sequence[RowField] = (), nullable: bool = True) -> None:
+        super().__init__(nullable)
+        self.fields = tuple(fields)
+
+    def field_names(self) -> list[str]:
+        """The names of the fields, in order."""
+        return [field.name for field in self.fields]
+
+    def field_types(self) -> list[DataType]:
+        """The types of the fields, in order."""
+        return [field.data_type for field in self.fields]
+
+    def _children(self) -> Iterable[DataType]:
+        return self.field_types()
+
+    def _text(self) -> str:
+        return f"ROW<{', '.join(map(str, self.fields))}>"
+
+
+class StructuredType(RowType):
+    """Fields of a class of the program, known by `class_name`."""
+
+    root = "STRUCTURED"
+
+    def __init__(self, class_name: str, fields: Sequence[RowField] = (), nullable: bool = True) -> None:
+        super().__init__(fields, nullable)
+        self.class_name = class_name
+
+    def _text(self) -> str:
+        return f"STRUCTURED<{', '.join([literal(self.class_name), *map(str, self.fields)])}>"
+
+
+class RawType(AtomicType):
+    """A Python object, which only functions of the program look into."""
+
+    root = "RAW"
+
+    def __init__(self, class_name: str = "object", serializer: str = "", nullable: bool = True) -> None:
+        super().__init__(nullable)
+        self.class_name, self.serializer = class_name, serializer
+
+    def _text(self) -> str:
+        return f"RAW({literal(self.class_name)}, {literal(self.serializer)})"
+
+
+class VariantType(AtomicType):
+    """A value that says itself of which type it is."""
+
+    root = "VARIANT"
+
+
+class BitmapType(AtomicType):
+    """A set of whole numbers."""
+
+    root = "BITMAP"
+
+
+class DescriptorType(AtomicType):
+    """Names of columns, as an argument of a function."""
+
+    root = "DESCRIPTOR"
+
+
+class NamedType(AtomicType):
+    """A type that only a catalog knows, by the path to it."""
+
+    def __init__(self, path: tuple[str, ...], nullable: bool = True) -> None:
+        super().__init__(nullable)
+        self.path = path
+
+    def _text(self) -> str:
+        return ".".join(map(quoted, self.path))
+
+
+class ListViewType(ArrayType):
+    """A list in the accumulator of an aggregate function, kept as state of its own."""
+
+    root = "LIST_VIEW"
+
+
+class MapViewType(MapType):
+    """A map in the accumulator of an aggregate function, kept as state of its own."""
+
+    root = "MAP_VIEW"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL reads it whatever it is."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as SQL reads it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _check(root: str, what: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise WrongValueError(f"the {what} of {root} must be {least} to {most}, not {value}")
