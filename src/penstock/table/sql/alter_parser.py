@@ -1,0 +1,142 @@
+"""ALTER TABLE and its many actions, ALTER VIEW, and ALTER of what has options."""
+
+from __future__ import annotations
+
+from penstock.table.sql import statements
+from penstock.table.sql.statements import AlterAction, Column, Options, Path, Statement
+from penstock.table.sql.table_parser import TableParser
+
+
+class AlterParser(TableParser):
+    """See the module's text."""
+
+    def alter_table(self, at: int, is_materialized: bool) -> Statement:
+        """What follows ALTER TABLE."""
+        if_exists = self.if_exists()
+        path = self.path()
+        partition = self.partition_values() if self.accept("PARTITION") else ()
+        actions = self._actions(is_materialized)
+        return statements.AlterTable(path, tuple(actions), if_exists, is_materialized, partition, at=at)
+
+    def _actions(self, is_materialized: bool) -> list[AlterAction]:
+        if self.accept("RENAME"):
+            return [self._rename()]
+        if self.accept("SET"):
+            return [AlterAction("SET", options=self.options())]
+        if self.accept("RESET"):
+            return [AlterAction("RESET", names=tuple((key,) for key in self.keys()))]
+        verb = self.accept_any("ADD", "MODIFY", "DROP")
+        if verb == "DROP":
+            return self._drops()
+        if verb is not None:
+            return self._additions(verb)
+        if is_materialized:
+            return [self._materialized()]
+        self.fail("expected RENAME, SET, RESET, ADD, MODIFY or DROP")
+
+    def _rename(self) -> AlterAction:
+        if self.accept("TO"):
+            return AlterAction("RENAME TO", names=(self.path(),))
+        old = self.path()
+        self.expect("TO")
+        return AlterAction("RENAME COLUMN", names=(old, self.path()))
+
+    def keys(self) -> tuple[str, ...]:
+        """Keys of options in parentheses, of which there may be none."""
+        self.expect("(")
+        found = () if self.sees(")") else tuple(self.list_of(self.text))
+        self.expect(")")
+        return found
+
+    def _additions(self, verb: str) -> list[AlterAction]:
+        if verb == "ADD" and (self.sees("PARTITION") or self.sees("IF", "NOT", "EXISTS")):
+            if_not_exists = self.if_not_exists()
+            found = []
+            while self.accept("PARTITION"):
+                values = self.partition_values()
+                options: Options = self.options() if self.accept("WITH") else ()
+                found.append(AlterAction("ADD PARTITION", partition=values, options=options, if_exists=if_not_exists))
+            return found
+        if not self.accept("("):
+            return [self._addition(verb)]
+        found = self.list_of(lambda: self._addition(verb))
+        self.expect(")")
+        return found
+
+    def _addition(self, verb: str) -> AlterAction:
+        if self.sees("WATERMARK", "FOR"):
+            return AlterAction(f"{verb} WATERMARK", watermark=self.watermark())
+        if self.sees_any("CONSTRAINT", "PRIMARY", "UNIQUE"):
+            return AlterAction(f"{verb} CONSTRAINT", constraint=self.constraint())
+        if self.accept("DISTRIBUTION"):
+            return AlterAction(f"{verb} DISTRIBUTION", distribution=self.distribution())
+        column, position = self._placed_column()
+        return AlterAction(f"{verb} COLUMN", column=column, position=position)
+
+    def _placed_column(self) -> tuple[Column, str | None]:
+        begin = self.index
+        path = self.path()
+        if verb_position := self._place_of_column():
+            return Column(path), verb_position
+        if self.accept("COMMENT"):
+            return Column(path, comment=self.text()), self._place_of_column()
+        self.index = begin
+        column = self.column()
+        return column, self._place_of_column()
+
+    def _place_of_column(self) -> str | None:
+        if self.accept("FIRST"):
+            return "FIRST"
+        return f"AFTER {'.'.join(self.path())}" if self.accept("AFTER") else None
+
+    def _drops(self) -> list[AlterAction]:
+        if_exists = self.if_exists()
+        if self.accept("PARTITION"):
+            found = [AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists)]
+            while self.accept(",", "PARTITION") or self.accept("PARTITION"):
+                found.append(AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists))
+            return found
+        if self.accept("CONSTRAINT"):
+            return [AlterAction("DROP CONSTRAINT", names=((self.name(),),), if_exists=if_exists)]
+        if self.accept("PRIMARY", "KEY"):
+            return [AlterAction("DROP PRIMARY KEY", if_exists=if_exists)]
+        for word in ("WATERMARK", "DISTRIBUTION"):
+            if self.accept(word):
+                return [AlterAction(f"DROP {word}", if_exists=if_exists)]
+        names = tuple(self.in_parentheses(lambda: self.list_of(self.path))) if self.sees("(") else (self.path(),)
+        return [AlterAction("DROP COLUMN", names=names, if_exists=if_exists)]
+
+    def _materialized(self) -> AlterAction:
+        """What only materialised tables have."""
+        if self.accept("AS"):
+            return AlterAction("AS", query=self.query())
+        if self.accept("REFRESH"):
+            return AlterAction("REFRESH", partition=self.partition_values() if self.accept("PARTITION") else ())
+        if self.accept("RESUME"):
+            return AlterAction("RESUME", options=self.options() if self.accept("WITH") else ())
+        self.expect("SUSPEND")
+        return AlterAction("SUSPEND")
+
+    # --- what is not a table -----------------------------------------------------------------------------------------
+
+    def alter_view(self, at: int) -> Statement:
+        """What follows ALTER VIEW."""
+        path = self.path()
+        if self.accept("RENAME"):
+            self.expect("TO")
+            return statements.AlterView(path, self.path(), at=at)
+        self.expect("AS")
+        return statements.AlterView(path, (), self.query(), at=at)
+
+    def alter_other(self, what: str, at: int) -> Statement:
+        """What follows ALTER CATALOG, DATABASE, MODEL or CONNECTION."""
+        if_exists = self.if_exists()
+        path: Path = self.path()
+        if self.accept("SET"):
+            return statements.Alter(what, path, "SET", self.options(), if_exists=if_exists, at=at)
+        if self.accept("RESET"):
+            return statements.Alter(what, path, "RESET", keys=self.keys(), if_exists=if_exists, at=at)
+        if self.accept("COMMENT"):
+            return statements.Alter(what, path, "COMMENT", text=self.text(), if_exists=if_exists, at=at)
+        self.expect("RENAME", "TO")
+        return statements.Alter(what, path, "RENAME TO", renamed=self.path(), if_exists=if_exists, at=at)

@@ -1,0 +1,153 @@
+"""The place in the tokens of a text. Parsers look ahead, take what they expect, and say what they found instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from penstock.table.sql.lexer import Kind, SqlParserError, Token, place, tokens_of
+from penstock.table.sql.words import RESERVED
+
+T = TypeVar("T")
+
+
+class Cursor:
+    """The base of all parsers: they share one place in one text."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.tokens = tokens_of(sql)
+        self.index = 0
+
+    @property
+    def token(self) -> Token:
+        """The next one."""
+        return self.tokens[self.index]
+
+    def peek(self, ahead: int = 1) -> Token:
+        """One that follows; the last one over and over at the end."""
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        """The next one, which is behind the cursor then."""
+        token = self.token
+        if token.kind is not Kind.END:
+            self.index += 1
+        return token
+
+    # --- words and operators -----------------------------------------------------------------------------------------
+
+    def sees(self, *texts: str) -> bool:
+        """Whether these words and operators come next."""
+        return all(self._is(self.peek(ahead), text) for ahead, text in enumerate(texts))
+
+    def sees_any(self, *texts: str) -> bool:
+        """Whether one of them comes next."""
+        return any(self._is(self.token, text) for text in texts)
+
+    @staticmethod
+    def _is(token: Token, text: str) -> bool:
+        return token.text == text and token.kind in (Kind.WORD, Kind.OPERATOR, Kind.HINT)
+
+    def accept(self, *texts: str) -> bool:
+        """Take these if they come next."""
+        if self.sees(*texts):
+            self.index += len(texts)
+            return True
+        return False
+
+    def accept_any(self, *texts: str) -> str | None:
+        """Take one of them if it comes next."""
+        return self.take().text if self.sees_any(*texts) else None
+
+    def expect(self, *texts: str) -> None:
+        """Take these. Raises `SqlParserError` for anything else."""
+        for text in texts:
+            if not self.accept(text):
+                self.fail(f'expected "{text}"')
+
+    def fail(self, expected: str) -> NoReturn:
+        """What comes next is not what may come."""
+        self.refuse(f'Encountered "{self.token.source}": {expected},', self.token.at)
+
+    def refuse(self, reason: str, at: int) -> NoReturn:
+        """What began at an offset cannot be taken."""
+        raise SqlParserError(reason, *place(self.sql, at))
+
+    # --- names and literals ------------------------------------------------------------------------------------------
+
+    def sees_name(self) -> bool:
+        """Whether a name comes next."""
+        token = self.token
+        return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.text not in RESERVED)
+
+    def name(self) -> str:
+        """A name, as it is written."""
+        if not self.sees_name():
+            word = self.token
+            if word.kind is Kind.WORD:
+                self.fail(f"expected a name, and this word is reserved; put it in backticks (`{word.source}`)")
+            self.fail("expected a name")
+        token = self.take()
+        return token.text if token.kind is Kind.QUOTED else token.source
+
+    def accept_name(self) -> str | None:
+        """A name if one comes next."""
+        return self.name() if self.sees_name() else None
+
+    def path(self) -> tuple[str, ...]:
+        """Names with dots in between."""
+        parts = [self.name()]
+        while self.sees("."):
+            self.take()
+            parts.append(self.name())
+        return tuple(parts)
+
+    def text(self) -> str:
+        """A text in quotes; texts in a row are one."""
+        if self.token.kind is not Kind.TEXT:
+            self.fail("expected a text in single quotes")
+        parts = [self.take().text]
+        while self.token.kind is Kind.TEXT:
+            parts.append(self.take().text)
+        return "".join(parts)
+
+    def accept_text(self) -> str | None:
+        """A text if one comes next."""
+        return self.text() if self.token.kind is Kind.TEXT else None
+
+    def whole_number(self) -> int:
+        """A whole number without a sign."""
+        if self.token.kind is not Kind.NUMBER or not self.token.text.isdecimal():
+            self.fail("expected a whole number")
+        return int(self.take().text)
+
+    # --- lists -------------------------------------------------------------------------------------------------------
+
+    def list_of(self, parse: Callable[[], T]) -> list[T]:
+        """One or more with commas in between."""
+        found = [parse()]
+        while self.accept(","):
+            found.append(parse())
+        return found
+
+    def in_parentheses(self, parse: Callable[[], T]) -> T:
+        """What stands between parentheses."""
+        self.expect("(")
+        found = parse()
+        self.expect(")")
+        return found
+
+    def names_in_parentheses(self) -> tuple[str, ...]:
+        """Names with commas in between, in parentheses."""
+        return tuple(self.in_parentheses(lambda: self.list_of(self.name)))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing follows."""
+        return self.token.kind is Kind.END
+
+    def finish(self) -> None:
+        """Nothing may follow."""
+        if not self.has_ended:
+            self.fail("expected the end of the statement")

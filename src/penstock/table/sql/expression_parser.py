@@ -1,0 +1,396 @@
+"""Expressions: operators by their precedence, literals, names, and what stands in parentheses.
+
+The precedences are Calcite's. From loose to tight: OR, AND, NOT, IS, comparisons, BETWEEN / IN / LIKE, + and -, * / %
+and ||, signs, and what follows a value (`.name`, `[index]`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from penstock.table.sql import syntax
+from penstock.table.sql.lexer import Kind, SqlParserError
+from penstock.table.sql.syntax import Call, Expression, Query
+from penstock.table.sql.type_parser import TypeParser
+from penstock.table.sql.words import BARE_FUNCTIONS, CALLABLE, RESERVED
+
+_OR, _AND, _NOT, _IS, _COMPARES, _RANGES, _ADDS, _TIMES, _SIGN = 22, 24, 26, 28, 30, 32, 40, 60, 80
+_BINARY: Final = {
+    "OR": _OR,
+    "AND": _AND,
+    **dict.fromkeys(("=", "<>", "!=", "<", "<=", ">", ">="), _COMPARES),
+    "+": _ADDS,
+    "-": _ADDS,
+    "*": _TIMES,
+    "/": _TIMES,
+    "%": _TIMES,
+    "||": _TIMES,
+}
+_COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
+#: Operators on periods and multisets, with the words that make one up.
+_WORDS: Final = (
+    ("IMMEDIATELY", "PRECEDES"),
+    ("IMMEDIATELY", "SUCCEEDS"),
+    ("OVERLAPS",),
+    ("CONTAINS",),
+    ("EQUALS",),
+    ("PRECEDES",),
+    ("SUCCEEDS",),
+    ("MEMBER", "OF"),
+    ("SUBMULTISET", "OF"),
+)
+_SET_WORDS: Final = ("UNION", "EXCEPT", "INTERSECT")
+_TESTS: Final = (
+    ("NULL",),
+    ("TRUE",),
+    ("FALSE",),
+    ("UNKNOWN",),
+    ("A", "SET"),
+    ("EMPTY",),
+    ("JSON", "VALUE"),
+    ("JSON", "OBJECT"),
+    ("JSON", "ARRAY"),
+    ("JSON", "SCALAR"),
+    ("JSON",),
+)
+_BEGIN_QUERIES: Final = ("SELECT", "VALUES", "WITH")
+
+
+class ExpressionParser(TypeParser):
+    """See the module's text."""
+
+    @abstractmethod
+    def query(self) -> Query:
+        """A query without parentheses around it."""
+
+    @abstractmethod
+    def function(self, path: tuple[str, ...], at: int, is_quoted: bool) -> Expression:
+        """What follows the name of a function: its operands and what belongs to them."""
+
+    @abstractmethod
+    def special_function(self, word: str) -> Expression | None:
+        """A function with a syntax of its own, if a word is one."""
+
+    def expression(self, least: int = 0) -> Expression:
+        """An expression, as far as its operators bind at least that tightly."""
+        left = self._prefixed()
+        while True:
+            found = self._operator(left, least)
+            if found is None:
+                return left
+            left = found
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """One or more with commas in between."""
+        return tuple(self.list_of(self.expression))
+
+    def _prefixed(self) -> Expression:
+        at = self.token.at
+        if self.accept("NOT"):
+            return Call("NOT", (self.expression(_NOT),), at=at)
+        sign = self.accept_any("+", "-")
+        if sign is not None:
+            name = "MINUS_PREFIX" if sign == "-" else "PLUS_PREFIX"
+            return Call(name, (self.expression(_SIGN),), at=at)
+        return self._suffixed(self._primary())
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def _operator(self, left: Expression, least: int) -> Expression | None:
+        """What an operator makes of the operand before it and those after it; None where none comes next."""
+        token = self.token
+        if token.kind not in (Kind.WORD, Kind.OPERATOR):
+            return None
+        strength = _BINARY.get(token.text)
+        if strength is not None:
+            if strength < least:
+                return None
+            self.take()
+            return self._binary(left, token.text, strength)
+        if token.text == "IS" and least <= _IS:
+            return self._test(left)
+        if least <= _RANGES and (found := self._range(left)) is not None:
+            return found
+        return self._words(left, least)
+
+    def _binary(self, left: Expression, operator: str, strength: int) -> Expression:
+        name = "<>" if operator == "!=" else operator
+        if operator in _COMPARISONS and self.sees_any("SOME", "ANY", "ALL") and self.peek().text == "(":
+            quantifier = self.take().text
+            among = self._among()
+            return syntax.Quantified(name, left, "SOME" if quantifier == "ANY" else quantifier, among, at=left.at)
+        return Call(name, (left, self.expression(strength + 1)), at=left.at)
+
+    def _test(self, left: Expression) -> Expression:
+        self.expect("IS")
+        negation = "NOT " if self.accept("NOT") else ""
+        if self.accept("DISTINCT", "FROM"):
+            return Call(f"IS {negation}DISTINCT FROM", (left, self.expression(_COMPARES + 1)), at=left.at)
+        for words in _TESTS:
+            if self.accept(*words):
+                return Call(f"IS {negation}{' '.join(words)}", (left,), at=left.at)
+        self.fail("expected NULL, TRUE, FALSE, UNKNOWN, DISTINCT FROM or JSON after IS")
+
+    def _range(self, left: Expression) -> Expression | None:
+        """BETWEEN, IN and LIKE, each perhaps with NOT."""
+        is_negated = self.sees("NOT") and self.peek().text in ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR", "RLIKE")
+        if is_negated:
+            self.take()
+        at = left.at
+        if self.accept("BETWEEN"):
+            is_symmetric = self.accept_any("SYMMETRIC", "ASYMMETRIC") == "SYMMETRIC"
+            low = self.expression(_RANGES + 1)
+            self.expect("AND")
+            return syntax.Between(left, low, self.expression(_RANGES + 1), is_negated, is_symmetric, at=at)
+        if self.accept("IN"):
+            return syntax.In(left, self._among(), is_negated, at=at)
+        kind = self.accept_any("LIKE", "ILIKE", "RLIKE") or ("SIMILAR TO" if self.accept("SIMILAR", "TO") else None)
+        if kind is None:
+            return None
+        pattern = self.expression(_RANGES + 1)
+        escape = self.expression(_RANGES + 1) if self.accept("ESCAPE") else None
+        return syntax.Like(left, pattern, escape, kind, is_negated, at=at)
+
+    def _among(self) -> tuple[Expression, ...] | Query:
+        """A list or a query, in parentheses."""
+        query = self.try_query()
+        return query if query is not None else self.in_parentheses(self.expressions)
+
+    def _words(self, left: Expression, least: int) -> Expression | None:
+        if self.sees("MULTISET") and self.peek().text in _SET_WORDS and least <= _ADDS:
+            self.take()
+            operator = self.take().text
+            mode = " ALL" if self.accept_any("ALL", "DISTINCT") == "ALL" else ""
+            return Call(f"MULTISET {operator}{mode}", (left, self.expression(_ADDS + 1)), at=left.at)
+        if least <= _COMPARES:
+            negation = "NOT " if self.sees("NOT", "MEMBER") or self.sees("NOT", "SUBMULTISET") else ""
+            if negation:
+                self.take()
+            for words in _WORDS:
+                if self.accept(*words):
+                    return Call(negation + " ".join(words), (left, self.expression(_COMPARES + 1)), at=left.at)
+        return None
+
+    # --- what follows a value ----------------------------------------------------------------------------------------
+
+    def _suffixed(self, value: Expression) -> Expression:
+        while True:
+            if self.accept("["):
+                value = syntax.Item(value, self.expression(), at=value.at)
+                self.expect("]")
+            elif self.sees(".") and not isinstance(value, syntax.Star):
+                self.take()
+                if self.accept("*"):
+                    return syntax.FieldAccess(value, "*", at=value.at)
+                value = syntax.FieldAccess(value, self.field_name(), at=value.at)
+            elif self.sees("AT", "TIME", "ZONE") or self.sees("AT", "LOCAL"):
+                self.take()
+                zone = None if self.accept("LOCAL") else self._zone()
+                value = syntax.AtTimeZone(value, zone, at=value.at)
+            elif self.accept("COLLATE"):
+                value = Call("COLLATE", (value, syntax.Reference(self.path())), at=value.at)
+            else:
+                return value
+
+    def field_name(self) -> str:
+        """A name after a dot, which may be a reserved word."""
+        token = self.token
+        return self.take().source if token.kind is Kind.WORD else self.name()
+
+    def _zone(self) -> Expression:
+        self.expect("TIME", "ZONE")
+        return self.expression(_SIGN)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _primary(self) -> Expression:
+        token = self.token
+        if token.kind is Kind.NUMBER:
+            return syntax.NumberLiteral(self.take().text, at=token.at)
+        if token.kind is Kind.TEXT:
+            return syntax.TextLiteral(self.text(), at=token.at)
+        if token.kind is Kind.BINARY:
+            return syntax.BinaryLiteral(self.take().text, at=token.at)
+        if token.kind is Kind.WORD and (found := self._by_word(token.text)) is not None:
+            return found
+        if self.sees("("):
+            return self._parenthesised()
+        if self.sees("*"):
+            self.take()
+            return syntax.Star(at=token.at)
+        if self.sees("{"):
+            return self._escaped()
+        return self._named()
+
+    def _escaped(self) -> Expression:
+        """What JDBC puts in braces: {fn function(…)}, {d 'date'}, {t 'time'}, {ts 'timestamp'}."""
+        at = self.token.at
+        self.expect("{")
+        root = {"D": "DATE", "T": "TIME", "TS": "TIMESTAMP"}.get(self.token.text)
+        if self.accept("FN"):
+            found = self.expression()
+        elif root is not None:
+            self.take()
+            found = syntax.TemporalLiteral(root, self.text(), at=at)
+        else:
+            self.fail("expected fn, d, t or ts")
+        self.expect("}")
+        return found
+
+    def _by_word(self, word: str) -> Expression | None:
+        """What a word begins that is not just a name."""
+        at, following = self.token.at, self.peek()
+        if word in ("TRUE", "FALSE", "UNKNOWN", "NULL"):
+            self.take()
+            if word == "NULL":
+                return syntax.NullLiteral(at=at)
+            return syntax.BooleanLiteral({"TRUE": True, "FALSE": False, "UNKNOWN": None}[word], at=at)
+        if word in ("DATE", "TIME", "TIMESTAMP") and following.kind is Kind.TEXT:
+            self.take()
+            return syntax.TemporalLiteral(word, self.text(), at=at)
+        if self.accept("TIMESTAMP", "WITH", "LOCAL", "TIME", "ZONE"):
+            return syntax.TemporalLiteral("TIMESTAMP_LTZ", self.text(), at=at)
+        if word == "INTERVAL" and (following.kind is Kind.TEXT or following.text in ("+", "-")):
+            return self._interval()
+        begins: dict[str, Callable[[], Expression]] = {"CASE": self._case, "CURSOR": self._cursor}
+        if following.text == "(":
+            begins |= {"EXISTS": self._exists, "UNIQUE": self._exists, "ROW": self._row}
+        if word in ("ARRAY", "MULTISET", "MAP") and following.text in ("[", "("):
+            return self._collection()
+        if word in begins:
+            return begins[word]()
+        if word in BARE_FUNCTIONS and following.text != "(":
+            self.take()
+            return Call(word, path=(word,), at=at)
+        if word == "NEXT" and following.text == "VALUE":
+            self.expect("NEXT", "VALUE", "FOR")
+            return Call("NEXT VALUE", (syntax.Reference(self.path()),), at=at)
+        if word in ("FINAL", "RUNNING") and following.kind is Kind.WORD and self.peek(2).text in ("(", "."):
+            self.take()
+            return Call(word, (self.expression(_SIGN),), (word,), at=at)
+        return self.special_function(word) if following.text == "(" else None
+
+    def _interval(self) -> Expression:
+        at = self.token.at
+        self.expect("INTERVAL")
+        is_negative = self.accept_any("+", "-") == "-"
+        return syntax.IntervalLiteral(self.text(), self.interval_qualifier(), is_negative, at=at)
+
+    def _case(self) -> Expression:
+        at = self.token.at
+        self.expect("CASE")
+        operand = None if self.sees("WHEN") else self.expression()
+        branches = []
+        while self.accept("WHEN"):
+            when = self.expression()
+            if operand is not None and self.sees(","):
+                self.take()
+                when = syntax.RowValue((when, *self.expressions()), at=when.at)
+            self.expect("THEN")
+            branches.append((when, self.expression()))
+        if not branches:
+            self.fail("expected WHEN")
+        otherwise = self.expression() if self.accept("ELSE") else None
+        self.expect("END")
+        return syntax.Case(operand, tuple(branches), otherwise, at=at)
+
+    def _cursor(self) -> Expression:
+        self.expect("CURSOR")
+        return self._parenthesised()
+
+    def _exists(self) -> Expression:
+        at = self.token.at
+        word = self.take().text
+        query = self.try_query()
+        if query is None:
+            self.fail("expected a query in parentheses")
+        return syntax.Exists(query, word == "UNIQUE", at=at)
+
+    def _row(self) -> Expression:
+        at = self.token.at
+        self.expect("ROW", "(")
+        items = () if self.sees(")") else self.expressions()
+        self.expect(")")
+        return syntax.RowValue(items, at=at)
+
+    def _collection(self) -> Expression:
+        at = self.token.at
+        root = self.take().text
+        if self.accept("["):
+            items = () if self.sees("]") else self.expressions()
+            self.expect("]")
+            return syntax.Collection(root, items, at=at)
+        query = self.try_query()
+        if query is not None:
+            return syntax.Collection(root, query, at=at)
+        self.expect("(")
+        items = () if self.sees(")") else self.expressions()
+        self.expect(")")
+        return syntax.Collection(root, items, at=at)
+
+    def _parenthesised(self) -> Expression:
+        """A query, a row, or an expression in parentheses."""
+        at = self.token.at
+        query = self.try_query()
+        if query is not None:
+            return syntax.Subquery(query, at=at)
+        self.expect("(")
+        if self._sees_parameters():
+            return self._lambda(at)
+        items = self.expressions()
+        self.expect(")")
+        return items[0] if len(items) == 1 else syntax.RowValue(items, at=at)
+
+    def _sees_parameters(self) -> bool:
+        ahead = 0
+        while self.peek(ahead).kind in (Kind.WORD, Kind.QUOTED) and self.peek(ahead + 1).text == ",":
+            ahead += 2
+        return self.peek(ahead + 1).text == ")" and self.peek(ahead + 2).text == "->"
+
+    def _lambda(self, at: int) -> Expression:
+        parameters = tuple(self.list_of(self.name))
+        self.expect(")", "->")
+        return syntax.LambdaFunction(parameters, self.expression(), at=at)
+
+    def try_query(self) -> Query | None:
+        """A query in parentheses, if that is what comes next; the place stays where it is if not."""
+        ahead = 0
+        while self.peek(ahead).text == "(" and self.peek(ahead).kind is Kind.OPERATOR:
+            ahead += 1
+        first = self.peek(ahead)
+        is_table = first.text == "TABLE" and self.peek(ahead + 1).text != "("
+        if not ahead or first.kind is not Kind.WORD or not (first.text in _BEGIN_QUERIES or is_table):
+            return None
+        begin = self.index
+        try:
+            return self.in_parentheses(self.query)
+        except SqlParserError:
+            if ahead == 1:
+                raise
+            self.index = begin
+            return None
+
+    def _named(self) -> Expression:
+        """A column, or a call of a function."""
+        first = self.token
+        is_quoted = first.kind is Kind.QUOTED
+        if first.kind is Kind.WORD and first.text in RESERVED:
+            if not (first.text in CALLABLE and self.peek().text == "("):
+                self.fail("expected an expression")
+            path = [self.take().source]
+        else:
+            path = [self.name()]
+        if self.sees("->") and not is_quoted:
+            self.take()
+            return syntax.LambdaFunction((path[0],), self.expression(), at=first.at)
+        while self.sees("."):
+            if self.peek().text == "*":
+                self.index += 2
+                return syntax.Star(tuple(path), at=first.at)
+            self.take()
+            path.append(self.field_name())
+        if self.sees("("):
+            return self.function(tuple(path), first.at, is_quoted)
+        return syntax.Reference(tuple(path), at=first.at)

@@ -1,0 +1,248 @@
+"""Queries: SELECT, VALUES, set operations, WITH, ORDER BY and LIMIT, windows and hints."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Final
+
+from penstock.table.sql import relations, syntax
+from penstock.table.sql.function_parser import FunctionParser
+from penstock.table.sql.lexer import Kind
+from penstock.table.sql.relations import GroupItem, Hint, Relation, SelectItem
+from penstock.table.sql.syntax import Bound, Expression, OrderItem, Query, WindowSpecification
+
+_UNIONS: Final = ("UNION", "EXCEPT", "MINUS")
+
+
+class QueryParser(FunctionParser):
+    """See the module's text."""
+
+    @abstractmethod
+    def relation(self) -> Relation:
+        """What follows FROM."""
+
+    def query(self) -> Query:
+        """A query without parentheses around it."""
+        at = self.token.at
+        if not self.accept("WITH"):
+            return self._ordered(self._set_operation())
+        is_recursive = self.accept("RECURSIVE")
+        tables = tuple(self.list_of(self._common_table))
+        return self._ordered(relations.With(tables, self._set_operation(), is_recursive, at=at))
+
+    def _common_table(self) -> relations.CommonTable:
+        name = self.name()
+        columns = self.names_in_parentheses() if self.sees("(") else ()
+        self.expect("AS")
+        return relations.CommonTable(name, columns, self.in_parentheses(self.query))
+
+    def _set_operation(self) -> Query:
+        left = self._intersection()
+        while (operator := self.accept_any(*_UNIONS)) is not None:
+            is_all = self.accept_any("ALL", "DISTINCT") == "ALL"
+            name = "EXCEPT" if operator == "MINUS" else operator
+            left = relations.SetOperation(name, left, self._intersection(), is_all, at=left.at)
+        return left
+
+    def _intersection(self) -> Query:
+        left = self._simple_query()
+        while self.accept("INTERSECT"):
+            is_all = self.accept_any("ALL", "DISTINCT") == "ALL"
+            left = relations.SetOperation("INTERSECT", left, self._simple_query(), is_all, at=left.at)
+        return left
+
+    def _simple_query(self) -> Query:
+        at = self.token.at
+        if self.sees("SELECT"):
+            return self._select()
+        if self.accept_any("VALUES", "VALUE"):
+            return relations.Values(tuple(self.list_of(self._row_of_values)), at=at)
+        if self.sees("TABLE"):
+            self.take()
+            return relations.TableQuery(self.path(), at=at)
+        if self.sees("("):
+            return self.in_parentheses(self.query)
+        self.fail("expected a query")
+
+    def _row_of_values(self) -> tuple[Expression, ...]:
+        found = self.expression()
+        return found.items if isinstance(found, syntax.RowValue) else (found,)
+
+    def table_query(self) -> Query:
+        """What follows TABLE as an argument."""
+        return self.in_parentheses(self.query) if self.sees("(") else relations.TableQuery(self.path())
+
+    # --- SELECT ------------------------------------------------------------------------------------------------------
+
+    def _select(self) -> Query:
+        at = self.token.at
+        self.expect("SELECT")
+        hints = self.hints()
+        self.accept("STREAM")
+        mode = self.accept_any("DISTINCT", "ALL")
+        items = tuple(self.list_of(self.select_item))
+        source = self.relation() if self.accept("FROM") else None
+        if source is None:
+            return relations.Select(items, is_distinct=mode == "DISTINCT", hints=hints, at=at)
+        where = self.expression() if self.accept("WHERE") else None
+        group = self._group() if self.accept("GROUP", "BY") else None
+        having = self.expression() if self.accept("HAVING") else None
+        windows = tuple(self.list_of(self._named_window)) if self.accept("WINDOW") else ()
+        qualify = self.expression() if self.accept("QUALIFY") else None
+        is_distinct = mode == "DISTINCT"
+        return relations.Select(items, source, where, group, having, windows, qualify, is_distinct, hints, at=at)
+
+    def select_item(self) -> SelectItem:
+        """An expression with the name that it may get."""
+        expression = self.expression()
+        if self.accept("AS"):
+            return SelectItem(expression, self.name())
+        return SelectItem(expression, self.accept_name())
+
+    def _group(self) -> tuple[GroupItem, ...]:
+        self.accept_any("ALL", "DISTINCT")
+        return tuple(self.list_of(self._group_item))
+
+    def _group_item(self) -> GroupItem:
+        if self.accept("GROUPING", "SETS"):
+            return GroupItem("GROUPING SETS", sets=tuple(self.in_parentheses(lambda: self.list_of(self._group_item))))
+        if self.sees_any("ROLLUP", "CUBE") and self.peek().text == "(":
+            kind = self.take().text
+            return GroupItem(kind, sets=tuple(self.in_parentheses(lambda: self.list_of(self._group_item))))
+        if self.sees("(", ")"):
+            self.index += 2
+            return GroupItem("SET")
+        found = self.expression()
+        return GroupItem("SET", found.items if isinstance(found, syntax.RowValue) else (found,))
+
+    def _named_window(self) -> tuple[str, WindowSpecification]:
+        name = self.name()
+        self.expect("AS")
+        return name, self.in_parentheses(self.window_specification)
+
+    # --- ORDER BY and LIMIT ------------------------------------------------------------------------------------------
+
+    def _ordered(self, query: Query) -> Query:
+        order = self.order_items() if self.accept("ORDER", "BY") else ()
+        offset = fetch = None
+        while True:
+            at = self.token.at
+            if fetch is None and self.accept("LIMIT"):
+                if not self.accept("ALL"):
+                    fetch = self._count()
+                if self.sees(","):
+                    self.refuse("LIMIT takes one number, and OFFSET says where to begin: a comma is unexpected", at)
+            elif offset is None and self.accept("OFFSET"):
+                offset = self._count()
+                self.accept_any("ROW", "ROWS")
+            elif fetch is None and self.accept("FETCH"):
+                if self.accept_any("FIRST", "NEXT") is None:
+                    self.fail("expected FIRST or NEXT")
+                fetch = self._count()
+                if self.accept_any("ROW", "ROWS") is None:
+                    self.fail("expected ROWS")
+                self.expect("ONLY")
+            else:
+                break
+        if not order and offset is None and fetch is None:
+            return query
+        return relations.Ordered(query, order, offset, fetch, at=query.at)
+
+    def _count(self) -> Expression:
+        token = self.token
+        if token.kind is Kind.NUMBER:
+            return syntax.NumberLiteral(str(self.whole_number()), at=token.at)
+        if self.accept("?"):
+            return syntax.Reference(("?",), at=token.at)
+        self.fail("expected a whole number")
+
+    def order_items(self) -> tuple[OrderItem, ...]:
+        """What follows ORDER BY."""
+        return tuple(self.list_of(self._order_item))
+
+    def order_items_of(self, most: int) -> tuple[OrderItem, ...]:
+        """At most so many of them."""
+        found = [self._order_item()]
+        while len(found) < most and self.accept(","):
+            found.append(self._order_item())
+        return tuple(found)
+
+    def _order_item(self) -> OrderItem:
+        expression = self.expression()
+        is_descending = self.accept_any("ASC", "DESC") == "DESC"
+        nulls = None
+        if self.accept("NULLS"):
+            nulls = self.accept_any("FIRST", "LAST")
+            if nulls is None:
+                self.fail("expected FIRST or LAST")
+        return OrderItem(expression, is_descending, nulls)
+
+    # --- windows -----------------------------------------------------------------------------------------------------
+
+    def window_specification(self) -> WindowSpecification:
+        """A window, without the parentheses around it."""
+        base = None if self.sees_any("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS") else self.accept_name()
+        partition = self.expressions() if self.accept("PARTITION", "BY") else ()
+        order = self.order_items() if self.accept("ORDER", "BY") else ()
+        unit = self.accept_any("ROWS", "RANGE", "GROUPS")
+        lower = upper = None
+        if unit is not None and self.accept("BETWEEN"):
+            lower = self._bound()
+            self.expect("AND")
+            upper = self._bound()
+        elif unit is not None:
+            lower = self._bound()
+        exclusion = self._exclusion() if self.accept("EXCLUDE") else None
+        if self.accept_any("ALLOW", "DISALLOW"):
+            self.expect("PARTIAL")
+        return WindowSpecification(base, partition, order, unit, lower, upper, exclusion)
+
+    def _bound(self) -> Bound:
+        if self.accept("CURRENT", "ROW"):
+            return Bound("CURRENT ROW")
+        distance = None if self.accept("UNBOUNDED") else self.expression()
+        direction = self.accept_any("PRECEDING", "FOLLOWING")
+        if direction is None:
+            self.fail("expected PRECEDING or FOLLOWING")
+        return Bound(direction, distance)
+
+    def _exclusion(self) -> str:
+        for words in (("CURRENT", "ROW"), ("GROUP",), ("TIES",), ("NO", "OTHERS")):
+            if self.accept(*words):
+                return " ".join(words)
+        self.fail("expected CURRENT ROW, GROUP, TIES or NO OTHERS")
+
+    # --- hints -------------------------------------------------------------------------------------------------------
+
+    def hints(self) -> tuple[Hint, ...]:
+        """Hints in one comment, if one comes next."""
+        if not (self.token.kind is Kind.HINT and self.accept("/*+")):
+            return ()
+        found = [self._hint()]
+        while not self.sees("*/"):
+            self.accept(",")
+            found.append(self._hint())
+        self.expect("*/")
+        return tuple(found)
+
+    def _hint(self) -> Hint:
+        name = self.name().upper()
+        options: list[tuple[str, str]] = []
+        arguments: list[str] = []
+        if self.accept("("):
+            while not self.accept(")"):
+                if self.token.kind is Kind.TEXT:
+                    key = self.text()
+                    if self.accept("="):
+                        options.append((key, self.text()))
+                    else:
+                        arguments.append(key)
+                elif self.token.kind is Kind.NUMBER:
+                    arguments.append(self.take().text)
+                else:
+                    arguments.append(".".join(self.path()))
+                    if self.accept("="):
+                        options.append((arguments.pop(), self.text()))
+                if not self.sees(")"):
+                    self.expect(",")
+        return Hint(name, tuple(options), tuple(arguments))

@@ -1,0 +1,208 @@
+"""Queries as SQL again; see `printing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.table.logical_types import literal, quoted
+from penstock.table.sql import relations
+from penstock.table.sql.expression_printing import ordered, unit_of, window_of
+from penstock.table.sql.printing import listed, path_of, spaced, sql_of
+from penstock.table.sql.relations import GroupItem, Hint, Pattern, Relation, SelectItem
+from penstock.table.sql.syntax import Query
+
+
+@sql_of.register
+def _(query: relations.Values) -> str:
+    return "VALUES " + ", ".join(f"({listed(row)})" for row in query.rows)
+
+
+@sql_of.register
+def _(query: relations.TableQuery) -> str:
+    return f"TABLE {path_of(query.path)}"
+
+
+@sql_of.register
+def _(query: relations.SetOperation) -> str:
+    words = f"{query.operator}{' ALL' if query.is_all else ''}"
+    return f"({sql_of(query.left)}) {words} ({sql_of(query.right)})"
+
+
+@sql_of.register
+def _(query: relations.With) -> str:
+    words = "WITH RECURSIVE" if query.is_recursive else "WITH"
+    return f"{words} {', '.join(map(_common_table, query.tables))} {_body(query.query)}"
+
+
+@sql_of.register
+def _(query: relations.Ordered) -> str:
+    return spaced(
+        _body(query.query),
+        f"ORDER BY {ordered(query.order)}" if query.order else "",
+        "" if query.offset is None else f"OFFSET {sql_of(query.offset)} ROWS",
+        "" if query.fetch is None else f"FETCH NEXT {sql_of(query.fetch)} ROWS ONLY",
+    )
+
+
+def _body(query: Query) -> str:
+    """A query before ORDER BY or after WITH."""
+    text = sql_of(query)
+    return f"({text})" if isinstance(query, relations.Ordered) else text
+
+
+def _common_table(table: relations.CommonTable) -> str:
+    columns = f" ({_names(table.columns)})" if table.columns else ""
+    return f"{quoted(table.name)}{columns} AS ({sql_of(table.query)})"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+# --- SELECT ----------------------------------------------------------------------------------------------------------
+
+
+@sql_of.register
+def _(query: relations.Select) -> str:
+    windows = ", ".join(f"{quoted(name)} AS ({window_of(window)})" for name, window in query.windows)
+    return spaced(
+        "SELECT",
+        _hints(query.hints),
+        "DISTINCT" if query.is_distinct else "",
+        ", ".join(map(_item, query.items)),
+        "" if query.source is None else f"FROM {_relation(query.source)[0]}",
+        "" if query.where is None else f"WHERE {sql_of(query.where)}",
+        "" if query.group is None else f"GROUP BY {_groups(query.group)}",
+        "" if query.having is None else f"HAVING {sql_of(query.having)}",
+        f"WINDOW {windows}" if windows else "",
+        "" if query.qualify is None else f"QUALIFY {sql_of(query.qualify)}",
+    )
+
+
+def _item(item: SelectItem) -> str:
+    return sql_of(item.expression) + ("" if item.alias is None else f" AS {quoted(item.alias)}")
+
+
+def _groups(groups: Iterable[GroupItem]) -> str:
+    return ", ".join(map(_group, groups))
+
+
+def _group(group: GroupItem) -> str:
+    if group.kind != "SET":
+        return f"{group.kind} ({_groups(group.sets)})"
+    return listed(group.expressions) if len(group.expressions) == 1 else f"({listed(group.expressions)})"
+
+
+def _hints(hints: Iterable[Hint]) -> str:
+    found = ", ".join(map(_hint, hints))
+    return found and f"/*+ {found} */"
+
+
+def _hint(hint: Hint) -> str:
+    parts = [literal(argument) for argument in hint.arguments]
+    parts += [f"{literal(key)} = {literal(value)}" for key, value in hint.options]
+    return quoted(hint.name) + (f"({', '.join(parts)})" if parts else "")
+
+
+# --- FROM ------------------------------------------------------------------------------------------------------------
+
+
+def _relation(relation: Relation) -> tuple[str, bool]:
+    """What stands in FROM, and whether a comma stands in it outside of parentheses."""
+    if isinstance(relation, relations.Join):
+        return _join(relation)
+    return spaced(_unnamed(relation), _alias(relation), _sample(relation)), False
+
+
+def _alias(relation: Relation) -> str:
+    if relation.alias is None:
+        return ""
+    columns = f" ({_names(relation.columns)})" if relation.columns else ""
+    return f"AS {quoted(relation.alias)}{columns}"
+
+
+def _sample(relation: Relation) -> str:
+    sample = relation.sample if isinstance(relation, relations.NamedTable) else None
+    return "" if sample is None else f"TABLESAMPLE {sample}"
+
+
+def _join(join: relations.Join) -> tuple[str, bool]:
+    left, has_comma = _relation(join.left)
+    right, _ = _relation(join.right)
+    if has_comma or isinstance(join.right, relations.Join):
+        return f"{left}, {right}", True
+    kind = {"SEMI": "LEFT SEMI", "ANTI": "LEFT ANTI"}.get(join.join_type, join.join_type)
+    condition = "" if join.condition is None else f"ON {sql_of(join.condition)}"
+    using = f"USING ({_names(join.using)})" if join.using else ""
+    return spaced(left, "NATURAL" if join.is_natural else "", kind, "JOIN", right, condition, using), False
+
+
+def _unnamed(relation: Relation) -> str:
+    if isinstance(relation, relations.NamedTable):
+        as_of = "" if relation.as_of is None else f"FOR SYSTEM_TIME AS OF {sql_of(relation.as_of)}"
+        return spaced(path_of(relation.path), _hints(relation.hints), as_of)
+    if isinstance(relation, relations.DerivedTable):
+        lateral = "LATERAL" if relation.is_lateral else ""
+        return spaced(lateral, f"({sql_of(relation.query)})", _hints(relation.hints))
+    if isinstance(relation, relations.FunctionTable):
+        return f"{'LATERAL ' if relation.is_lateral else ''}TABLE({sql_of(relation.call)})"
+    if isinstance(relation, relations.UnnestedTable):
+        ordinality = " WITH ORDINALITY" if relation.with_ordinality else ""
+        return f"UNNEST({listed(relation.expressions)}){ordinality}"
+    if isinstance(relation, relations.AliasedJoin):
+        return f"({_relation(relation.relation)[0]})"
+    if isinstance(relation, relations.Pivot):
+        return f"{_relation(relation.source)[0]} {relation.text}"
+    assert isinstance(relation, relations.MatchRecognize), relation
+    return _match_recognize(relation)
+
+
+# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------------
+
+
+def _match_recognize(match: relations.MatchRecognize) -> str:
+    measures = ", ".join(map(_item, match.measures))
+    subsets = ", ".join(f"{quoted(name)} = ({_names(names)})" for name, names in match.subsets)
+    definitions = ", ".join(f"{quoted(name)} AS {sql_of(condition)}" for name, condition in match.definitions)
+    within = ""
+    if match.within is not None:
+        text, qualifier = match.within
+        within = f"WITHIN INTERVAL {'-' * text.startswith('-')}{literal(text.removeprefix('-'))} {unit_of(qualifier)}"
+    first, _, last = match.skip.rpartition(" ")
+    skip = f"{first} {quoted(last)}" if first in ("TO FIRST", "TO LAST") else match.skip
+    clauses = spaced(
+        f"PARTITION BY {listed(match.partition)}" if match.partition else "",
+        f"ORDER BY {ordered(match.order)}" if match.order else "",
+        f"MEASURES {measures}" if measures else "",
+        match.rows_per_match,
+        f"AFTER MATCH SKIP {skip}",
+        f"PATTERN ({_pattern(match.pattern)})",
+        within,
+        f"SUBSET {subsets}" if subsets else "",
+        f"DEFINE {definitions}" if definitions else "",
+    )
+    return f"{_relation(match.source)[0]} MATCH_RECOGNIZE ({clauses})"
+
+
+def _pattern(pattern: Pattern) -> str:
+    parts = [_part(part) for part in pattern.parts]
+    if pattern.kind == "VARIABLE":
+        return quoted(pattern.variable)
+    if pattern.kind == "CONCAT":
+        return " ".join(parts)
+    if pattern.kind == "ALTER":
+        return " | ".join(parts)
+    if pattern.kind == "PERMUTE":
+        return f"PERMUTE({', '.join(parts)})"
+    if pattern.kind == "EXCLUDE":
+        return f"{{- {parts[0]} -}}"
+    if pattern.kind == "REPEAT":
+        times = f"{{{pattern.least},{'' if pattern.most is None else pattern.most}}}"
+        return f"{parts[0]}{times}{'?' if pattern.is_reluctant else ''}"
+    return pattern.kind
+
+
+def _part(pattern: Pattern) -> str:
+    """A pattern in another one."""
+    text = _pattern(pattern)
+    return f"({text})" if pattern.kind in ("CONCAT", "ALTER", "REPEAT") else text

@@ -1,0 +1,226 @@
+"""Queries as they are written: SELECT and what is around it, and what may stand in FROM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.table.sql.syntax import Expression, IntervalQualifier, OrderItem, Query, WindowSpecification
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """`NAME('key' = 'value', …)` or `NAME(table, …)` in a comment of hints."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+# --- queries ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """An expression, and the name that it gets."""
+
+    expression: Expression
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupItem:
+    """What is grouped by: an expression, or ROLLUP, CUBE or GROUPING SETS (`kind`) of groups."""
+
+    kind: str
+    expressions: tuple[Expression, ...] = ()
+    sets: tuple[GroupItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Query):
+    """SELECT."""
+
+    kind: ClassVar = "SELECT"
+    items: tuple[SelectItem, ...]
+    source: Relation | None = None
+    where: Expression | None = None
+    #: None without GROUP BY
+    group: tuple[GroupItem, ...] | None = None
+    having: Expression | None = None
+    windows: tuple[tuple[str, WindowSpecification], ...] = ()
+    qualify: Expression | None = None
+    is_distinct: bool = False
+    hints: tuple[Hint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Values(Query):
+    """VALUES: rows of expressions."""
+
+    kind: ClassVar = "VALUES"
+    rows: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuery(Query):
+    """TABLE name: all of a table."""
+
+    kind: ClassVar = "EXPLICIT_TABLE"
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation(Query):
+    """UNION, INTERSECT or EXCEPT (`operator`) of two queries, with ALL or without."""
+
+    operator: str
+    left: Query
+    right: Query
+    is_all: bool = False
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """The operator."""
+        return self.operator
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(Query):
+    """A query with ORDER BY, OFFSET or LIMIT."""
+
+    kind: ClassVar = "ORDER_BY"
+    query: Query
+    order: tuple[OrderItem, ...] = ()
+    offset: Expression | None = None
+    fetch: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTable:
+    """A query with a name, and perhaps names for its columns."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class With(Query):
+    """A query and others that it knows by name."""
+
+    kind: ClassVar = "WITH"
+    tables: tuple[CommonTable, ...]
+    query: Query
+    is_recursive: bool = False
+
+
+# --- what may stand in FROM ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """The base of all; `alias` and `columns` are the names that it gets, if any."""
+
+    alias: str | None = None
+    columns: tuple[str, ...] = ()
+    at: int = field(default=-1, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable(Relation):
+    """A table or view by its path. `as_of`: FOR SYSTEM_TIME AS OF."""
+
+    path: tuple[str, ...]
+    hints: tuple[Hint, ...] = ()
+    as_of: Expression | None = None
+    sample: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTable(Relation):
+    """A query in parentheses; with LATERAL it sees the tables before it."""
+
+    query: Query
+    is_lateral: bool = False
+    hints: tuple[Hint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTable(Relation):
+    """TABLE(function(…)); with LATERAL it sees the tables before it."""
+
+    call: Expression
+    is_lateral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnnestedTable(Relation):
+    """UNNEST of arrays, multisets or maps."""
+
+    expressions: tuple[Expression, ...]
+    with_ordinality: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Relation):
+    """A join. `join_type`: INNER, LEFT, RIGHT, FULL, SEMI, ANTI or CROSS; a comma is a CROSS join, too."""
+
+    left: Relation
+    right: Relation
+    join_type: str
+    condition: Expression | None = None
+    using: tuple[str, ...] = ()
+    is_natural: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AliasedJoin(Relation):
+    """Joined tables in parentheses."""
+
+    relation: Relation
+
+
+# --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A part of a pattern.
+
+    `kind`: a variable (its name in `variable`), CONCAT, ALTER (one of several), PERMUTE, EXCLUDE, or REPEAT: `least` to
+    `most` times (None for any number), the fewest possible when it is reluctant; `^` and `$` for the ends.
+    """
+
+    kind: str
+    variable: str = ""
+    parts: tuple[Pattern, ...] = ()
+    least: int = 1
+    most: int | None = 1
+    is_reluctant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRecognize(Relation):
+    """Patterns of rows."""
+
+    source: Relation
+    partition: tuple[Expression, ...]
+    order: tuple[OrderItem, ...]
+    measures: tuple[SelectItem, ...]
+    #: ONE ROW PER MATCH or ALL ROWS PER MATCH
+    rows_per_match: str
+    #: where the search goes on: PAST LAST ROW, TO NEXT ROW, TO FIRST x or TO LAST x
+    skip: str
+    pattern: Pattern
+    within: tuple[str, IntervalQualifier] | None
+    subsets: tuple[tuple[str, tuple[str, ...]], ...]
+    definitions: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pivot(Relation):
+    """PIVOT and UNPIVOT, which Flink's parser takes and its planner does not."""
+
+    source: Relation
+    text: str

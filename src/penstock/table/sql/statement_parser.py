@@ -1,0 +1,445 @@
+"""One statement of any kind: what its first words are says who reads the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.table.sql import statements
+from penstock.table.sql.alter_parser import AlterParser
+from penstock.table.sql.lexer import Kind
+from penstock.table.sql.statements import Path, Statement
+from penstock.table.sql.syntax import Expression, Query
+from penstock.table.sql.table_parser import Words
+
+_DETAILS: Final = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+_OTHERS: Final = ("CATALOG", "DATABASE", "MODEL", "CONNECTION")
+
+
+class StatementParser(AlterParser):
+    """See the module's text."""
+
+    def statement(self) -> Statement:
+        """A statement; what follows it is still there."""
+        at, word = self.token.at, self.token.text
+        readers: dict[str, Callable[[int], Statement]] = {
+            "INSERT": self._insert,
+            "UPSERT": self._insert,
+            "CREATE": self._create,
+            "REPLACE": self._replace,
+            "ALTER": self._alter,
+            "DROP": self._drop,
+            "USE": self._use,
+            "SHOW": self._show,
+            "DESCRIBE": self._describe,
+            "DESC": self._describe,
+            "EXPLAIN": self._explain,
+            "EXECUTE": self._execute,
+            "COMPILE": self._compile,
+            "BEGIN": self._begin,
+            "END": self._end,
+            "STATEMENT": self._statement_set,
+            "SET": self._set,
+            "RESET": self._reset,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+            "TRUNCATE": self._truncate,
+            "CALL": self._call_procedure,
+            "ANALYZE": self._analyze,
+            "LOAD": self._load,
+            "UNLOAD": self._load,
+            "ADD": self._jar,
+            "REMOVE": self._jar,
+            "STOP": self._stop_job,
+            "QUIT": self._shell,
+            "EXIT": self._shell,
+            "CLEAR": self._shell,
+            "HELP": self._shell,
+        }
+        reader = readers.get(word) if self.token.kind is Kind.WORD else None
+        if reader is not None:
+            return reader(at)
+        if self.token.text not in ("SELECT", "WITH", "VALUES", "VALUE", "TABLE", "("):
+            self.fail("expected a statement")
+        return statements.QueryStatement(self.query(), at=at)
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _insert(self, at: int) -> statements.Insert:
+        upserts = self.take().text == "UPSERT"
+        overwrites = not upserts and self.accept("OVERWRITE")
+        if not overwrites:
+            self.expect("INTO")
+        self.accept("TABLE")
+        path = self.path()
+        hints = self.hints()
+        partition = self.partition_values() if self.accept("PARTITION") else ()
+        columns: tuple[Path, ...] = ()
+        if self.sees("(") and self.try_query_ahead() is False:
+            columns = tuple(self.in_parentheses(lambda: self.list_of(self.path)))
+        query = self.query()
+        conflict = None
+        if self.accept("ON", "CONFLICT"):
+            self.expect("DO")
+            conflict = self.accept_any("DEDUPLICATE", "ERROR", "NOTHING")
+            if conflict is None:
+                self.fail("expected DEDUPLICATE, ERROR or NOTHING")
+        return statements.Insert(path, query, columns, partition, hints, overwrites, upserts, conflict, at=at)
+
+    def try_query_ahead(self) -> bool:
+        """Whether a query begins behind the parentheses that come next."""
+        ahead = 0
+        while self.peek(ahead).text == "(":
+            ahead += 1
+        return self.peek(ahead).kind is Kind.WORD and self.peek(ahead).text in ("SELECT", "WITH", "VALUES", "TABLE")
+
+    def _update(self, at: int) -> Statement:
+        self.expect("UPDATE")
+        path = self.path()
+        alias = self._alias()
+        self.expect("SET")
+        assignments = tuple(self.list_of(self._assignment))
+        return statements.Update(path, assignments, self._where(), alias, at=at)
+
+    def _assignment(self) -> tuple[str, Expression]:
+        name = self.name()
+        self.expect("=")
+        return name, self.expression()
+
+    def _alias(self) -> str | None:
+        return self.name() if self.accept("AS") else self.accept_name()
+
+    def _where(self) -> Expression | None:
+        return self.expression() if self.accept("WHERE") else None
+
+    def _delete(self, at: int) -> Statement:
+        self.expect("DELETE", "FROM")
+        path = self.path()
+        alias = self._alias()
+        return statements.Delete(path, self._where(), alias, at=at)
+
+    def _truncate(self, at: int) -> Statement:
+        self.expect("TRUNCATE", "TABLE")
+        return statements.Truncate(self.path(), at=at)
+
+    def _call_procedure(self, at: int) -> Statement:
+        self.expect("CALL")
+        begin, is_quoted = self.token.at, self.token.kind is Kind.QUOTED
+        return statements.CallProcedure(self.function(self.path(), begin, is_quoted), at=at)
+
+    def _analyze(self, at: int) -> Statement:
+        self.expect("ANALYZE", "TABLE")
+        path = self.path()
+        partition: tuple[tuple[str, Expression | None], ...] = ()
+        if self.accept("PARTITION"):
+            partition = tuple(self.in_parentheses(lambda: self.list_of(self._partition_part)))
+        self.expect("COMPUTE", "STATISTICS")
+        columns: tuple[str, ...] | None = None
+        if self.accept("FOR", "ALL", "COLUMNS"):
+            columns = ()
+        elif self.accept("FOR", "COLUMNS"):
+            columns = tuple(self.list_of(self.name))
+        return statements.Analyze(path, partition, columns, at=at)
+
+    def _partition_part(self) -> tuple[str, Expression | None]:
+        return self.name(), self.expression() if self.accept("=") else None
+
+    # --- sets, plans, EXPLAIN ----------------------------------------------------------------------------------------
+
+    def _explain(self, at: int) -> Statement:
+        self.expect("EXPLAIN")
+        details: list[str] = []
+        if self.accept("PLAN"):
+            self.expect("FOR")
+        elif self.sees_any(*_DETAILS):
+            details = self.list_of(self._detail)
+        statement = self.statement()
+        if isinstance(statement, statements.Execute):
+            statement = statement.statement
+        explained = (statements.QueryStatement, statements.Insert, statements.StatementSet, statements.CreateTable)
+        if not isinstance(statement, explained):
+            self.refuse("EXPLAIN is for queries, INSERT and STATEMENT SET, and not for the statement that begins", at)
+        return statements.Explain(statement, tuple(details), at=at)
+
+    def _detail(self) -> str:
+        detail = self.accept_any(*_DETAILS)
+        if detail is None:
+            self.fail(f"expected one of {', '.join(_DETAILS)}")
+        return detail
+
+    def _execute(self, at: int) -> Statement:
+        self.expect("EXECUTE")
+        if self.accept("PLAN"):
+            return statements.ExecutePlan(self.text(), at=at)
+        return statements.Execute(self.statement(), at=at)
+
+    def _compile(self, at: int) -> Statement:
+        self.expect("COMPILE")
+        executes = self.accept("AND", "EXECUTE")
+        self.expect("PLAN")
+        file = self.text()
+        if_not_exists = self.if_not_exists()
+        self.expect("FOR")
+        return statements.ExecutePlan(file, self.statement(), True, executes, if_not_exists, at=at)
+
+    def _begin(self, at: int) -> Statement:
+        self.expect("BEGIN", "STATEMENT", "SET")
+        return statements.BeginStatementSet(at=at)
+
+    def _end(self, at: int) -> Statement:
+        self.expect("END")
+        return statements.EndStatementSet(at=at)
+
+    def _statement_set(self, at: int) -> Statement:
+        self.expect("STATEMENT", "SET", "BEGIN")
+        inserts = []
+        while not self.sees("END"):
+            inserts.append(self._insert(self.token.at))
+            self.expect(";")
+        if not inserts:
+            self.fail("expected INSERT")
+        self.expect("END")
+        return statements.StatementSet(tuple(inserts), at=at)
+
+    # --- CREATE, ALTER, DROP -----------------------------------------------------------------------------------------
+
+    def _create_words(self) -> Words:
+        replaces = alters = False
+        if self.accept("OR"):
+            alters = self.accept("ALTER")
+            replaces = not alters
+            if replaces:
+                self.expect("REPLACE")
+        is_temporary = self.accept("TEMPORARY")
+        return Words(is_temporary, is_temporary and self.accept("SYSTEM"), replaces, alters)
+
+    def _create(self, at: int) -> Statement:
+        self.expect("CREATE")
+        words = self._create_words()
+        if self.accept("TABLE"):
+            return self.create_table(words, at)
+        if self.accept("MATERIALIZED", "TABLE"):
+            return self.create_materialized_table(words, at)
+        if self.accept("VIEW"):
+            return self.create_view(words, at)
+        if self.accept("FUNCTION"):
+            return self._create_function(words, at)
+        what = self.accept_any(*_OTHERS)
+        if what is None:
+            self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
+        return self._create_other(what, words, at)
+
+    def _replace(self, at: int) -> Statement:
+        self.expect("REPLACE", "TABLE")
+        return self.create_table(Words(replaces=True), at, is_replace=True)
+
+    def _create_function(self, words: Words, at: int) -> Statement:
+        if_not_exists = self.if_not_exists()
+        path = self.path()
+        self.expect("AS")
+        target = self.text()
+        language = self._language()
+        files = tuple(self.list_of(self._file)) if self.accept("USING") else ()
+        options = self.options() if self.accept("WITH") else ()
+        return statements.CreateFunction(
+            path=path,
+            target=target,
+            language=language,
+            files=files,
+            options=options,
+            is_temporary=words.is_temporary,
+            is_system=words.is_system,
+            if_not_exists=if_not_exists,
+            at=at,
+        )
+
+    def _language(self) -> str | None:
+        if not self.accept("LANGUAGE"):
+            return None
+        language = self.accept_any("PYTHON", "JAVA", "SCALA", "SQL")
+        if language is None:
+            self.fail("expected PYTHON, JAVA or SCALA")
+        return language
+
+    def _file(self) -> tuple[str, str]:
+        kind = self.accept_any("JAR", "FILE", "ARTIFACT")
+        if kind is None:
+            self.fail("expected JAR, FILE or ARTIFACT")
+        return kind, self.text()
+
+    def _create_other(self, what: str, words: Words, at: int) -> Statement:
+        if_not_exists = self.if_not_exists()
+        path = self.path()
+        inputs = self.elements().columns if self.accept("INPUT") else ()
+        outputs = self.elements().columns if self.accept("OUTPUT") else ()
+        comment = self.comment()
+        options = self.options() if self.accept("WITH") else ()
+        query: Query | None = self.query() if what == "MODEL" and self.accept("AS") else None
+        return statements.Create(
+            what=what,
+            path=path,
+            options=options,
+            comment=comment,
+            if_not_exists=if_not_exists,
+            is_temporary=words.is_temporary,
+            replaces=words.replaces,
+            inputs=inputs,
+            outputs=outputs,
+            query=query,
+            at=at,
+        )
+
+    def _alter(self, at: int) -> Statement:
+        self.expect("ALTER")
+        if self.accept("TABLE"):
+            return self.alter_table(at, False)
+        if self.accept("MATERIALIZED", "TABLE"):
+            return self.alter_table(at, True)
+        if self.accept("VIEW"):
+            return self.alter_view(at)
+        is_temporary = self.accept("TEMPORARY")
+        is_system = is_temporary and self.accept("SYSTEM")
+        if self.accept("FUNCTION"):
+            if_exists = self.if_exists()
+            path = self.path()
+            self.expect("AS")
+            return statements.AlterFunction(
+                path=path,
+                target=self.text(),
+                language=self._language(),
+                is_temporary=is_temporary,
+                is_system=is_system,
+                if_exists=if_exists,
+                at=at,
+            )
+        what = self.accept_any(*_OTHERS)
+        if what is None:
+            self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
+        return self.alter_other(what, at)
+
+    def _drop(self, at: int) -> Statement:
+        self.expect("DROP")
+        is_temporary = self.accept("TEMPORARY")
+        is_system = is_temporary and self.accept("SYSTEM")
+        what = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
+        what = what or self.accept_any("TABLE", "VIEW", "FUNCTION", *_OTHERS)
+        if what is None:
+            self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
+        if_exists = self.if_exists()
+        path = self.path()
+        behaviour = self.accept_any("RESTRICT", "CASCADE")
+        return statements.Drop(what, path, if_exists, is_temporary, is_system, behaviour, at=at)
+
+    # --- looking around ----------------------------------------------------------------------------------------------
+
+    def _use(self, at: int) -> Statement:
+        self.expect("USE")
+        if self.accept("CATALOG"):
+            return statements.Use("CATALOG", ((self.name(),),), at=at)
+        if self.accept("MODULES"):
+            return statements.Use("MODULES", tuple((name,) for name in self.list_of(self.name)), at=at)
+        return statements.Use("DATABASE", (self.path(),), at=at)
+
+    def _show(self, at: int) -> Statement:
+        self.expect("SHOW")
+        if self.accept("CREATE"):
+            return self._show_create(at)
+        if self.accept("CURRENT"):
+            what = self.accept_any("CATALOG", "DATABASE")
+            if what is None:
+                self.fail("expected CATALOG or DATABASE")
+            return statements.Show(f"CURRENT {what}", at=at)
+        if self.accept("PARTITIONS"):
+            path = self.path()
+            partition = self.partition_values() if self.accept("PARTITION") else ()
+            return statements.Show("PARTITIONS", path, partition=partition, at=at)
+        what = self._shown()
+        path = self.path() if self.accept_any("FROM", "IN") else ()
+        if what == "COLUMNS" and not path:
+            self.fail("expected FROM or IN")
+        is_negated = self.sees("NOT") and self.peek().text in ("LIKE", "ILIKE")
+        if is_negated:
+            self.take()
+        kind = self.accept_any("LIKE", "ILIKE")
+        pattern = self.text() if kind else None
+        return statements.Show(what, path, pattern, kind or "LIKE", is_negated, at=at)
+
+    def _shown(self) -> str:
+        for words in (("USER", "FUNCTIONS"), ("FULL", "MODULES"), ("MATERIALIZED", "TABLES")):
+            if self.accept(*words):
+                return " ".join(words)
+        what = self.accept_any(
+            *("TABLES", "VIEWS", "COLUMNS", "CATALOGS", "DATABASES", "FUNCTIONS", "PROCEDURES", "MODULES", "MODELS"),
+            *("JARS", "JOBS", "CONNECTIONS"),
+        )
+        if what is None:
+            self.fail("expected what to show, such as TABLES")
+        return what
+
+    def _show_create(self, at: int) -> Statement:
+        what = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
+        what = what or self.accept_any("TABLE", "VIEW", *_OTHERS)
+        if what is None:
+            self.fail("expected TABLE, VIEW, CATALOG or MODEL")
+        return statements.Show(f"CREATE {what}", self.path(), at=at)
+
+    def _describe(self, at: int) -> Statement:
+        self.take()
+        if self.accept("JOB"):
+            return statements.JobStatement("DESCRIBE", self.text(), at=at)
+        for what in ("CATALOG", "DATABASE", "FUNCTION", "MODEL"):
+            if self.sees(what) and self.peek().kind is not Kind.END:
+                self.take()
+                return statements.Describe(what, *self._described(), at=at)
+        return statements.Describe("TABLE", *self._described(), at=at)
+
+    def _described(self) -> tuple[Path, bool]:
+        is_extended = self.accept("EXTENDED")
+        return self.path(), is_extended
+
+    # --- the session -------------------------------------------------------------------------------------------------
+
+    def _set(self, at: int) -> Statement:
+        self.expect("SET")
+        if self.token.kind is Kind.END:
+            return statements.SetOption(at=at)
+        key = self._key()
+        self.expect("=")
+        return statements.SetOption(key, self._value(), at=at)
+
+    def _reset(self, at: int) -> Statement:
+        self.expect("RESET")
+        key = None if self.token.kind is Kind.END else self._key()
+        return statements.SetOption(key, resets=True, at=at)
+
+    def _key(self) -> str:
+        return self.text()
+
+    def _value(self) -> str:
+        return self.text()
+
+    def _load(self, at: int) -> Statement:
+        unloads = self.take().text == "UNLOAD"
+        self.expect("MODULE")
+        name = self.name()
+        options = self.options() if not unloads and self.accept("WITH") else ()
+        return statements.LoadModule(name, options, unloads, at=at)
+
+    def _jar(self, at: int) -> Statement:
+        removes = self.take().text == "REMOVE"
+        self.expect("JAR")
+        return statements.JarStatement(self.text(), removes, at=at)
+
+    def _stop_job(self, at: int) -> Statement:
+        self.expect("STOP", "JOB")
+        job_id = self.text()
+        options = []
+        while self.accept("WITH"):
+            option = self.accept_any("SAVEPOINT", "DRAIN")
+            if option is None:
+                self.fail("expected SAVEPOINT or DRAIN")
+            options.append(option)
+        return statements.JobStatement("STOP", job_id, tuple(options), at=at)
+
+    def _shell(self, at: int) -> Statement:
+        return statements.ShellCommand(self.take().text, at=at)

@@ -1,0 +1,464 @@
+"""Statements as they are written, other than queries. `kind` is what Calcite calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.table.logical_types import DataType
+from penstock.table.sql.relations import Hint
+from penstock.table.sql.syntax import Expression, Query
+
+Path = tuple[str, ...]
+#: Options as they are written, in order.
+Options = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """The base of all."""
+
+    kind: ClassVar[str] = "OTHER"
+    at: int = field(default=-1, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatement(Statement):
+    """A query."""
+
+    query: Query
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """That of the query."""
+        return self.query.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Statement):
+    """INSERT INTO or INSERT OVERWRITE. `partition`: values of partition columns; `conflict`: ON CONFLICT."""
+
+    kind: ClassVar = "INSERT"
+    path: Path
+    query: Query
+    columns: tuple[Path, ...] = ()
+    partition: tuple[tuple[str, Expression], ...] = ()
+    hints: tuple[Hint, ...] = ()
+    overwrites: bool = False
+    upserts: bool = False
+    conflict: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSet(Statement):
+    """Several INSERTs that are one job."""
+
+    inserts: tuple[Insert, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStatementSet(Statement):
+    """The statements that follow belong to one set, until END."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndStatementSet(Statement):
+    """The set ends, and runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execute(Statement):
+    """EXECUTE a statement."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutePlan(Statement):
+    """EXECUTE PLAN or COMPILE (AND EXECUTE) PLAN: a plan in a file, perhaps that of a statement."""
+
+    file: str
+    statement: Statement | None = None
+    compiles: bool = False
+    executes: bool = True
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Statement):
+    """EXPLAIN, and what it shall show besides."""
+
+    kind: ClassVar = "EXPLAIN"
+    statement: Statement
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Statement):
+    """UPDATE."""
+
+    kind: ClassVar = "UPDATE"
+    path: Path
+    assignments: tuple[tuple[str, Expression], ...]
+    where: Expression | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Statement):
+    """DELETE."""
+
+    kind: ClassVar = "DELETE"
+    path: Path
+    where: Expression | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Statement):
+    """TRUNCATE TABLE."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class CallProcedure(Statement):
+    """CALL."""
+
+    kind: ClassVar = "PROCEDURE_CALL"
+    call: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze(Statement):
+    """ANALYZE TABLE."""
+
+    kind: ClassVar = "OTHER_DDL"
+    path: Path
+    partition: tuple[tuple[str, Expression | None], ...] = ()
+    #: None for no columns, an empty tuple for all
+    columns: tuple[str, ...] | None = None
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: one of `type`, one computed by `expression`, or one of the connector's `metadata` (its key)."""
+
+    path: Path
+    type: DataType | None = None
+    expression: Expression | None = None
+    metadata: str | None = None
+    is_metadata: bool = False
+    is_virtual: bool = False
+    is_primary: bool = False
+    is_enforced: bool | None = None
+    constraint: str | None = None
+    comment: str | None = None
+    at: int = field(default=-1, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """WATERMARK FOR column AS expression."""
+
+    column: Path
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class KeyConstraint:
+    """PRIMARY KEY or UNIQUE. `is_enforced`: None where nothing is said."""
+
+    columns: tuple[str, ...]
+    name: str | None = None
+    is_unique: bool = False
+    is_enforced: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """DISTRIBUTED BY. `kind`: HASH, RANGE or none."""
+
+    kind: str | None = None
+    columns: tuple[str, ...] = ()
+    buckets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """LIKE table, and pairs that say what of it is taken, such as (`INCLUDING`, `ALL`)."""
+
+    path: Path
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What stands in the parentheses of CREATE TABLE."""
+
+    columns: tuple[Column, ...] = ()
+    constraints: tuple[KeyConstraint, ...] = ()
+    watermarks: tuple[Watermark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable(Statement):
+    """CREATE TABLE, or REPLACE TABLE (`is_replace`); with a query it is filled from it."""
+
+    path: Path
+    elements: Elements = Elements()
+    #: the names of columns alone, before a query
+    names: tuple[str, ...] = ()
+    comment: str | None = None
+    distribution: Distribution | None = None
+    partition_keys: tuple[str, ...] = ()
+    options: Options = ()
+    like: Like | None = None
+    query: Query | None = None
+    is_temporary: bool = False
+    if_not_exists: bool = False
+    replaces: bool = False
+    is_replace: bool = False
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """REPLACE TABLE has none of its own."""
+        return "OTHER_DDL" if self.is_replace else "CREATE_TABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateMaterializedTable(CreateTable):
+    """CREATE MATERIALIZED TABLE, kept fresh within an interval; Penstock's planner does not take it."""
+
+    freshness: Expression | None = None
+    refresh_mode: str | None = None
+    alters: bool = False
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """CREATE OR ALTER has none of its own."""
+        return "OTHER_DDL" if self.alters else "CREATE_TABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView(Statement):
+    """CREATE VIEW. `text`: the query as it is written."""
+
+    kind: ClassVar = "CREATE_VIEW"
+    path: Path
+    query: Query
+    text: str
+    columns: tuple[str, ...] = ()
+    comment: str | None = None
+    is_temporary: bool = False
+    if_not_exists: bool = False
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable(Statement):
+    """ALTER TABLE. Each action is a word or two, and what they are about."""
+
+    kind: ClassVar = "ALTER_TABLE"
+    path: Path
+    actions: tuple[AlterAction, ...]
+    if_exists: bool = False
+    is_materialized: bool = False
+    partition: tuple[tuple[str, Expression], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterAction:
+    """One change: `ADD COLUMN`, `MODIFY WATERMARK`, `RENAME TO` …, with what that is about in the fields it takes."""
+
+    verb: str
+    names: tuple[Path, ...] = ()
+    column: Column | None = None
+    #: FIRST, or AFTER a column
+    position: str | None = None
+    constraint: KeyConstraint | None = None
+    watermark: Watermark | None = None
+    distribution: Distribution | None = None
+    options: Options = ()
+    partition: tuple[tuple[str, Expression], ...] = ()
+    if_exists: bool = False
+    query: Query | None = None
+    freshness: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterView(Statement):
+    """ALTER VIEW: RENAME TO another, or AS another query."""
+
+    kind: ClassVar = "ALTER_VIEW"
+    path: Path
+    renamed: Path = ()
+    query: Query | None = None
+
+
+# --- everything else -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFunction(Statement):
+    """CREATE FUNCTION. `language`: PYTHON, JAVA or SCALA."""
+
+    kind: ClassVar = "CREATE_FUNCTION"
+    path: Path
+    target: str
+    language: str | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    options: Options = ()
+    is_temporary: bool = False
+    is_system: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterFunction(CreateFunction):
+    """ALTER FUNCTION."""
+
+    kind: ClassVar = "OTHER_DDL"
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create(Statement):
+    """CREATE CATALOG, DATABASE, MODEL or CONNECTION (`what`)."""
+
+    kind: ClassVar = "OTHER_DDL"
+    what: str
+    path: Path
+    options: Options = ()
+    comment: str | None = None
+    if_not_exists: bool = False
+    is_temporary: bool = False
+    replaces: bool = False
+    inputs: tuple[Column, ...] = ()
+    outputs: tuple[Column, ...] = ()
+    query: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alter(Statement):
+    """ALTER CATALOG, DATABASE, MODEL or CONNECTION (`what`): SET or RESET options, a COMMENT, or RENAME TO (`verb`)."""
+
+    kind: ClassVar = "OTHER_DDL"
+    what: str
+    path: Path
+    verb: str
+    options: Options = ()
+    keys: tuple[str, ...] = ()
+    text: str | None = None
+    renamed: Path = ()
+    if_exists: bool = False
+
+
+_DROPS = {"TABLE": "DROP_TABLE", "VIEW": "DROP_VIEW", "FUNCTION": "DROP_FUNCTION"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Statement):
+    """DROP TABLE, VIEW, FUNCTION, CATALOG, … (`what`). `behaviour`: RESTRICT or CASCADE."""
+
+    what: str
+    path: Path
+    if_exists: bool = False
+    is_temporary: bool = False
+    is_system: bool = False
+    behaviour: str | None = None
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """It says what is dropped."""
+        return _DROPS.get(self.what, "OTHER_DDL")
+
+
+@dataclass(frozen=True, slots=True)
+class Use(Statement):
+    """USE a database, CATALOG or MODULES."""
+
+    what: str
+    paths: tuple[Path, ...]
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """Modules are no DDL to Calcite."""
+        return "OTHER" if self.what == "MODULES" else "OTHER_DDL"
+
+
+@dataclass(frozen=True, slots=True)
+class Show(Statement):
+    """SHOW `what`: TABLES, CREATE TABLE, CURRENT CATALOG, … in a place, and only what is like a pattern."""
+
+    what: str
+    path: Path = ()
+    pattern: str | None = None
+    pattern_kind: str = "LIKE"
+    is_negated: bool = False
+    partition: tuple[tuple[str, Expression], ...] = ()
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """Those that show one thing are DDL to Calcite."""
+        return "OTHER_DDL" if self.what.startswith("CREATE ") else "OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Statement):
+    """DESCRIBE a table, CATALOG, FUNCTION, … (`what`)."""
+
+    what: str
+    path: Path
+    is_extended: bool = False
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """That of a table has its own."""
+        return "DESCRIBE_TABLE" if self.what == "TABLE" else "OTHER_DDL" if self.what == "CATALOG" else "OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption(Statement):
+    """SET an option, or show all; RESET one, or all."""
+
+    key: str | None = None
+    value: str | None = None
+    resets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModule(Statement):
+    """LOAD MODULE, or UNLOAD MODULE."""
+
+    kind: ClassVar = "OTHER_DDL"
+    name: str
+    options: Options = ()
+    unloads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JarStatement(Statement):
+    """ADD JAR or REMOVE JAR, which a job in Python has no use for."""
+
+    file: str
+    removes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatement(Statement):
+    """STOP JOB, DESCRIBE JOB (`verb`), and how it is stopped."""
+
+    verb: str
+    job_id: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand(Statement):
+    """QUIT, CLEAR or HELP, which the shell answers."""
+
+    command: str

@@ -1,0 +1,280 @@
+"""CREATE TABLE and CREATE VIEW: columns of all kinds, keys, watermarks, options, LIKE and AS."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from penstock.table.sql import statements
+from penstock.table.sql.lexer import Kind
+from penstock.table.sql.pattern_parser import PatternParser
+from penstock.table.sql.statements import (
+    Column,
+    Distribution,
+    Elements,
+    KeyConstraint,
+    Options,
+    Path,
+    Statement,
+    Watermark,
+)
+from penstock.table.sql.syntax import Expression, Query
+
+_LIKE_RULES: Final = ("INCLUDING", "EXCLUDING", "OVERWRITING")
+_LIKE_PARTS: Final = (
+    *("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS"),
+    "DISTRIBUTED",
+)
+
+
+class Words(NamedTuple):
+    """What stands between CREATE and what is created."""
+
+    is_temporary: bool = False
+    is_system: bool = False
+    replaces: bool = False
+    alters: bool = False
+
+
+class TableParser(PatternParser):
+    """See the module's text."""
+
+    # --- what several statements have --------------------------------------------------------------------------------
+
+    def options(self) -> Options:
+        """Options in parentheses, of which there may be none."""
+        self.expect("(")
+        found: list[tuple[str, str]] = []
+        while not self.sees(")"):
+            key = self.text()
+            self.expect("=")
+            found.append((key, self.text()))
+            if not self.accept(","):
+                break
+        self.expect(")")
+        return tuple(found)
+
+    def if_not_exists(self) -> bool:
+        """IF NOT EXISTS."""
+        return self.accept("IF", "NOT", "EXISTS")
+
+    def if_exists(self) -> bool:
+        """IF EXISTS."""
+        return self.accept("IF", "EXISTS")
+
+    def comment(self) -> str | None:
+        """COMMENT and a text."""
+        return self.text() if self.accept("COMMENT") else None
+
+    def partition_values(self) -> tuple[tuple[str, Expression], ...]:
+        """`(a = 1, b = 'x')`, after PARTITION."""
+        return tuple(self.in_parentheses(lambda: self.list_of(self._partition_value)))
+
+    def _partition_value(self) -> tuple[str, Expression]:
+        name = self.name()
+        self.expect("=")
+        return name, self.expression()
+
+    # --- columns, keys, watermarks -----------------------------------------------------------------------------------
+
+    def elements(self) -> Elements:
+        """What stands in the parentheses of a table."""
+        columns: list[Column] = []
+        constraints: list[KeyConstraint] = []
+        watermarks: list[Watermark] = []
+        self.expect("(")
+        while True:
+            if self.sees("WATERMARK", "FOR"):
+                watermarks.append(self.watermark())
+            elif self.sees_any("CONSTRAINT", "PRIMARY", "UNIQUE"):
+                constraints.append(self.constraint())
+            else:
+                columns.append(self.column())
+            if not self.accept(","):
+                break
+        self.expect(")")
+        return Elements(tuple(columns), tuple(constraints), tuple(watermarks))
+
+    def watermark(self) -> Watermark:
+        """WATERMARK FOR column AS expression."""
+        self.expect("WATERMARK", "FOR")
+        column = self.path()
+        self.expect("AS")
+        return Watermark(column, self.expression())
+
+    def constraint(self) -> KeyConstraint:
+        """A key with its columns."""
+        name = self.name() if self.accept("CONSTRAINT") else None
+        is_unique = self.accept("UNIQUE")
+        if not is_unique:
+            self.expect("PRIMARY", "KEY")
+        return KeyConstraint(self.names_in_parentheses(), name, is_unique, self._enforcement())
+
+    def _enforcement(self) -> bool | None:
+        if self.accept("NOT", "ENFORCED"):
+            return False
+        return True if self.accept("ENFORCED") else None
+
+    def column(self) -> Column:
+        """A column of any kind, with its comment."""
+        at = self.token.at
+        path = self.path()
+        if self.accept("AS"):
+            return Column(path, expression=self.expression(), comment=self.comment(), at=at)
+        data_type = self.data_type()
+        if self.accept("METADATA"):
+            metadata = self.text() if self.accept("FROM") else None
+            is_virtual = self.accept("VIRTUAL")
+            is_primary, name, enforced = self._column_key()
+            return Column(
+                path, data_type, None, metadata, True, is_virtual, is_primary, enforced, name, self.comment(), at=at
+            )
+        is_primary, name, enforced = self._column_key()
+        return Column(
+            path, data_type, None, is_primary=is_primary, is_enforced=enforced, constraint=name, comment=self.comment(),
+            at=at,
+        )  # fmt: skip
+
+    def _column_key(self) -> tuple[bool, str | None, bool | None]:
+        name = self.name() if self.accept("CONSTRAINT") else None
+        if self.accept("PRIMARY", "KEY"):
+            return True, name, self._enforcement()
+        if self.accept("UNIQUE"):
+            return False, name, self._enforcement()
+        return False, name, None
+
+    def distribution(self) -> Distribution:
+        """What follows DISTRIBUTED BY, DISTRIBUTED or DISTRIBUTION."""
+        kind = None
+        columns: tuple[str, ...] = ()
+        if self.accept("BY"):
+            kind = self.accept_any("HASH", "RANGE")
+            columns = self.names_in_parentheses()
+        buckets = None
+        if self.accept("INTO"):
+            buckets = self.whole_number()
+            self.expect("BUCKETS")
+        return Distribution(kind, columns, buckets)
+
+    # --- CREATE TABLE ------------------------------------------------------------------------------------------------
+
+    def create_table(self, words: Words, at: int, is_replace: bool = False) -> Statement:
+        """What follows TABLE."""
+        if_not_exists = self.if_not_exists()
+        path = self.path()
+        elements = Elements()
+        names: tuple[str, ...] = ()
+        if self._sees_names_alone():
+            names = self.names_in_parentheses()
+        elif self.sees("("):
+            elements = self.elements()
+        comment = self.comment()
+        distribution = self.distribution() if self.accept("DISTRIBUTED") else None
+        partition_keys = self.names_in_parentheses() if self.accept("PARTITIONED", "BY") else ()
+        options = self.options() if self.accept("WITH") else ()
+        like = self._like() if self.accept("LIKE") else None
+        query = self.query() if self.accept("AS") else None
+        if is_replace and query is None:
+            self.fail("expected AS and a query")
+        if names and query is None:
+            self.fail("expected AS and a query, because the columns have no types")
+        return statements.CreateTable(
+            path=path,
+            elements=elements,
+            names=names,
+            comment=comment,
+            distribution=distribution,
+            partition_keys=partition_keys,
+            options=options,
+            like=like,
+            query=query,
+            is_temporary=words.is_temporary,
+            if_not_exists=if_not_exists,
+            replaces=words.replaces or is_replace,
+            is_replace=is_replace,
+            at=at,
+        )
+
+    def _sees_names_alone(self) -> bool:
+        return (
+            self.sees("(")
+            and self.peek().kind in (Kind.WORD, Kind.QUOTED)
+            and self.peek(2).text in (",", ")")
+            and self.peek(2).kind is Kind.OPERATOR
+        )
+
+    def _like(self) -> statements.Like:
+        path = self.path()
+        rules: list[tuple[str, str]] = []
+        if self.accept("("):
+            while not self.accept(")"):
+                rule = self.accept_any(*_LIKE_RULES)
+                part = self.accept_any(*_LIKE_PARTS)
+                if rule is None or part is None:
+                    self.fail(f"expected {', '.join(_LIKE_RULES)} and then one of {', '.join(_LIKE_PARTS)}")
+                rules.append((rule, part))
+        return statements.Like(path, tuple(rules))
+
+    def create_materialized_table(self, words: Words, at: int) -> Statement:
+        """What follows MATERIALIZED TABLE."""
+        if_not_exists = self.if_not_exists()
+        path = self.path()
+        names: tuple[str, ...] = ()
+        elements = Elements()
+        if self._sees_names_alone():
+            names = self.names_in_parentheses()
+        elif self.sees("("):
+            elements = self.elements()
+        comment = self.comment()
+        distribution = self.distribution() if self.accept("DISTRIBUTED") else None
+        partition_keys = self.names_in_parentheses() if self.accept("PARTITIONED", "BY") else ()
+        options = self.options() if self.accept("WITH") else ()
+        freshness = None
+        if self.accept("FRESHNESS"):
+            self.expect("=")
+            freshness = self.expression()
+        refresh_mode = None
+        if self.accept("REFRESH_MODE"):
+            self.expect("=")
+            refresh_mode = self.accept_any("FULL", "CONTINUOUS")
+            if refresh_mode is None:
+                self.fail("expected FULL or CONTINUOUS")
+        self.expect("AS")
+        return statements.CreateMaterializedTable(
+            path=path,
+            elements=elements,
+            names=names,
+            comment=comment,
+            distribution=distribution,
+            partition_keys=partition_keys,
+            options=options,
+            query=self.query(),
+            if_not_exists=if_not_exists,
+            freshness=freshness,
+            refresh_mode=refresh_mode,
+            alters=words.alters,
+            replaces=words.replaces,
+            at=at,
+        )
+
+    # --- CREATE VIEW -------------------------------------------------------------------------------------------------
+
+    def create_view(self, words: Words, at: int) -> Statement:
+        """What follows VIEW."""
+        if_not_exists = self.if_not_exists()
+        path: Path = self.path()
+        columns = self.names_in_parentheses() if self.sees("(") else ()
+        comment = self.comment()
+        self.expect("AS")
+        begin = self.token.at
+        query: Query = self.query()
+        return statements.CreateView(
+            path=path,
+            query=query,
+            text=self.sql[begin : self.token.at].strip(),
+            columns=columns,
+            comment=comment,
+            is_temporary=words.is_temporary,
+            if_not_exists=if_not_exists,
+            replaces=words.replaces,
+            at=at,
+        )
