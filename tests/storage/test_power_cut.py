@@ -32,7 +32,7 @@ from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import JobMark
 from penstock.storage.leadership import DeposedError, Leaders
 from penstock.storage.metadata import METADATA_NAME
-from penstock.storage.savepoint_directories import claim_savepoint
+from penstock.storage.savepoint_directories import claim_savepoint, delete_savepoint, empty_savepoint
 
 
 @pytest.fixture
@@ -98,6 +98,26 @@ def test_a_savepoint_survives(live: Path, cut: PowerCut, tmp_path: Path, is_clai
             b"shared",
             b"own",
         ]
+
+
+@pytest.mark.parametrize("delete", [delete_savepoint, partial(empty_savepoint, owner="job")])
+def test_a_savepoint_that_is_deleted_does_not_come_back_in_part(
+    delete: Callable[[str], None], live: Path, cut: PowerCut, tmp_path: Path
+) -> None:
+    """G11, H1: where its metadata is, its files are."""
+    store = FileCheckpointStore(None, "job", 0)
+    path = live / "mine"
+    file = store.write(1, "op-0-0-count", b"state", str(path))
+    store.complete(metadata_of(file), str(path))
+    seen = images(cut, tmp_path / "before")
+    cut.on_sync = lambda: seen.extend(images(cut, tmp_path / str(len(seen))))
+    delete(str(path))
+    cut.on_sync = lambda: None
+    after = images(cut, tmp_path / "after")
+    assert not any((image / "mine" / METADATA_NAME).exists() for image in after)
+    visible = [image for image in seen if (image / "mine" / METADATA_NAME).exists()]
+    assert visible
+    assert all((image / "mine" / Path(file.path or "").name).read_bytes() == b"state" for image in visible)
 
 
 def test_what_has_become_of_a_job_survives(live: Path, cut: PowerCut, tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def sync_found(fs: Any, directory: str) -> None:
             sync_directories([directory])
 
 
+def delete_metadata(fs: Any, directory: str) -> None:
+    """Delete the metadata of a savepoint for good, before its files: no power cut brings it back without them."""
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(posixpath.join(directory, METADATA_NAME))
+        if is_local(fs):
+            sync_directories([directory])
+
+
 def revoke_metadata(fs: Any, directory: str) -> None:
     """Let no checkpoint be in a directory: not one whose metadata is there, and not one whose metadata comes late."""
     write_named(fs, directory, METADATA_NAME, REVOKED)

@@ -10,7 +10,7 @@ from typing import Final
 import fsspec
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.files import create, load_metadata
+from penstock.storage.files import create, delete_metadata, load_metadata
 from penstock.storage.metadata import METADATA_NAME, StateFile
 
 #: What a file begins with that says which job writes a savepoint at a path that a person chose.
@@ -64,8 +64,9 @@ def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] |
     needed = {f"{CLAIM_PREFIX}{owner}"}
     if kept is not None:
         needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
-    # The metadata first, so that a half-deleted savepoint never looks whole.
-    for path in sorted(fs.find(directory), key=lambda path: (posixpath.basename(path) != METADATA_NAME, path)):
+    if METADATA_NAME not in needed:
+        delete_metadata(fs, directory)  # first, so that a half-deleted savepoint never looks whole
+    for path in sorted(fs.find(directory)):
         if posixpath.basename(path) not in needed:
             with contextlib.suppress(FileNotFoundError):
                 fs.rm_file(path)
@@ -120,7 +121,6 @@ def discard_savepoint(savepoint_path: str) -> None:
 def delete_savepoint(savepoint_path: str) -> None:
     """Delete a savepoint, metadata first, so that a half-deleted one never looks whole."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
-    with contextlib.suppress(FileNotFoundError):
-        fs.rm_file(posixpath.join(directory, METADATA_NAME))
+    delete_metadata(fs, directory)
     if fs.exists(directory):
         fs.rm(directory, recursive=True)

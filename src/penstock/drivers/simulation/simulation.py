@@ -212,6 +212,9 @@ class Simulation:
             self._run_job()
         except DriverGone:
             self.is_gone = True
+            if self.power.is_out:  # the driver was the first to go
+                self.outsiders.on_power_cut()
+                self.power.come_back()
             if self.jobs.now.store.visible_id_max:
                 self.jobs.accept()  # what it has left fits its program
             self.cluster.close()

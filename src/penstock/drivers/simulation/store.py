@@ -251,7 +251,7 @@ class MemoryStore:
         self._delete_all(lambda: self._disk.below(savepoint_path), "discard")
 
     def delete_savepoint(self, savepoint_path: str) -> None:
-        self._delete_all(lambda: self._disk.claim_savepoint(savepoint_path))
+        self._delete_all(lambda: self._disk.claim_savepoint(savepoint_path), syncs=True)
 
     def listing(self) -> list[str]:
         if self._faults.storage_fault(("listing-refused",)):
@@ -273,14 +273,16 @@ class MemoryStore:
 
         self._delete_all(find)
 
-    def _delete_all(self, find: Callable[[], list[str]], verb: str = "delete") -> None:
-        """Delete what `find` finds, unless a fault refuses it or stops it half-way."""
+    def _delete_all(self, find: Callable[[], list[str]], verb: str = "delete", syncs: bool = False) -> None:
+        """Delete what `find` finds, unless a fault refuses it or stops it half-way; `syncs`: metadata for good."""
         fault = self._faults.storage_fault((f"{verb}-refused", f"{verb}-torn", f"{verb}-done-but-error"))
         if fault == f"{verb}-refused":
             raise OSError("planned: the deletion was refused")
         paths = find()
         for path in paths[: len(paths) // 2] if fault == f"{verb}-torn" else paths:
             self.delete_file(path)
+            if syncs and path.endswith(METADATA):
+                self._disk.sync_directory(directory_of(path))
             self.on_delete()
         if fault is not None:
             raise OSError("planned: the connection broke")

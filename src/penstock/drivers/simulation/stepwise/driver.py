@@ -333,8 +333,10 @@ class Driver:
         drained = self._history.drained
         if disk.savepoints.pop(step.path, None) is not None and drained is not None:
             self._history.drained = None if drained.external_path == step.path else drained
-        for path in disk.below(step.path):
+        for path in sorted(disk.below(step.path), key=lambda path: not path.endswith(METADATA)):
             self._store.delete_file(path)
+            if path.endswith(METADATA):
+                disk.sync_directory(step.path)
 
     def _empty_savepoint(self, step: steps.EmptySavepoint) -> None:
         if step.kept is None:
