@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.errors import WrongTypeError
 from penstock.table.logical_types import IntervalResolution
 from penstock.table.sql import parse_statement, relations, sql_of, syntax
 from penstock.table.sql.statements import QueryStatement
@@ -126,5 +127,5 @@ def test_what_it_looks_like() -> None:
 
 
 def test_what_is_no_syntax() -> None:
-    with pytest.raises(TypeError, match="int is no expression and no query"):
+    with pytest.raises(WrongTypeError, match="int is no expression and no query"):
         sql_of(1)

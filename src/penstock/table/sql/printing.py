@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import singledispatch
 
+from penstock.base.errors import WrongTypeError
 from penstock.table.logical_types import quoted
 from penstock.table.sql.syntax import Expression
 
@@ -16,7 +17,7 @@ from penstock.table.sql.syntax import Expression
 @singledispatch
 def sql_of(node: object) -> str:
     """An expression, or a query without parentheses around it, as SQL."""
-    raise TypeError(f"{type(node).__name__} is no expression and no query")
+    raise WrongTypeError(f"{type(node).__name__} is no expression and no query")
 
 
 def listed(expressions: Iterable[Expression]) -> str:
