@@ -31,6 +31,8 @@ PICKLING = {
     "state": "broadcast_state loading shapes snapshot",
     "state/rocksdb": "backend cache canonical classes rewriting rows",
     "state_processor": "history layouts spark_jobs table",
+    # Columns of RAW and VARIANT hold Python objects, which only operators of the same job have put there.
+    "table/data": "values",
     "testing": "hostile",
     "wire": "errors payload",
 }

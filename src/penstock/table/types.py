@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.base.errors import WrongTypeError, WrongValueError
-from penstock.table.logical_types import (
+from penstock.base.types import Row, RowKind
+from penstock.table.data.logical_types import (
     LENGTH_MAX,
     ArrayType,
     BigIntType,
@@ -59,7 +60,9 @@ __all__ = [
     "MultisetType",
     "NullType",
     "Resolution",
+    "Row",
     "RowField",
+    "RowKind",
     "RowType",
     "SmallIntType",
     "TimeType",

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.table.logical_types import DataType
+from penstock.table.data.logical_types import DataType
 from penstock.table.sql import syntax
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import WrongTypeError
-from penstock.table.logical_types import IntervalResolution
+from penstock.table.data.logical_types import IntervalResolution
 from penstock.table.sql import parse_statement, relations, sql_of, syntax
 from penstock.table.sql.statements import QueryStatement
 from penstock.table.sql.syntax import Call, Expression

@@ -262,8 +262,7 @@ class ExpressionParser(TypeParser):
         if word in begins:
             return begins[word]()
         if word in BARE_FUNCTIONS and following.text != "(":
-            self.take()
-            return Call(word, path=(word,), at=at)
+            return Call(word, path=(self.take().source,), at=at)
         if word == "NEXT" and following.text == "VALUE":
             self.expect("NEXT", "VALUE", "FOR")
             return Call("NEXT VALUE", (syntax.Reference(self.path()),), at=at)

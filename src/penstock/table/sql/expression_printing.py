@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from penstock.table.logical_types import literal, quoted
+from penstock.table.data.logical_types import literal, quoted
 from penstock.table.sql import syntax
 from penstock.table.sql.printing import listed, path_of, spaced, sql_of
 from penstock.table.sql.syntax import Call, Expression, IntervalQualifier, OrderItem, WindowSpecification
@@ -46,6 +46,12 @@ _printer(syntax.DescriptorArgument, lambda node: f"DESCRIPTOR({', '.join(map(pat
 def _(node: syntax.TemporalLiteral) -> str:
     root = "TIMESTAMP WITH LOCAL TIME ZONE" if node.root == "TIMESTAMP_LTZ" else node.root
     return f"{root} {literal(node.text)}"
+
+
+@sql_of.register
+def _(node: syntax.TypedLiteral) -> str:
+    value = "NULL" if node.value is None else literal(str(node.value))
+    return f"CAST({value} AS {node.type.nullable()})"
 
 
 @sql_of.register

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from penstock.table.logical_types import DataType
+from penstock.table.data.logical_types import DataType
 from penstock.table.sql import syntax
 from penstock.table.sql.expression_parser import ExpressionParser
 from penstock.table.sql.lexer import Kind
@@ -236,10 +236,8 @@ class FunctionParser(ExpressionParser):
         characters = None if self.sees("FROM") else self.expression()
         if self.accept("FROM"):
             return self._call(word, at, self.expression(), characters, options=(side or "BOTH",))
-        if side is not None:
-            self.fail("expected FROM")
-        more = self.expressions() if self.accept(",") else ()
-        return self._call(word, at, characters, *more, options=("BOTH",))
+        more = self.expressions() if side is None and self.accept(",") else ()
+        return self._call(word, at, characters, *more, options=(side or "BOTH",))
 
     def _by_unit(self, word: str, at: int) -> Expression:
         operands: list[Expression] = [self._unit_of_time()]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import singledispatch
 
 from penstock.base.errors import WrongTypeError
-from penstock.table.logical_types import quoted
+from penstock.table.data.logical_types import quoted
 from penstock.table.sql.syntax import Expression
 
 

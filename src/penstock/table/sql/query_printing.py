@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.table.logical_types import literal, quoted
+from penstock.table.data.logical_types import literal, quoted
 from penstock.table.sql import relations
 from penstock.table.sql.expression_printing import ordered, unit_of, window_of
 from penstock.table.sql.printing import listed, path_of, spaced, sql_of

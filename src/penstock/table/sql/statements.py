@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from penstock.table.logical_types import DataType
+from penstock.table.data.logical_types import DataType
 from penstock.table.sql.relations import Hint
 from penstock.table.sql.syntax import Expression, Query
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from penstock.table.logical_types import DataType, IntervalResolution
+from penstock.table.data.logical_types import DataType, IntervalResolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,14 @@ class TemporalLiteral(Expression):
 
     root: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLiteral(Expression):
+    """A value of a program, as `penstock.table.data.values` holds it, and its type. SQL has no text for it."""
+
+    value: object
+    type: DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.base.errors import WrongValueError
-from penstock.table import logical_types as types
-from penstock.table.logical_types import DataType, IntervalResolution, RowField
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType, IntervalResolution, RowField
 from penstock.table.sql.cursor import Cursor
 from penstock.table.sql.lexer import Kind
 from penstock.table.sql.syntax import IntervalQualifier
@@ -109,7 +109,7 @@ class TypeParser(Cursor):
             "BINARY": types.BinaryType,
             "VARBINARY": types.VarBinaryType,
         }
-        return kinds[word](self._number(1))
+        return kinds[word](self._number(types.LENGTH_MAX if word.startswith("VAR") else 1))
 
     def _temporal(self, word: str) -> DataType:
         precision = self._number(0 if word == "TIME" else 6)

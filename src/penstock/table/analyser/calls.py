@@ -1,0 +1,108 @@
+"""Calls of functions: which function is meant, which casts its operands need, what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import DataType, NullType
+from penstock.table.data.values import values_of
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator, operands_of
+from penstock.table.functions.cast_rules import refusal
+from penstock.table.functions.casts import supports_cast
+from penstock.table.functions.definition import ScalarFunction, Session
+from penstock.table.functions.json_construction import embedded_operands
+from penstock.table.functions.registry import find_scalar
+from penstock.table.functions.type_rules import TIMES, is_text
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
+
+
+class Calls:
+    """Makes typed calls. What is constant is worked out at once.
+
+    `is_user_function` says whether a name is that of a function of the program, which hides Flink's own.
+    """
+
+    def __init__(self, session: Session, is_user_function: Callable[[str], bool] = lambda name: False) -> None:
+        self.session = session
+        self._is_user_function = is_user_function
+
+    def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
+        """A call of a function of the registry. Raises `ValidationError` where it does not take these operands."""
+        if self._is_user_function(name):
+            raise UnsupportedError(f"functions of the program are not supported yet, and {name} is one")
+        function = find_scalar(name)
+        if function is None:
+            raise ValidationError(f"No match found for function signature {name}: there is no function of this name")
+        options = (*options, *embedded_operands(name, operands))
+        seen = operands_of(operands, options, self.session)
+        for signature in function.signatures:
+            types = signature.match(seen)
+            if types is not None:
+                break
+        else:
+            raise ValidationError(_mismatch(function, operands))
+        casts = tuple(self.implicit(one, to) for one, to in zip(operands, types, strict=True))
+        result = function.result(operands_of(casts, options, self.session))
+        return self.folded(FunctionCall(result, function.name, casts, options))
+
+    def cast(self, operand: Typed, to: DataType, is_try: bool = False) -> Typed:
+        """A cast that is written. Raises `ValidationError` where there is none between these types."""
+        if not supports_cast(operand.type, to):
+            raise ValidationError(refusal(operand.type, to))
+        nullable = operand.type.is_nullable or is_try
+        result = to.nullable() if nullable else to.not_null()
+        found = self.folded(FunctionCall(result, "TRY_CAST" if is_try else "CAST", (operand,)))
+        if isinstance(found, FunctionCall) and isinstance(operand, Constant):
+            self._fails_for_certain(found)
+        return found
+
+    def implicit(self, operand: Typed, to: DataType) -> Typed:
+        """A cast that nobody wrote, where one is needed. Text that is no point in time is then NULL."""
+        if isinstance(operand, Lambda) or operand.type == to:
+            return operand
+        if isinstance(operand.type, NullType) and isinstance(operand, Constant):
+            return Constant(to.nullable(), None)
+        if operand.type.nullable() == to.nullable():
+            return replace(operand, type=to) if isinstance(operand, Constant | Field) else operand
+        is_try = is_text(operand.type) and isinstance(to, TIMES) and not isinstance(operand, Constant)
+        return self.cast(operand, to, is_try)
+
+    def folded(self, call: FunctionCall) -> Typed:
+        """The value of a call whose operands are all constant, unless it fails; else the call."""
+        if not all(isinstance(one, Constant) for one in call.operands) or not _is_stable(call.function):
+            return call
+        try:
+            (column,) = Evaluator([call], self.session)(Columns((), 1))
+        except TableRuntimeError:
+            return call
+        (value,) = values_of(column, call.type)
+        return Constant(call.type, value)
+
+    def _fails_for_certain(self, call: FunctionCall) -> None:
+        """A cast of a constant that fails, fails for each row; so it is told when the query is planned."""
+        if call.function != "CAST":
+            return
+        try:
+            Evaluator([call], self.session)(Columns((), 1))
+        except TableRuntimeError as error:
+            message = f"Error when casting {call.operands[0].type} to {call.type.nullable()}: {error}"
+            raise ValidationError(message) from error
+
+
+def _is_stable(name: str) -> bool:
+    """Whether a call of constants may become a constant."""
+    function = find_scalar(name)
+    return function is None or (function.is_folded and function.is_deterministic and not function.is_dynamic)
+
+
+def _mismatch(function: ScalarFunction, operands: Sequence[Typed]) -> str:
+    types = ", ".join(str(one.type) for one in operands)
+    expected = "\n".join(f"{function.name}{signature}" for signature in function.signatures)
+    return (
+        f"Invalid function call:\n{function.name}({types})\n"
+        f"Invalid input arguments. Expected signatures are:\n{expected}"
+    )

@@ -1,0 +1,147 @@
+"""Literals: the type and the value of what is written as a constant."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from penstock.base.errors import WrongValueError
+from penstock.table.data import temporal_text
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import (
+    PRECISION_MAX,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    TimestampType,
+    TimeType,
+    YearMonthIntervalType,
+)
+from penstock.table.functions.java_text import without_halves
+from penstock.table.sql import syntax
+from penstock.table.typed.nodes import Constant
+
+
+def number(text: str) -> Constant:
+    """The value of digits: INT where a whole number fits, else BIGINT; with a point DECIMAL; with an E DOUBLE."""
+    if "e" in text.lower():
+        return Constant(DoubleType(False), float(text))
+    value = Decimal(text)
+    if "." not in text:
+        whole = int(value)
+        for kind, bits in ((IntType, 31), (BigIntType, 63)):
+            if -(2**bits) <= whole < 2**bits:
+                return Constant(kind(False), whole)
+    _, digits, exponent = value.as_tuple()
+    scale = -int(exponent)
+    precision = max(len(digits), scale + (abs(value) >= 1), 1)
+    if precision > PRECISION_MAX:
+        raise ValidationError(f"the number {text} has more than {PRECISION_MAX} digits")
+    return Constant(DecimalType(precision, scale, False), value)
+
+
+def constant(node: syntax.Expression) -> Constant | None:
+    """The constant that a literal means, or None for what is no literal."""
+    match node:
+        case syntax.NullLiteral():
+            return Constant(NullType(), None)
+        case syntax.BooleanLiteral(value):
+            return Constant(BooleanType(value is None), value)
+        case syntax.NumberLiteral(text):
+            return number(text)
+        case syntax.TextLiteral(value):
+            return Constant(CharType(len(value), False), without_halves(value))
+        case syntax.BinaryLiteral(digits):
+            raw = bytes.fromhex(digits)
+            return Constant(BinaryType(len(raw), False), raw)
+        case syntax.TemporalLiteral(root, text):
+            return _point_in_time(root, text)
+        case syntax.IntervalLiteral(text, qualifier, is_negative):
+            return _interval(text, qualifier, is_negative)
+        case syntax.TypedLiteral(value, data_type):
+            return Constant(data_type, value)
+        case _:
+            return None
+
+
+def _point_in_time(root: str, text: str) -> Constant:
+    digits = temporal_text.fraction_digits(text)
+    value: int | None
+    kind: DataType
+    if root == "DATE":
+        value, kind = temporal_text.parse_date(text), DateType(False)
+    elif root == "TIME":
+        value, kind = temporal_text.parse_time(text), TimeType(digits, False)
+        value = None if value is None else value // 1_000_000
+    else:
+        value = temporal_text.parse_timestamp(text)
+        kind = (LocalZonedTimestampType if "LTZ" in root else TimestampType)(digits, False)
+    if value is None:
+        raise ValidationError(f"Illegal {root} literal {text!r}: it is not of the form {_FORMS[root.split('_')[0]]}")
+    return Constant(kind, value)
+
+
+_FORMS = {"DATE": "2020-01-31", "TIME": "12:34:56", "TIMESTAMP": "2020-01-31 12:34:56"}
+#: milliseconds
+_UNITS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1_000}
+_ORDER = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+def interval_type(qualifier: syntax.IntervalQualifier) -> DataType:
+    """The type of an interval of this unit."""
+    resolution = qualifier.resolution
+    precision = qualifier.precision
+    if resolution.is_of_months:
+        return YearMonthIntervalType(resolution, 2 if precision is None else precision, False)
+    fraction = 6 if qualifier.fraction is None else qualifier.fraction
+    return DayTimeIntervalType(resolution, 2 if precision is None else precision, fraction, False)
+
+
+def _interval(text: str, qualifier: syntax.IntervalQualifier, is_negative: bool) -> Constant:
+    kind = interval_type(qualifier)
+    written = text.strip()
+    sign = -1 if is_negative else 1
+    if written[:1] in ("-", "+"):
+        sign *= -1 if written[0] == "-" else 1
+        written = written[1:].strip()
+    try:
+        if qualifier.resolution.is_of_months:
+            value = _months(written, qualifier.resolution.value)
+        else:
+            value = _milliseconds(written, qualifier.resolution.value)
+    except ValueError as error:
+        raise ValidationError(f"Illegal interval literal format {text!r} for {kind}") from error
+    return Constant(kind, sign * value * qualifier.times)
+
+
+def _months(text: str, resolution: str) -> int:
+    if resolution == "YEAR TO MONTH":
+        years, months = text.split("-")
+        return int(years) * 12 + int(months)
+    return int(text) * (12 if resolution == "YEAR" else 1)
+
+
+def _milliseconds(text: str, resolution: str) -> int:
+    first, _, last = resolution.partition(" TO ")
+    names = _ORDER[_ORDER.index(first) : _ORDER.index(last or first) + 1]
+    parts: list[str] = []
+    if names[0] == "DAY" and len(names) > 1:
+        day, text = text.split()
+        parts.append(day)
+        parts += text.split(":")
+    else:
+        parts = text.split(":")
+    if len(parts) != len(names):
+        raise WrongValueError(f"{text!r} has not as many parts as {resolution}")
+    total = Decimal(0)
+    for name, part in zip(names, parts, strict=True):
+        total += Decimal(part) * _UNITS[name] if name == "SECOND" else Decimal(int(part)) * _UNITS[name]
+    return int(total)

@@ -1,0 +1,245 @@
+"""Expressions of single values: from what is written to typed expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.literals import constant, number
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import IntType, NullType, RowType
+from penstock.table.functions.json_construction import EMBEDDING, MISPLACED_JSON
+from penstock.table.functions.registry import find_scalar
+from penstock.table.sql import syntax
+from penstock.table.sql.syntax import Query
+from penstock.table.sql.words import BARE_FUNCTIONS
+from penstock.table.typed.nodes import Constant, Field, Lambda, Typed
+
+
+class Scope(Protocol):
+    """What names mean at a place in a query."""
+
+    def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
+        """The column that a path begins with, and the rest of the path: fields in it.
+
+        Raises `ValidationError` where there is none, or several.
+        """
+
+    def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
+        """The value of a query in an expression."""
+
+    def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
+        """What an expression means that has another meaning here: an aggregate, a column that is grouped by."""
+
+
+class ScalarAnalyser:
+    """Finds the types of expressions in one scope."""
+
+    def __init__(self, scope: Scope, calls: Calls) -> None:
+        self.scope = scope
+        self.calls = calls
+        self._parameters: dict[str, Typed] = {}
+
+    def typed(self, node: syntax.Expression) -> Typed:
+        """The typed expression. Raises `ValidationError` for what has no meaning here."""
+        special = self.scope.special(node, self)
+        if special is not None:
+            return special
+        literal = constant(node)
+        if literal is not None:
+            return literal
+        match node:
+            case syntax.Reference(path):
+                return self._reference(path, node.at)
+            case syntax.Call():
+                return self._call(node)
+            case syntax.Cast(operand, to, is_try):
+                return self.calls.cast(self.typed(operand), to, is_try)
+            case syntax.Case():
+                return self._case(node)
+            case syntax.Between():
+                return self._between(node)
+            case syntax.In(operand, among) if not isinstance(among, Query):
+                return self._negated(self._in(operand, among), node.is_negated)
+            case syntax.Like():
+                return self._like(node)
+            case syntax.Quantified(operator, operand, quantifier, among) if not isinstance(among, Query):
+                return self._quantified(operator, operand, quantifier, among)
+            case syntax.RowValue(items):
+                return self.calls.call("ROW", [self.typed(item) for item in items], _names(items))
+            case syntax.Collection(root, items) if not isinstance(items, Query):
+                return self.calls.call(root, [self.typed(item) for item in items])
+            case syntax.Item(operand, index):
+                return self.calls.call("ITEM", [self.typed(operand), self.typed(index)])
+            case syntax.FieldAccess(operand, name):
+                return self.field(self.typed(operand), name)
+            case syntax.Unit(word):
+                return Constant(NullType(), word)
+            case syntax.In() | syntax.Quantified() | syntax.Exists() | syntax.Subquery() | syntax.Collection():
+                return self.scope.subquery(node, self)
+            case syntax.NamedArgument():
+                raise ValidationError("The function does not support named arguments. Pass them by their positions.")
+            case syntax.Over():
+                raise ValidationError("OVER windows can only be among the selected columns")
+            case _:
+                raise UnsupportedError(f"{type(node).__name__} cannot be used in an expression")
+
+    def field(self, row: Typed, name: str) -> Typed:
+        """A field of a row."""
+        if not isinstance(row.type, RowType):
+            raise ValidationError(f"{row} is a {row.type}, which has no field {name!r}")
+        names = row.type.field_names()
+        if name not in names:
+            raise ValidationError(f"{row} has no field {name!r}, but {', '.join(names)}")
+        return self.calls.call("FIELD", [row, Constant(IntType(False), names.index(name))])
+
+    def _reference(self, path: tuple[str, ...], at: int) -> Typed:
+        if path[0] in self._parameters:
+            found, rest = self._parameters[path[0]], path[1:]
+        else:
+            found, rest = self.scope.resolve(path, at)
+        for name in rest:
+            found = self.field(found, name)
+        return found
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: syntax.Call) -> Typed:
+        if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
+            # A word such as USER, which is the name of a column where there is no such function.
+            return self._reference(node.path, node.at)
+        make = _SHORT_FORMS.get(node.name)
+        if make is not None and not node.options:
+            return make(self, node.operands)
+        if node.name in _SIGNS and isinstance(node.operands[0], syntax.NumberLiteral):
+            return number(f"-{node.operands[0].text}" if node.name == "MINUS_PREFIX" else node.operands[0].text)
+        if node.name == "JSON":
+            raise ValidationError(MISPLACED_JSON if node.operands else "No match found for function signature JSON()")
+        options = (*node.options, str(node.returns)) if node.returns is not None else node.options
+        return self.calls.call(node.name, self._operands(node), options)
+
+    def _operands(self, node: syntax.Call) -> list[Typed]:
+        if node.name in EMBEDDING:
+            return [self._embedded(node, place, one) for place, one in enumerate(node.operands)]
+        before = [self.typed(one) for one in node.operands if not isinstance(one, syntax.LambdaFunction)]
+        found = iter(before)
+        return [
+            self._lambda(one, before) if isinstance(one, syntax.LambdaFunction) else next(found)
+            for one in node.operands
+        ]
+
+    def _embedded(self, parent: syntax.Call, place: int, node: syntax.Expression) -> Typed:
+        """An operand of JSON_OBJECT or JSON_ARRAY, the only ones that JSON() may be."""
+        is_value = parent.name == "JSON_ARRAY" or place % 2 == 1
+        if isinstance(node, syntax.Call) and node.name == "JSON" and is_value:
+            return self.calls.call("JSON", self._operands(node))
+        return self.typed(node)
+
+    def _lambda(self, node: syntax.LambdaFunction, others: Sequence[Typed]) -> Typed:
+        """A function of the elements of the first operand, or of its keys and values."""
+        elements = list(others[0].type.children()) if others else []
+        if len(elements) < len(node.parameters):
+            raise ValidationError(f"a function of {len(node.parameters)} parameters does not fit {others[0].type}")
+        outer, self._parameters = self._parameters, dict(self._parameters)
+        for index, (name, element) in enumerate(zip(node.parameters, elements, strict=False)):
+            self._parameters[name] = Field(element, index, name)
+        body = self.typed(node.body)
+        self._parameters = outer
+        return Lambda(body.type, node.parameters, body)
+
+    # --- forms of their own ------------------------------------------------------------------------------------------
+
+    def _case(self, node: syntax.Case) -> Typed:
+        operands: list[Typed] = []
+        subject = None if node.operand is None else self.typed(node.operand)
+        for when, then in node.branches:
+            operands.append(self.typed(when) if subject is None else self._is_case(subject, when))
+            operands.append(self.typed(then))
+        otherwise = Constant(NullType(), None) if node.otherwise is None else self.typed(node.otherwise)
+        return self.case([*operands, otherwise])
+
+    def _is_case(self, subject: Typed, when: syntax.Expression) -> Typed:
+        """Whether CASE's operand is what follows WHEN, or among it."""
+        if isinstance(when, syntax.RowValue) and not isinstance(subject.type, RowType):
+            return self.calls.call("IN", [subject, *map(self.typed, when.items)])
+        return self.calls.call("=", [subject, self.typed(when)])
+
+    def case(self, operands: list[Typed]) -> Typed:
+        """CASE of conditions and values by turns, and the value of all other rows."""
+        return self.calls.call("CASE", operands)
+
+    def _between(self, node: syntax.Between) -> Typed:
+        operand, low, high = map(self.typed, (node.operand, node.low, node.high))
+        found = self._within(operand, low, high)
+        if node.is_symmetric:
+            found = self.calls.call("OR", [found, self._within(operand, high, low)])
+        return self._negated(found, node.is_negated)
+
+    def _within(self, operand: Typed, low: Typed, high: Typed) -> Typed:
+        bounds = [self.calls.call(">=", [operand, low]), self.calls.call("<=", [operand, high])]
+        return self.calls.call("AND", bounds)
+
+    def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
+        return self.calls.call("IN", [self.typed(operand), *map(self.typed, among)])
+
+    def _negated(self, found: Typed, is_negated: bool) -> Typed:
+        return self.calls.call("NOT", [found]) if is_negated else found
+
+    def _like(self, node: syntax.Like) -> Typed:
+        operands = [self.typed(one) for one in (node.operand, node.pattern, node.escape) if one is not None]
+        return self._negated(self.calls.call(node.kind, operands), node.is_negated)
+
+    def _quantified(
+        self, operator: str, operand: syntax.Expression, quantifier: str, among: Sequence[syntax.Expression]
+    ) -> Typed:
+        tested = self.typed(operand)
+        found = [self.calls.call(operator, [tested, self.typed(one)]) for one in among]
+        return found[0] if len(found) == 1 else self.calls.call("AND" if quantifier == "ALL" else "OR", found)
+
+
+def _names(items: Sequence[syntax.Expression]) -> tuple[str, ...]:
+    """The names of the fields of a row: those of columns, and numbered ones for all else."""
+    return tuple(
+        item.path[-1] if isinstance(item, syntax.Reference) else f"EXPR${index}" for index, item in enumerate(items)
+    )
+
+
+_SIGNS = ("MINUS_PREFIX", "PLUS_PREFIX")
+
+
+def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
+    if len(operands) != 3:
+        raise ValidationError(f"IF takes a condition and two values, not {len(operands)} operands")
+    return analyser.case([analyser.typed(one) for one in operands])
+
+
+def _null_if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
+    if len(operands) != 2:
+        raise ValidationError(f"NULLIF takes two values, not {len(operands)}")
+    one, other = map(analyser.typed, operands)
+    return analyser.case([analyser.calls.call("=", [one, other]), Constant(one.type.nullable(), None), one])
+
+
+def _if_null(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
+    if len(operands) != 2:
+        raise ValidationError(f"IFNULL takes two values, not {len(operands)}")
+    one, other = map(analyser.typed, operands)
+    return analyser.calls.call("COALESCE", [one, other]) if one.type.is_nullable else one
+
+
+def _overlaps(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
+    pairs = [one.items for one in operands if isinstance(one, syntax.RowValue) and len(one.items) == 2]
+    if len(pairs) != 2:
+        raise ValidationError("OVERLAPS takes two periods, each two points in time, or one and an interval")
+    return analyser.calls.call("OVERLAPS", [analyser.typed(item) for pair in pairs for item in pair])
+
+
+#: calls that are only another way to write something
+_SHORT_FORMS: dict[str, Callable[[ScalarAnalyser, Sequence[syntax.Expression]], Typed]] = {
+    "IF": _if,
+    "NULLIF": _null_if,
+    "IFNULL": _if_null,
+    "OVERLAPS": _overlaps,
+}

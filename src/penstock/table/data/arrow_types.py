@@ -1,0 +1,152 @@
+"""How columns are kept: the Arrow type for each logical type.
+
+Arrow has no months, so an interval of months is a number of them. Texts and bytes do not keep their length, and times
+of day are milliseconds whatever their precision, as in Flink. What Arrow has no type for is bytes: bitmaps in the
+portable format of Roaring, variants and Python objects as pickles.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    BitmapType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    NullType,
+    RawType,
+    RowField,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+_PLAIN: Final[dict[type[DataType], pa.DataType]] = {
+    NullType: pa.null(),
+    BooleanType: pa.bool_(),
+    TinyIntType: pa.int8(),
+    SmallIntType: pa.int16(),
+    IntType: pa.int32(),
+    BigIntType: pa.int64(),
+    FloatType: pa.float32(),
+    DoubleType: pa.float64(),
+    CharType: pa.string(),
+    VarCharType: pa.string(),
+    BinaryType: pa.binary(),
+    VarBinaryType: pa.binary(),
+    DateType: pa.date32(),
+    TimeType: pa.time32("ms"),
+    YearMonthIntervalType: pa.int32(),
+    DayTimeIntervalType: pa.duration("ms"),
+    RawType: pa.binary(),
+    VariantType: pa.binary(),
+    BitmapType: pa.binary(),
+}
+_LOGICAL: Final[dict[pa.DataType, DataType]] = {
+    pa.null(): NullType(),
+    pa.bool_(): BooleanType(),
+    pa.int8(): TinyIntType(),
+    pa.int16(): SmallIntType(),
+    pa.int32(): IntType(),
+    pa.int64(): BigIntType(),
+    pa.uint8(): SmallIntType(),
+    pa.uint16(): IntType(),
+    pa.uint32(): BigIntType(),
+    pa.uint64(): DecimalType(20, 0),
+    pa.float16(): FloatType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.string(): VarCharType(LENGTH_MAX),
+    pa.large_string(): VarCharType(LENGTH_MAX),
+    pa.binary(): VarBinaryType(LENGTH_MAX),
+    pa.large_binary(): VarBinaryType(LENGTH_MAX),
+    pa.date32(): DateType(),
+    pa.date64(): DateType(),
+}
+#: digits of fractions of a second for each of Arrow's units
+DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+#: nanoseconds in each of Arrow's units
+NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def time_unit(precision: int) -> str:
+    """The unit in which Arrow keeps points in time with so many digits: never whole seconds."""
+    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type of a column of this type. Raises `UnsupportedError` for what no column holds."""
+    kind = type(data_type)
+    plain = _PLAIN.get(kind)
+    if plain is not None:
+        return plain
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if isinstance(data_type, LocalZonedTimestampType):
+        return pa.timestamp(time_unit(data_type.precision), "UTC")
+    if isinstance(data_type, TimestampType):
+        return pa.timestamp(time_unit(data_type.precision))
+    if isinstance(data_type, MultisetType):
+        return pa.map_(arrow_type(data_type.element_type), pa.int32())
+    if isinstance(data_type, ArrayType):
+        return pa.list_(arrow_type(data_type.element_type))
+    if isinstance(data_type, MapType):
+        return pa.map_(arrow_type(data_type.key_type), arrow_type(data_type.value_type))
+    if isinstance(data_type, RowType):
+        return pa.struct([pa.field(field.name, arrow_type(field.data_type)) for field in data_type.fields])
+    raise UnsupportedError(f"a column cannot have the type {data_type}")
+
+
+def arrow_schema(row: RowType) -> pa.Schema:
+    """The Arrow schema of rows of this type."""
+    return pa.schema([pa.field(field.name, arrow_type(field.data_type)) for field in row.fields])
+
+
+def logical_type(found: pa.DataType) -> DataType:
+    """The logical type for an Arrow type, as columns from elsewhere have it. Raises `UnsupportedError` for others."""
+    plain = _LOGICAL.get(found)
+    if plain is not None:
+        return plain
+    if pa.types.is_decimal(found):
+        return DecimalType(found.precision, found.scale)
+    if pa.types.is_timestamp(found):
+        kind = TimestampType if found.tz is None else LocalZonedTimestampType
+        return kind(DIGITS[found.unit])
+    if pa.types.is_time(found):
+        return TimeType(DIGITS[found.unit])
+    if pa.types.is_duration(found):
+        return DayTimeIntervalType()
+    if pa.types.is_dictionary(found):
+        return logical_type(found.value_type)
+    if pa.types.is_fixed_size_binary(found):
+        return BinaryType(found.byte_width)
+    if pa.types.is_map(found):
+        return MapType(logical_type(found.key_type), logical_type(found.item_type))
+    if pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found):
+        return ArrayType(logical_type(found.value_type))
+    if pa.types.is_struct(found):
+        return RowType([RowField(field.name, logical_type(field.type)) for field in found])
+    raise UnsupportedError(f"Penstock has no type for a column of Arrow's {found}")

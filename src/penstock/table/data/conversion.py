@@ -1,0 +1,234 @@
+"""Between values as programs have them and as tables hold them (see `values`), in both directions.
+
+| type | programs give | programs get |
+| --- | --- | --- |
+| TIMESTAMP | `datetime`; one with a time zone is moved to the session's | `datetime` without a time zone |
+| TIMESTAMP_LTZ | `datetime`; one without a time zone is in the session's | `datetime` with the session's time zone |
+| DATE, TIME | `date`, `time` | the same |
+| INTERVAL DAY … SECOND | `timedelta` | the same |
+| INTERVAL YEAR, MONTH | months, an `int` | the same |
+| ROW | `Row`, tuple, list, dict, or an object with such attributes | `Row` |
+| MAP | dict | the same |
+| MULTISET | dict of counts, or a list | dict of counts |
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
+from penstock.base.types import Row
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.temporal_text import DAY_NS, format_date
+
+#: a function of one value that is not None
+Converter = Callable[[Any], Any]
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_UNIX_DAY: Final = _EPOCH.toordinal()
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+_EXACT: Final = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
+
+
+def held_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+    """A function from values of a program to held ones. It raises `WrongTypeError` for what does not fit the type."""
+    convert = _to_held(data_type, zone)
+
+    def held(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
+            if isinstance(error, WrongTypeError | WrongValueError):
+                raise
+            raise WrongTypeError(f"{short_repr(value)} is no value of type {data_type}") from error
+
+    return held
+
+
+def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+    match data_type:
+        case types.BooleanType():
+            return bool
+        case types.IntegralType() | types.YearMonthIntervalType():
+            return _whole
+        case types.FloatType() | types.DoubleType():
+            return float
+        case types.DecimalType(scale=scale):
+            return lambda value: _decimal(value, scale)
+        case types.CharType() | types.VarCharType():
+            return str
+        case types.BinaryType() | types.VarBinaryType():
+            return _bytes
+        case types.DateType():
+            return lambda value: value.toordinal() - _UNIX_DAY
+        case types.TimeType():
+            return _time_to_held
+        case types.TimestampType():
+            return lambda value: _nanoseconds(value if value.tzinfo is None else _at(value, zone))
+        case types.LocalZonedTimestampType():
+            return lambda value: _nanoseconds(_at(_zoned(value, zone), datetime.UTC))
+        case types.DayTimeIntervalType():
+            return lambda value: value // datetime.timedelta(milliseconds=1)
+        case types.MultisetType(element_type=element):
+            return _multiset_to_held(held_of(element, zone))
+        case types.ArrayType(element_type=element):
+            of_element = held_of(element, zone)
+            return lambda value: [of_element(one) for one in _sequence(value)]
+        case types.MapType(key_type=key, value_type=item):
+            of_key, of_item = held_of(key, zone), held_of(item, zone)
+            return lambda value: [(of_key(one), of_item(other)) for one, other in value.items()]
+        case types.RowType():
+            return _row_to_held(data_type, zone)
+        case _:
+            return lambda value: value
+
+
+def _whole(value: Any) -> int:
+    if value != int(value):
+        raise WrongTypeError(f"{short_repr(value)} is no whole number")
+    return int(value)
+
+
+def _decimal(value: Any, scale: int) -> decimal.Decimal:
+    exact = decimal.Decimal(value) if isinstance(value, int | decimal.Decimal) else decimal.Decimal(str(value))
+    return exact.quantize(decimal.Decimal(1).scaleb(-scale), context=_EXACT)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, int | str):
+        raise WrongTypeError(f"{short_repr(value)} is no bytes")
+    return bytes(value)
+
+
+def _time_to_held(value: Any) -> int:
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return int(seconds * 1_000 + value.microsecond // 1_000)
+
+
+def _at(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    """What the clock of a zone shows at a moment."""
+    return value.astimezone(zone).replace(tzinfo=None)
+
+
+def _zoned(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    return value if value.tzinfo is not None else value.replace(tzinfo=zone)
+
+
+def _nanoseconds(value: datetime.datetime) -> int:
+    # pandas has nanoseconds, beside the microseconds of the class that it derives from
+    return (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND * 1_000 + int(getattr(value, "nanosecond", 0))
+
+
+def _sequence(value: Any) -> Iterable[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongTypeError(f"{short_repr(value)} is no list")
+    return value
+
+
+def _multiset_to_held(of_element: Converter) -> Converter:
+    def held(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return [(of_element(one), int(count)) for one, count in value.items()]
+        counts: list[tuple[Any, int]] = []
+        for one in map(of_element, _sequence(value)):
+            place = next((index for index, (other, _) in enumerate(counts) if other == one), None)
+            if place is None:
+                counts.append((one, 1))
+            else:
+                counts[place] = (one, counts[place][1] + 1)
+        return counts
+
+    return held
+
+
+def _row_to_held(data_type: types.RowType, zone: datetime.tzinfo) -> Converter:
+    names = data_type.field_names()
+    fields = [held_of(one, zone) for one in data_type.field_types()]
+
+    def held(value: Any) -> tuple[Any, ...]:
+        parts = _parts(value, names)
+        if len(parts) != len(names):
+            raise WrongTypeError(f"{short_repr(value)} has {len(parts)} fields, and {data_type} has {len(names)}")
+        return tuple(field(part) for field, part in zip(fields, parts, strict=True))
+
+    return held
+
+
+def _parts(value: Any, names: list[str]) -> list[Any]:
+    """The values of the fields of a row, in whichever form it comes."""
+    if isinstance(value, Row):
+        return value.get_fields_by_names(names) if _has_names(value, names) else list(value)
+    if isinstance(value, Mapping):
+        return [value.get(name) for name in names]
+    if isinstance(value, tuple | list):
+        return list(value)
+    if hasattr(value, "__dict__"):
+        return [vars(value).get(name) for name in names]
+    raise WrongTypeError(f"{short_repr(value)} is no row: it must be a Row, a tuple, a list or a dict")
+
+
+def _has_names(row: Row, names: list[str]) -> bool:
+    return row.has_field_names and set(names) <= set(row.as_dict())
+
+
+# --- held values to those of programs --------------------------------------------------------------------------------
+
+
+def seen_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+    """A function from held values to what programs get."""
+    convert = _to_seen(data_type, zone)
+    return lambda value: None if value is None else convert(value)
+
+
+def _to_seen(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+    match data_type:
+        case types.DateType():
+            return _date_to_seen
+        case types.TimeType():
+            return lambda value: (_EPOCH + datetime.timedelta(milliseconds=value)).time()
+        case types.TimestampType():
+            return _timestamp_to_seen
+        case types.LocalZonedTimestampType():
+            return lambda value: _timestamp_to_seen(value).replace(tzinfo=datetime.UTC).astimezone(zone)
+        case types.DayTimeIntervalType():
+            return lambda value: datetime.timedelta(milliseconds=value)
+        case types.MultisetType(element_type=element):
+            of_one = seen_of(element, zone)
+            return lambda value: {_key(of_one(one)): count for one, count in value}
+        case types.ArrayType(element_type=element):
+            of_element = seen_of(element, zone)
+            return lambda value: [of_element(one) for one in value]
+        case types.MapType(key_type=key, value_type=item):
+            of_key, of_item = seen_of(key, zone), seen_of(item, zone)
+            return lambda value: {_key(of_key(one)): of_item(other) for one, other in value}
+        case types.RowType():
+            fields = [seen_of(one, zone) for one in data_type.field_types()]
+            return lambda value: Row(*(field(one) for field, one in zip(fields, value, strict=True)))
+        case _:
+            return lambda value: value
+
+
+def _key(value: Any) -> Any:
+    """A value that can be a key of a dict: a list becomes a tuple."""
+    return tuple(map(_key, value)) if isinstance(value, list) else value
+
+
+def _date_to_seen(days: int) -> datetime.date:
+    try:
+        return datetime.date.fromordinal(days + _UNIX_DAY)
+    except (ValueError, OverflowError) as error:
+        raise WrongValueError(f"Python has no date for {format_date(days)}: cast it to STRING") from error
+
+
+def _timestamp_to_seen(nanoseconds: int) -> datetime.datetime:
+    try:
+        return _EPOCH + datetime.timedelta(microseconds=nanoseconds // 1_000)
+    except OverflowError as error:
+        day = format_date(nanoseconds // DAY_NS)
+        raise WrongValueError(f"Python has no datetime for a time on {day}: cast it to STRING") from error

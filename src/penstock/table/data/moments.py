@@ -1,0 +1,161 @@
+"""Points in time and intervals as whole numbers in NumPy, and the parts of the calendar for many of them at once.
+
+The calendar is Gregorian for all years.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import NANOSECONDS, arrow_type
+from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
+from penstock.table.data.temporal_text import DAY_NS
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.data.zones import to_local
+
+Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+MILLISECOND_NS: Final = 1_000_000
+
+
+def numbers_of(column: Datum) -> Numbers:
+    """The numbers that a column holds, with 0 for NULL; of a scalar one alone."""
+    if isinstance(column, pa.Scalar):
+        column = pa.repeat(column, 1)
+    found = column
+    if not pa.types.is_integer(column.type):
+        found = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    if found.null_count:
+        found = found.fill_null(0)
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+
+
+def column_of_numbers(numbers: Numbers, kind: pa.DataType, like: tuple[Datum, ...]) -> Datum:
+    """Numbers as a column of Arrow, NULL where one of the operands is; a scalar where all of them are."""
+    stored = pa.int32() if kind.bit_width == 32 else pa.int64()
+    plain = pa.array(np.asarray(numbers).astype(np.int32) if stored == pa.int32() else numbers, stored)
+    found = plain if kind == stored else plain.view(kind)
+    full = [one for one in like if isinstance(one, pa.Array)]
+    if any(not one.is_valid for one in like if isinstance(one, pa.Scalar)):
+        found = pa.nulls(len(full[0]) if full else 1, kind)
+    elif any(one.null_count for one in full):
+        valid = reduce(pc.and_, [one.is_valid() for one in full])
+        found = pc.if_else(valid, found, pa.scalar(None, kind))
+    return found if full else found[0]
+
+
+def number_kernel(compute: Callable[..., Numbers], result: DataType) -> Kernel:
+    """A kernel that works on whole numbers of all rows at once."""
+    kind = arrow_type(result)
+
+    def kernel(*columns: Datum) -> Datum:
+        found = compute(*[numbers_of(one) for one in columns])
+        return column_of_numbers(found, kind, columns)
+
+    return kernel
+
+
+def unit_ns(data_type: DataType) -> int:
+    """Nanoseconds for each number of a type: of a day, a millisecond, or what a timestamp counts."""
+    kind = arrow_type(data_type)
+    if pa.types.is_date(kind):
+        return DAY_NS
+    return NANOSECONDS[kind.unit] if pa.types.is_timestamp(kind) else MILLISECOND_NS
+
+
+def local(column: Datum, data_type: DataType, zone: tzinfo) -> Datum:
+    """A point in time as it reads in the session's zone."""
+    return to_local(column, zone) if isinstance(data_type, LocalZonedTimestampType) else column
+
+
+def days_and_nanos(numbers: Numbers, unit: int) -> tuple[Numbers, Numbers]:
+    """Days since 1970, and nanoseconds of the day. `unit`: nanoseconds for each number."""
+    per_day = DAY_NS // unit
+    days = numbers // per_day
+    return days, (numbers - days * per_day) * unit
+
+
+def toward_zero(numbers: Numbers, size: int) -> Numbers:
+    """What division gives where the rest is dropped, as Java divides."""
+    found: Numbers = np.sign(numbers) * (np.abs(numbers) // size)
+    return found
+
+
+# --- the calendar ----------------------------------------------------------------------------------------------------
+
+
+def months_of(days: Numbers) -> Numbers:
+    """Months since January 1970."""
+    return days.view("datetime64[D]").astype("datetime64[M]").view(np.int64)
+
+
+def days_of_months(months: Numbers) -> Numbers:
+    """The first day of each month, by months since January 1970."""
+    return np.ascontiguousarray(months).view("datetime64[M]").astype("datetime64[D]").view(np.int64)
+
+
+def years_of(days: Numbers) -> Numbers:
+    """The year of each day."""
+    return months_of(days) // 12 + 1970
+
+
+def days_of_years(years: Numbers) -> Numbers:
+    """The first day of each year."""
+    return days_of_months((years - 1970) * 12)
+
+
+def day_of_month(days: Numbers) -> Numbers:
+    """From 1 on."""
+    return days - days_of_months(months_of(days)) + 1
+
+
+def day_of_year(days: Numbers) -> Numbers:
+    """From 1 on."""
+    return days - days_of_years(years_of(days)) + 1
+
+
+def weekday(days: Numbers) -> Numbers:
+    """0 is Monday."""
+    return (days + 3) % 7
+
+
+def iso_year(days: Numbers) -> Numbers:
+    """The year to which a week belongs: that of its Thursday."""
+    return years_of(days - weekday(days) + 3)
+
+
+def iso_week(days: Numbers) -> Numbers:
+    """The week of that year, from 1 on."""
+    thursday = days - weekday(days) + 3
+    found: Numbers = (thursday - days_of_years(years_of(thursday))) // 7 + 1
+    return found
+
+
+def add_months(days: Numbers, months: Numbers) -> Numbers:
+    """The same day some months later, or the last day of that month where it has no such day."""
+    old = months_of(days)
+    new = old + months
+    first = days_of_months(new)
+    found: Numbers = first + np.minimum(days - days_of_months(old), days_of_months(new + 1) - first - 1)
+    return found
+
+
+def months_between(later: Numbers, earlier: Numbers, unit: int) -> Numbers:
+    """Full months from one point in time to another one, toward 0. `unit`: nanoseconds for each number."""
+    swapped = later < earlier
+    high, low = np.where(swapped, earlier, later), np.where(swapped, later, earlier)
+    high_days, high_time = days_and_nanos(high, unit)
+    low_days, low_time = days_and_nanos(low, unit)
+    months = months_of(high_days) - months_of(low_days)
+    reached = add_months(low_days, months)
+    is_short = (reached > high_days) | ((reached == high_days) & (high_time < low_time))
+    months = months - is_short
+    found: Numbers = np.where(swapped, -months, months)
+    return found

@@ -1,0 +1,168 @@
+"""Single values, as Python holds them between columns.
+
+Text is `str`, bytes are `bytes`, numbers `int`, `float` and `Decimal`. Points in time are whole numbers, because
+Python's own have neither nanoseconds nor the years that Flink has: days (DATE), milliseconds of the day (TIME),
+nanoseconds since 1970 (TIMESTAMP and TIMESTAMP_LTZ), months or milliseconds (intervals). An array is a list, a map and
+a multiset a list of pairs, a row a tuple. NULL is None.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.table.data.arrow_types import NANOSECONDS, arrow_type
+from penstock.table.data.logical_types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RawType,
+    RowType,
+    TimestampType,
+    TimeType,
+    VariantType,
+)
+
+#: below this many values the way through NumPy takes longer
+_FEW = 32
+#: what a column is in a computation: values for all rows, or one for every row
+Datum: TypeAlias = "pa.Array | pa.Scalar"
+
+
+def values_of(column: Datum, data_type: DataType) -> list[Any]:
+    """The values of a column of this type."""
+    if isinstance(column, pa.Scalar):
+        column = array_of(column, 1)
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        factor = NANOSECONDS[column.type.unit]
+        numbers = _numbers(column.view(pa.int64()))
+        return numbers if factor == 1 else [None if number is None else number * factor for number in numbers]
+    if isinstance(data_type, DateType | TimeType):
+        return _numbers(column.view(pa.int32()))
+    if isinstance(data_type, DayTimeIntervalType):
+        return _numbers(column.view(pa.int64()))
+    if isinstance(data_type, RawType | VariantType):
+        return [None if one is None else pickle.loads(one) for one in column.to_pylist()]
+    if isinstance(data_type, RowType):
+        fields = [values_of(column.field(index), one) for index, one in enumerate(data_type.field_types())]
+        rows: Iterable[Any] = zip(*fields, strict=True) if fields else [()] * len(column)
+        return _with_nulls(column, rows)
+    if isinstance(data_type, MapType | MultisetType):
+        keys, items = _entry_types(data_type)
+        pairs = list(zip(values_of(column.keys, keys), values_of(column.items, items), strict=True))
+        return _with_nulls(column, _parts(pairs, column))
+    if isinstance(data_type, ArrayType):
+        return _with_nulls(column, _parts(values_of(column.values, data_type.element_type), column))
+    if isinstance(data_type, IntegralType | FloatType | DoubleType):
+        return _numbers(column)
+    return list(column.to_pylist())
+
+
+def _numbers(column: pa.Array) -> list[Any]:
+    """Numbers of a column, which NumPy hands over faster than Arrow does."""
+    if len(column) < _FEW:
+        return list(column.to_pylist())
+    if not column.null_count:
+        return list(column.to_numpy(zero_copy_only=False).tolist())
+    return _with_nulls(column, column.fill_null(0).to_numpy(zero_copy_only=False).tolist())
+
+
+def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
+    """A column of these values."""
+    kind = arrow_type(data_type)
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        factor = NANOSECONDS[kind.unit]
+        numbers = values if factor == 1 else [None if one is None else one // factor for one in values]
+        return pa.array(numbers, pa.int64()).view(kind)
+    if isinstance(data_type, DateType | TimeType):
+        return pa.array(values, pa.int32()).view(kind)
+    if isinstance(data_type, DayTimeIntervalType):
+        return pa.array(values, pa.int64()).view(kind)
+    if isinstance(data_type, RawType | VariantType):
+        return pa.array([None if one is None else pickle.dumps(one) for one in values], kind)
+    if isinstance(data_type, RowType):
+        nothing = (None,) * len(data_type.fields)
+        rows = [nothing if one is None else one for one in values]
+        columns = [column_of([row[index] for row in rows], one) for index, one in enumerate(data_type.field_types())]
+        return (
+            pa.StructArray.from_arrays(columns, fields=list(kind), mask=_missing(values))
+            if columns
+            else _empty_rows(values)
+        )
+    if isinstance(data_type, MapType | MultisetType):
+        keys, items = _entry_types(data_type)
+        pairs = list(itertools.chain.from_iterable(one for one in values if one is not None))
+        return pa.MapArray.from_arrays(
+            _offsets(values),
+            column_of([key for key, _ in pairs], keys),
+            column_of([item for _, item in pairs], items),
+            type=kind,
+        )
+    if isinstance(data_type, ArrayType):
+        elements = list(itertools.chain.from_iterable(one for one in values if one is not None))
+        return pa.ListArray.from_arrays(_offsets(values), column_of(elements, data_type.element_type), type=kind)
+    return pa.array(values, kind)
+
+
+def scalar_of(value: Any, data_type: DataType) -> pa.Scalar:
+    """One value for every row."""
+    return column_of([value], data_type)[0]
+
+
+def array_of(datum: Datum, rows: int) -> pa.Array:
+    """A column in full."""
+    if isinstance(datum, pa.Array):
+        return datum
+    return pa.repeat(datum, rows) if rows else pa.nulls(0, datum.type)  # Arrow repeats no list zero times
+
+
+def _entry_types(data_type: DataType) -> tuple[DataType, DataType]:
+    if isinstance(data_type, MultisetType):
+        return data_type.element_type, IntType(False)
+    assert isinstance(data_type, MapType)
+    return data_type.key_type, data_type.value_type
+
+
+def _parts(entries: Sequence[Any], column: pa.Array) -> list[Any]:
+    offsets = column.offsets.to_pylist()
+    return [list(entries[begin:end]) for begin, end in itertools.pairwise(offsets)]
+
+
+def _with_nulls(column: pa.Array, values: Iterable[Any]) -> list[Any]:
+    if not column.null_count:
+        return list(values)
+    return [value if valid else None for value, valid in zip(values, column.is_valid().to_pylist(), strict=True)]
+
+
+def _missing(values: Sequence[Any]) -> pa.Array | None:
+    return pa.array([one is None for one in values], pa.bool_()) if None in values else None
+
+
+def _empty_rows(values: Sequence[Any]) -> pa.Array:
+    return pa.array([None if one is None else {} for one in values], pa.struct([]))
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    """Where each begins, and NULL where there is none."""
+    found: list[int | None] = []
+    total = 0
+    for one in values:
+        found.append(None if one is None else total)
+        total += 0 if one is None else len(one)
+    return pa.array([*found, total], pa.int32())
+
+
+#: a function of columns; those that are the same in every row may come as one scalar
+Kernel: TypeAlias = Callable[..., Datum]

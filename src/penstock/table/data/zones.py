@@ -1,0 +1,133 @@
+"""Between moments and the clock of a time zone, for whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import NANOSECONDS
+from penstock.table.data.temporal_text import SECOND_NS, civil_from_days
+from penstock.table.data.values import Datum
+
+_EPOCH: Final = datetime(1970, 1, 1)
+#: the calendar and so most rules of zones come again after this many days
+_DAYS_OF_400_YEARS: Final = 146_097
+#: the seconds of 2037-01-01: Arrow has no rules of zones from then on
+_ARROWS_RULES_END: Final = 2_114_380_800
+
+
+def to_local(moments: Datum, zone: tzinfo) -> Datum:
+    """What the clock shows in a zone: timestamps without a zone, of the same unit."""
+    unit = moments.type.unit
+    plain = pa.timestamp(unit)
+    fixed = fixed_offset(zone)
+    if fixed is not None:
+        return _shifted(moments, unit, fixed)
+    assert isinstance(zone, ZoneInfo)
+    shown = pc.local_timestamp(moments.cast(pa.timestamp(unit, zone.key))).cast(plain)
+    return _mended(shown, moments, _is_late(moments), lambda number: local_ns(number, zone))
+
+
+def to_moments(clock: Datum, zone: tzinfo) -> Datum:
+    """The moments at which the clock of a zone shows this: timestamps of UTC, of the same unit.
+
+    Of two moments it is the earlier one. What the clock leaves out is counted on from before the gap.
+    """
+    unit = clock.type.unit
+    wanted = pa.timestamp(unit, "UTC")
+    fixed = fixed_offset(zone)
+    if fixed is not None:
+        return view(_shifted(clock, unit, -fixed), wanted)
+    assert isinstance(zone, ZoneInfo)
+    before, after = (
+        pc.assume_timezone(clock, zone.key, ambiguous="earliest", nonexistent=side).cast(wanted)
+        for side in ("earliest", "latest")
+    )
+    is_left_out = pc.fill_null(pc.not_equal(before, after), False)
+    return _mended(before, clock, pc.or_(is_left_out, _is_late(clock)), lambda number: moment_ns(number, zone))
+
+
+def local_ns(moment: int, zone: tzinfo) -> int:
+    """As `to_local`, for one moment in nanoseconds since 1970."""
+    return moment + _offset_of_moment(moment // SECOND_NS, zone) * SECOND_NS
+
+
+def moment_ns(clock: int, zone: tzinfo) -> int:
+    """As `to_moments`, for one time in nanoseconds since 1970."""
+    return clock - _offset_of_clock(clock // SECOND_NS, zone) * SECOND_NS
+
+
+def fixed_offset(zone: tzinfo) -> int | None:
+    """The seconds by which a zone is always ahead of UTC, or None for one whose clock changes."""
+    if zone is UTC or getattr(zone, "key", "") in ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z"):
+        return 0
+    if isinstance(zone, timezone):
+        return int(zone.utcoffset(None).total_seconds())
+    return None
+
+
+@lru_cache(maxsize=65_536)
+def _offset_of_moment(seconds: int, zone: tzinfo) -> int:
+    moved = _EPOCH + timedelta(seconds=_near(seconds))
+    found = moved.replace(tzinfo=UTC).astimezone(zone).utcoffset()
+    return 0 if found is None else int(found.total_seconds())
+
+
+@lru_cache(maxsize=65_536)
+def _offset_of_clock(seconds: int, zone: tzinfo) -> int:
+    moved = (_EPOCH + timedelta(seconds=_near(seconds))).replace(tzinfo=zone)
+    found = moved.utcoffset()
+    return 0 if found is None else int(found.total_seconds())
+
+
+def _near(seconds: int) -> int:
+    """A time in the years that Python has, at which the zone has the same rules."""
+    days = seconds // 86_400
+    year = civil_from_days(days)[0]
+    if 2 <= year <= 9998:
+        return seconds
+    if year < 2:
+        return seconds + (-(year - 2) // 400 + 1) * _DAYS_OF_400_YEARS * 86_400
+    return seconds - ((year - 9998) // 400 + 1) * _DAYS_OF_400_YEARS * 86_400
+
+
+def _shifted(column: Datum, unit: str, seconds: int) -> Datum:
+    numbers = view(column, pa.int64())
+    if seconds:
+        numbers = pc.add(numbers, pa.scalar(seconds * SECOND_NS // NANOSECONDS[unit], pa.int64()))
+    return view(numbers, pa.timestamp(unit))
+
+
+def _is_late(column: Datum) -> Datum:
+    """Where a time is so late that Arrow no longer knows when clocks change."""
+    late = pa.scalar(_ARROWS_RULES_END * SECOND_NS // NANOSECONDS[column.type.unit], pa.int64())
+    return pc.fill_null(pc.greater_equal(view(column, pa.int64()), late), False)
+
+
+def _mended(found: Datum, column: Datum, wrong: Datum, convert: Callable[[int], int]) -> Datum:
+    """What was found, but with the values that are wrong converted one by one."""
+    if isinstance(column, pa.Scalar):
+        return _by_value(pa.repeat(column, 1), found.type, convert)[0] if wrong.as_py() else found
+    if not pc.any(wrong).as_py():
+        return found
+    return pc.replace_with_mask(found, wrong, _by_value(column.filter(wrong), found.type, convert))
+
+
+def _by_value(column: pa.Array, wanted: pa.DataType, convert: Callable[[int], int]) -> pa.Array:
+    factor = NANOSECONDS[column.type.unit]
+    numbers = column.view(pa.int64()).to_pylist()
+    found = [None if one is None else convert(one * factor) // factor for one in numbers]
+    return pa.array(found, pa.int64()).view(wanted)
+
+
+def view(column: Datum, kind: pa.DataType) -> Datum:
+    """The same numbers as another type of the same width."""
+    if isinstance(column, pa.Scalar):
+        return pa.repeat(column, 1).view(kind)[0]
+    return column.view(kind)

@@ -1,0 +1,1 @@
+"""Runs typed expressions on columns."""

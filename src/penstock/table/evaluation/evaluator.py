@@ -1,0 +1,86 @@
+"""Runs typed expressions on columns.
+
+An expression becomes nested Python functions once, and these run for each batch. What is constant is a scalar that is
+made once. Operators that decide which of their operands counts are in `lazy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import NullType
+from penstock.table.data.values import Datum, array_of, scalar_of
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.lazy import LAZY, Part
+from penstock.table.functions.casts import cast_kernel
+from penstock.table.functions.definition import UNKNOWN, Call, Operands, Session
+from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Lambda, Typed
+
+CASTS = ("CAST", "TRY_CAST")
+
+
+class Evaluator:
+    """Works out expressions for batches of rows. `session` gives the time zone and the clock."""
+
+    def __init__(self, expressions: Sequence[Typed], session: Session) -> None:
+        self._parts = [part_of(expression, session) for expression in expressions]
+
+    def __call__(self, columns: Columns) -> list[pa.Array]:
+        """A column for each expression. Raises `TableRuntimeError` for values that a function cannot take."""
+        try:
+            return [array_of(part.run(columns), columns.rows) for part in self._parts]
+        except pa.ArrowInvalid as error:
+            raise TableRuntimeError(_clear(error)) from error
+
+
+def part_of(expression: Typed, session: Session) -> Part:
+    """An expression as a function of columns."""
+    if isinstance(expression, Field):
+        index = expression.index
+        return Part(lambda columns: columns[index], False)
+    if isinstance(expression, Constant):
+        is_word = isinstance(expression.type, NullType)  # such as a unit of time
+        scalar = scalar_of(None if is_word else expression.value, expression.type)
+        return Part(lambda columns: scalar, False)
+    if not isinstance(expression, FunctionCall):
+        raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
+    parts = [part_of(one, session) for one in expression.operands if not isinstance(one, Lambda)]
+    fails = any(part.can_fail for part in parts)
+    if expression.function in LAZY:
+        return Part(LAZY[expression.function](parts), fails)
+    if expression.function in CASTS:
+        (operand,) = expression.operands
+        is_try = expression.function == "TRY_CAST"
+        kernel = cast_kernel(operand.type, expression.type, session, is_try)
+        return Part(_calling(kernel, parts, False), fails or not is_try)
+    function = SCALAR_FUNCTIONS[expression.function]
+    kernel = function.bind(Call(operands_of(expression.operands, expression.options, session), expression.type))
+    return Part(_calling(kernel, parts, function.takes_rows), fails or function.can_fail)
+
+
+def operands_of(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
+    """What a function sees of its operands before it runs."""
+    values = tuple(one.value if isinstance(one, Constant) else UNKNOWN for one in operands)
+    return Operands(tuple(one.type for one in operands), values, options, session)
+
+
+def _calling(kernel: Callable[..., Datum], parts: list[Part], takes_rows: bool) -> Callable[[Columns], Datum]:
+    if takes_rows:
+        return lambda columns: kernel(columns.rows, *[part.run(columns) for part in parts])
+    if len(parts) == 1:
+        only = parts[0].run
+        return lambda columns: kernel(only(columns))
+    if len(parts) == 2:
+        left, right = parts[0].run, parts[1].run
+        return lambda columns: kernel(left(columns), right(columns))
+    return lambda columns: kernel(*[part.run(columns) for part in parts])
+
+
+def _clear(error: pa.ArrowInvalid) -> str:
+    text = str(error)
+    return "Division by zero" if "divide by zero" in text.lower() else text

@@ -1,0 +1,144 @@
+"""Operators that decide which of their operands counts: CASE, COALESCE, AND, OR.
+
+An operand that may fail is worked out only for the rows that need it, as `CASE WHEN x <> 0 THEN 1 / x END` expects. One
+that cannot fail is worked out for all rows at once, which is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.values import Datum, array_of
+from penstock.table.evaluation.columns import Columns
+
+
+class Part(NamedTuple):
+    """An expression as a function of columns, and whether some values make it fail."""
+
+    run: Callable[[Columns], Datum]
+    can_fail: bool
+
+
+def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
+    """CASE: conditions and values by turns, then the value of all other rows."""
+    conditions, values, otherwise = parts[0:-1:2], parts[1:-1:2], parts[-1]
+    if any(part.can_fail for part in parts[1:]):
+        return partial(_case_by_rows, conditions, values, otherwise)
+
+    def run(columns: Columns) -> Datum:
+        found = otherwise.run(columns)
+        for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+            holds = pc.fill_null(condition.run(columns), False)
+            found = pc.if_else(holds, value.run(columns), found)
+        return found
+
+    return run if len(conditions) < _MANY else partial(_case_at_once, conditions, values, otherwise)
+
+
+#: from this many branches on they are chosen from at once
+_MANY: Final = 4
+
+
+def _case_at_once(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:
+    """The first condition that holds, found over all rows in one pass."""
+    undecided = pa.repeat(True, columns.rows)
+    first = pa.nulls(columns.rows, pa.int32())
+    for index, condition in enumerate(conditions):
+        holds = pc.and_(undecided, pc.fill_null(condition.run(columns), False))
+        first = pc.if_else(holds, pa.scalar(index, pa.int32()), first)
+        undecided = pc.and_not(undecided, holds)
+    chosen = [array_of(one.run(columns), columns.rows) for one in (*values, otherwise)]
+    return pc.choose(pc.fill_null(first, len(values)), *chosen)
+
+
+def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:
+    """Each value for the rows that come to it, then put together in their order."""
+    places: list[pa.Array] = []
+    pieces: list[pa.Array] = []
+    rest = _numbers(columns.rows)
+    for condition, value in zip(conditions, values, strict=True):
+        left = columns.take(rest)
+        holds = array_of(pc.fill_null(condition.run(left), False), left.rows)
+        _add(places, pieces, rest.filter(holds), value, columns)
+        rest = rest.filter(pc.invert(holds))
+    _add(places, pieces, rest, otherwise, columns)
+    return _in_order(places, pieces, otherwise, columns)
+
+
+def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
+    """The first operand that is not NULL."""
+    if not any(part.can_fail for part in parts[1:]):
+        return lambda columns: pc.coalesce(*[part.run(columns) for part in parts])
+
+    def run(columns: Columns) -> Datum:
+        places: list[pa.Array] = []
+        pieces: list[pa.Array] = []
+        rest = _numbers(columns.rows)
+        for part in parts:
+            left = columns.take(rest)
+            found = array_of(part.run(left), left.rows)
+            valid = found.is_valid() if part is not parts[-1] else array_of(pa.scalar(True), left.rows)
+            places.append(rest.filter(valid))
+            pieces.append(found.filter(valid))
+            rest = rest.filter(pc.invert(valid))
+        return _in_order(places, pieces, parts[-1], columns)
+
+    return run
+
+
+def _logic(
+    combine: Callable[[Datum, Datum], Datum], ends_with: bool
+) -> Callable[[Sequence[Part]], Callable[[Columns], Datum]]:
+    """AND and OR: an operand that may fail is not worked out where another one has decided already."""
+
+    def make(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
+        def run(columns: Columns) -> Datum:
+            found = parts[0].run(columns)
+            for part in parts[1:]:
+                if not part.can_fail:
+                    found = combine(found, part.run(columns))
+                    continue
+                found = array_of(found, columns.rows)
+                decided = pc.fill_null(found if ends_with else pc.invert(found), False)
+                rest = _numbers(columns.rows).filter(pc.invert(decided))
+                left = columns.take(rest)
+                more = pa.repeat(ends_with, columns.rows)
+                more = pc.replace_with_mask(more, pc.invert(decided), array_of(part.run(left), left.rows))
+                found = combine(found, more)
+            return found
+
+        return run
+
+    return make
+
+
+def _numbers(rows: int) -> pa.Array:
+    return pa.array(np.arange(rows))
+
+
+def _add(places: list[pa.Array], pieces: list[pa.Array], rows: pa.Array, value: Part, columns: Columns) -> None:
+    if len(rows):
+        places.append(rows)
+        pieces.append(array_of(value.run(columns.take(rows)), len(rows)))
+
+
+def _in_order(places: list[pa.Array], pieces: list[pa.Array], example: Part, columns: Columns) -> pa.Array:
+    if not pieces:
+        return array_of(example.run(columns.take(_numbers(0))), 0)
+    order = pc.sort_indices(pa.concat_arrays(places))
+    return pa.concat_arrays(pieces).take(order)
+
+
+#: makes the function of columns, by the name of the operator
+LAZY: Final[dict[str, Callable[[Sequence[Part]], Callable[[Columns], Datum]]]] = {
+    "CASE": case,
+    "COALESCE": coalesce,
+    "AND": _logic(pc.and_kleene, False),
+    "OR": _logic(pc.or_kleene, True),
+}

@@ -1,0 +1,221 @@
+"""The operators of arithmetic: + - * / and MOD, and the signs before a number.
+
+Whole numbers give the wider type of the two, and begin again at its other end where they leave it, as Java's do. What
+they do with points in time and intervals is in `temporal_arithmetic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    NullType,
+    NumericType,
+)
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions import temporal_arithmetic
+from penstock.table.functions.decimal_arithmetic import RESULTS, decimal_kernel
+from penstock.table.functions.definition import UNKNOWN, Call, Operands, ScalarFunction, Signature, scalar
+from penstock.table.functions.signatures import DOUBLE, INT, returns_operand, takes, where
+from penstock.table.functions.type_rules import INTERVALS, TIMES, as_decimal, common_type, is_text
+
+_APPROXIMATE: Final = (FloatType, DoubleType)
+
+
+def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
+    """One of two numbers. NULL and text become what the other one is; a decimal beside a floating-point number DOUBLE.
+
+    `exact`: whether floating-point numbers are not taken.
+    """
+    found, other = call.types[index], call.types[1 - index]
+    if isinstance(found, NullType):
+        found = other.nullable()
+    elif is_text(found):
+        found = other.nullable() if found.is_nullable else other.not_null()
+    if not isinstance(found, NumericType) or (exact and isinstance(found, _APPROXIMATE)):
+        return None
+    if isinstance(found, DecimalType) and isinstance(other, _APPROXIMATE):
+        return DOUBLE.nullable() if found.is_nullable else DOUBLE.not_null()
+    return found
+
+
+def _signed(call: Operands, index: int) -> DataType | None:
+    """The number after a sign. Text is read as a decimal."""
+    found = call.types[index]
+    if isinstance(found, NullType):
+        return INT.nullable()
+    if is_text(found):
+        return DecimalType(38, 19, found.is_nullable)
+    return found if isinstance(found, NumericType) else None
+
+
+_NUMBER = where("<NUMERIC>", _number)
+_EXACT = where("<EXACT_NUMERIC>", partial(_number, exact=True))
+SIGNED = where("<NUMERIC>", _signed)
+
+
+def _is_temporal(call: Operands | Call) -> bool:
+    return any(isinstance(one, (*TIMES, *INTERVALS)) for one in call.types)
+
+
+# --- what they give --------------------------------------------------------------------------------------------------
+
+
+def _result(operator: str) -> Callable[[Operands], DataType]:
+    def rule(call: Operands) -> DataType:
+        if _is_temporal(call):
+            return temporal_arithmetic.result_type(operator, call)
+        if operator == "/":
+            _check_divisor(call)
+        found = _number_type(operator, call)
+        return found.nullable() if call.any_nullable() else found.not_null()
+
+    return rule
+
+
+def _number_type(operator: str, call: Operands) -> DataType:
+    one, other = call.types
+    if isinstance(one, _APPROXIMATE) or isinstance(other, _APPROXIMATE):
+        return _common(call.types)
+    if isinstance(one, DecimalType) or isinstance(other, DecimalType):
+        left, right = as_decimal(one), as_decimal(other)
+        return other if operator == "MOD" and not left.scale and not right.scale else RESULTS[operator](left, right)
+    return other if operator == "MOD" else _common(call.types)
+
+
+def _common(types: tuple[DataType, ...]) -> DataType:
+    found = common_type(types)
+    assert found is not None  # numbers always have one
+    return found
+
+
+def _check_divisor(call: Operands) -> None:
+    """Flink refuses a constant zero after `/` when it plans a query; so no constant is infinite."""
+    divisor = call.value(1)
+    is_floating = any(isinstance(one, _APPROXIMATE) for one in call.types)
+    if is_floating and divisor is not UNKNOWN and divisor == 0:
+        raise ValidationError("Division by zero")
+
+
+# --- how they run ----------------------------------------------------------------------------------------------------
+
+
+def _bind(operator: str) -> Callable[[Call], Kernel]:
+    def bind(call: Call) -> Kernel:
+        if _is_temporal(call):
+            return temporal_arithmetic.bind(operator, call)
+        if any(isinstance(one, DecimalType) for one in call.types):
+            return decimal_kernel(operator, call.types[0], call.types[1], call.result)
+        common = _common(call.types)
+        found = _FLOATING[operator] if isinstance(common, _APPROXIMATE) else _WHOLE[operator]
+        return _with_types(found, arrow_type(common), arrow_type(call.result))
+
+    return bind
+
+
+def _with_types(function: Kernel, common: pa.DataType, result: pa.DataType) -> Kernel:
+    def cast(column: Datum) -> Datum:
+        return column if column.type == common else pc.cast(column, common, safe=False)
+
+    def kernel(one: Datum, other: Datum) -> Datum:
+        found = function(cast(one), cast(other))
+        return found if common == result else pc.cast(found, result)
+
+    return kernel
+
+
+def _quotient(one: Datum, other: Datum) -> Datum:
+    found = pc.divide(one, other)
+    if isinstance(other, pa.Scalar) and other.as_py() != -1:
+        return found
+    # the least number divided by -1 leaves the type: Arrow gives 0, Java the same number again
+    return pc.if_else(pc.equal(other, pa.scalar(-1, other.type)), pc.negate(one), found)
+
+
+def _remainder(one: Datum, other: Datum) -> Datum:
+    size = pc.abs(other)
+    return pc.subtract(one, pc.multiply(pc.divide(one, size), size))
+
+
+_FLOATING: Final[dict[str, Kernel]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}
+_WHOLE: Final[dict[str, Kernel]] = {**_FLOATING, "/": _quotient, "MOD": _remainder}
+
+
+def _negate(call: Call) -> Kernel:
+    return temporal_arithmetic.bind("MINUS_PREFIX", call) if _is_temporal(call) else pc.negate
+
+
+def _same(call: Call) -> Kernel:
+    return lambda column: column
+
+
+def _with_times(operator: str, numbers: Signature) -> tuple[Signature, ...]:
+    return (numbers, *temporal_arithmetic.SIGNATURES.get(operator, ()))
+
+
+_BINARY: Final = (
+    ("+", "plus", "number1 + number2", "The sum of two numbers."),
+    ("-", "minus", "number1 - number2", "The difference of two numbers."),
+    ("*", "times", "number1 * number2", "The product of two numbers."),
+    ("/", "divide", "number1 / number2", "The quotient of two numbers; that of whole numbers is whole."),
+)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    *(
+        scalar(
+            operator,
+            _with_times(operator, takes(_NUMBER, _NUMBER)),
+            _result(operator),
+            _bind(operator),
+            summary,
+            python_name=python_name,
+            usage=usage,
+            section="arithmetic",
+            can_fail=operator == "/",
+        )
+        for operator, python_name, usage, summary in _BINARY
+    ),
+    scalar(
+        "MOD",
+        takes(_EXACT, _EXACT),
+        _result("MOD"),
+        _bind("MOD"),
+        "What is left of the first number when it is divided by the second; it has the sign of the first.",
+        python_name="mod",
+        aliases=("%",),
+        usage="MOD(number1, number2)",
+        section="arithmetic",
+        can_fail=True,
+    ),
+    scalar(
+        "MINUS_PREFIX",
+        _with_times("MINUS_PREFIX", takes(SIGNED)),
+        returns_operand(0),
+        _negate,
+        "The number with the other sign.",
+        python_name="minusPrefix",
+        usage="-number",
+        section="arithmetic",
+    ),
+    scalar(
+        "PLUS_PREFIX",
+        _with_times("PLUS_PREFIX", takes(SIGNED)),
+        returns_operand(0),
+        _same,
+        "The number itself.",
+        python_name="plusPrefix",
+        usage="+number",
+        section="arithmetic",
+    ),
+)

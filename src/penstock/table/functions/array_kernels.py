@@ -1,0 +1,179 @@
+"""How functions of arrays run: each takes the call and whole columns, and works on all elements at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import ArrayType, DataType
+from penstock.table.functions.definition import Call
+from penstock.table.functions.lists import (
+    Flags,
+    Ints,
+    Lists,
+    codes,
+    first_of_equals,
+    is_among,
+    joined,
+    lists_of,
+    singles,
+    valid_of,
+)
+from penstock.table.functions.signatures import STRING
+
+
+def _element(call: Call) -> DataType:
+    found = call.types[0]
+    assert isinstance(found, ArrayType)
+    return found.element_type
+
+
+def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Flags]:
+    """The lists of a column, and which elements are the same as what is looked for; NULL is the same as NULL."""
+    lists = lists_of(haystack).packed()
+    found = codes(pa.concat_arrays([lists.values, needle]), _element(call))
+    count = len(lists.values)
+    return lists, found[:count] == found[count:][lists.parents()]
+
+
+def contains(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
+    """Whether an element is there."""
+    lists, equal = _equals(call, haystack, needle)
+    hits = np.bincount(lists.parents()[equal], minlength=len(haystack))
+    return pa.array(hits > 0, mask=~lists.valid)
+
+
+def position(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
+    """The first place of an element, from 1 on; 0 where it is not there."""
+    lists, equal = _equals(call, haystack, needle)
+    rows, first = np.unique(lists.parents()[equal], return_index=True)
+    found = np.zeros(len(haystack), np.int64)
+    found[rows] = np.flatnonzero(equal)[first] - lists.starts[rows] + 1
+    return pa.array(found, pa.int32(), mask=~(lists.valid & valid_of(needle)))
+
+
+def remove(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
+    """All elements but those that are the same as one."""
+    lists, equal = _equals(call, haystack, needle)
+    return lists.kept(~equal).column(call.result)
+
+
+def append(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
+    """One more element at the end."""
+    return joined([lists_of(array), singles(element)]).column(call.result)
+
+
+def prepend(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
+    """One more element at the beginning."""
+    return joined([singles(element), lists_of(array)]).column(call.result)
+
+
+def concat(call: Call, *arrays: pa.Array) -> pa.Array:
+    """The elements of all arrays."""
+    return joined([lists_of(one) for one in arrays]).column(call.result)
+
+
+def _once(call: Call, lists: Lists) -> pa.Array:
+    found = codes(lists.values, _element(call))
+    return lists.kept(first_of_equals(lists.parents(), found)).column(call.result)
+
+
+def distinct(call: Call, array: pa.Array) -> pa.Array:
+    """Each element once."""
+    return _once(call, lists_of(array).packed())
+
+
+def union(call: Call, one: pa.Array, other: pa.Array) -> pa.Array:
+    """Each element of two arrays once."""
+    return _once(call, joined([lists_of(one), lists_of(other)]))
+
+
+def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.Array:
+    """Each element once that is among those of the other array, or is not."""
+    mine, others = lists_of(array), lists_of(other)
+    mine, others = mine.with_valid(others.valid).packed(), others.with_valid(mine.valid).packed()
+    found = codes(pa.concat_arrays([mine.values, others.values]), _element(call))
+    count = len(mine.values)
+    among = is_among(mine.parents(), found[:count], others.parents(), found[count:])
+    return _once(call, mine.kept(among if wanted else ~among))
+
+
+def reverse(call: Call, array: pa.Array) -> pa.Array:
+    """The elements from last to first."""
+    lists = lists_of(array).packed()
+    ends = np.repeat(lists.starts * 2 + lists.lengths - 1, lists.lengths)
+    values = lists.values.take(pa.array(ends - np.arange(len(ends))))
+    return Lists(values, lists.starts, lists.lengths, lists.valid).column(call.result)
+
+
+def _numbers(column: pa.Array) -> Ints:
+    found: Ints = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def slice_of(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None = None) -> pa.Array:
+    """From a place to another one, both in it; those below zero count from the end, and zero means one."""
+    lists = lists_of(array).with_valid(valid_of(start) if end is None else valid_of(start) & valid_of(end))
+    size = lists.lengths
+    first, last = _numbers(start), size if end is None else _numbers(end)
+    first = np.maximum(np.where(first < 0, first + size + 1, first), 1)
+    last = np.where(last < 0, last + size + 1, last)
+    last = np.where(last == 0, np.minimum(size, 1), np.minimum(last, size))
+    lengths = np.maximum(last - first + 1, 0)
+    return Lists(lists.values, lists.starts + first - 1, lengths, lists.valid).column(call.result)
+
+
+def _order(lists: Lists) -> Ints:
+    """The rank of each element of packed lists; NULL has one, too."""
+    found: Ints = pc.rank(lists.values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return found
+
+
+def sort(
+    call: Call, array: pa.Array, ascending: pa.Array | None = None, nulls_first: pa.Array | None = None
+) -> pa.Array:
+    """NULL comes first where the order is ascending, else last, unless an operand says where."""
+    rows = len(array)
+    rises = _flags(ascending, rows)
+    before = rises if nulls_first is None else _flags(nulls_first, rows)
+    lists = lists_of(array)
+    for flags in (ascending, nulls_first):
+        lists = lists if flags is None else lists.with_valid(valid_of(flags))
+    lists = lists.packed()
+    parents, missing = lists.parents(), ~valid_of(lists.values)
+    ranks = _order(lists)
+    ranks = np.where(missing, 0, np.where(rises[parents], ranks, -ranks))
+    nulls = np.where(missing, np.where(before[parents], -1, 1), 0)
+    order = np.lexsort((ranks, nulls, parents))
+    return Lists(lists.values.take(pa.array(order)), lists.starts, lists.lengths, lists.valid).column(call.result)
+
+
+def _flags(column: pa.Array | None, rows: int) -> Flags:
+    if column is None:
+        return np.ones(rows, np.bool_)
+    found: Flags = pc.fill_null(column, True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def extreme(greatest: bool, call: Call, array: pa.Array) -> pa.Array:
+    """The greatest element, or the least."""
+    lists = lists_of(array).packed()
+    lists = lists.kept(valid_of(lists.values))
+    ranks, parents = _order(lists), lists.parents()
+    order = np.lexsort((-ranks if greatest else ranks, parents))
+    first = np.where(lists.lengths > 0, lists.starts, 0)
+    places = np.append(order, 0)[np.minimum(first, len(order))]
+    return lists.values.take(pa.array(places, mask=lists.lengths == 0))
+
+
+def join(call: Call, array: pa.Array, delimiter: pa.Array, replacement: pa.Array | None = None) -> pa.Array:
+    """NULL among the elements is left out, unless there is a replacement."""
+    lists = lists_of(array).packed()
+    if replacement is None:
+        lists = lists.kept(valid_of(lists.values))
+    else:
+        instead = replacement.take(pa.array(lists.parents()))
+        lists = Lists(pc.coalesce(lists.values, pc.fill_null(instead, "")), lists.starts, lists.lengths, lists.valid)
+        lists = lists.with_valid(valid_of(replacement))
+    return pc.binary_join(lists.column(ArrayType(STRING)), delimiter)

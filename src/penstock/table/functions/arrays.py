@@ -1,0 +1,241 @@
+"""Functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.table.data.logical_types import ArrayType, DataType, MultisetType, NullType, NumericType
+from penstock.table.functions import array_kernels
+from penstock.table.functions.definition import Operands, ScalarFunction, scalar
+from penstock.table.functions.lists import by_columns
+from penstock.table.functions.signatures import (
+    AS_BOOLEAN,
+    AS_INT,
+    BOOLEAN_TYPE,
+    INT,
+    STRING,
+    TEXT,
+    returns,
+    returns_common,
+    returns_operand,
+    takes,
+    where,
+)
+from penstock.table.functions.type_rules import BYTES, TEXTS, TIMES, can_cast_implicitly, common_type, is_text
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+def _is_array(found: DataType) -> bool:
+    return isinstance(found, ArrayType) and not isinstance(found, MultisetType)
+
+
+def _element(found: DataType) -> DataType:
+    assert isinstance(found, ArrayType)
+    return found.element_type
+
+
+def _any_array(call: Operands, index: int) -> DataType | None:
+    return call.types[index] if _is_array(call.types[index]) else None
+
+
+def _ordered_array(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    ordered = (NumericType, NullType, *TEXTS, *BYTES, *TIMES)
+    return found if _is_array(found) and isinstance(_element(found), ordered) else None
+
+
+def _array_of_text(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if _is_array(found) and is_text(_element(found)) else None
+
+
+def _needle(call: Operands, index: int) -> DataType | None:
+    """An element: it is cast to the type of those in the array."""
+    if not _is_array(call.types[0]):
+        return None
+    element, found = _element(call.types[0]), call.types[index]
+    if not can_cast_implicitly(found, element):
+        return None
+    if is_text(element) and is_text(found):
+        return found  # a text of another length is another text
+    return element.nullable() if found.is_nullable else element.not_null()
+
+
+def alike_of(is_wanted: Callable[[DataType], bool], call: Operands, index: int) -> DataType | None:
+    """One of operands of a kind that are all cast to the type that they have in common."""
+    return common_type(call.types) if all(map(is_wanted, call.types)) else None
+
+
+def _extended(call: Operands) -> DataType:
+    """The type of an array with one more element."""
+    array, added = call.types
+    element = _element(array)
+    nullable = call.any_nullable()
+    if added.is_nullable and not element.is_nullable:
+        return ArrayType(element.nullable(), nullable)
+    return array.nullable() if nullable else array.not_null()
+
+
+def _by_first(found: DataType | None = None) -> Callable[[Operands], DataType]:
+    """NULL only where the first operand is."""
+
+    def rule(call: Operands) -> DataType:
+        result = call.types[0] if found is None else found
+        return result.nullable() if call.types[0].is_nullable else result.not_null()
+
+    return rule
+
+
+_ARRAY = where("<ARRAY>", _any_array)
+_ORDERED = where("<ARRAY<COMPARABLE>>", _ordered_array)
+_TEXTS = where("ARRAY<STRING>", _array_of_text)
+_NEEDLE = where("<ARRAY ELEMENT>", _needle)
+_COMMON = where("<COMMON>", partial(alike_of, _is_array))
+
+
+def _define(
+    name: str, operands: Any, result: Any, function: Callable[..., pa.Array], usage: str, summary: str
+) -> ScalarFunction:
+    kernel = by_columns(lambda call: partial(function, call))
+    return scalar(name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})")
+
+
+def _nullable_element(call: Operands) -> DataType:
+    return _element(call.types[0]).nullable()
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    _define(
+        "ARRAY_APPEND",
+        takes(_ARRAY, _NEEDLE),
+        _extended,
+        array_kernels.append,
+        "array, element",
+        "The array with one more element at its end.",
+    ),
+    _define(
+        "ARRAY_PREPEND",
+        takes(_ARRAY, _NEEDLE),
+        _extended,
+        array_kernels.prepend,
+        "array, element",
+        "The array with one more element before all others.",
+    ),
+    _define(
+        "ARRAY_CONTAINS",
+        takes(_ARRAY, _NEEDLE),
+        _by_first(BOOLEAN_TYPE),
+        array_kernels.contains,
+        "array, element",
+        "Whether an element is in the array; NULL may be looked for, too.",
+    ),
+    _define(
+        "ARRAY_POSITION",
+        takes(_ARRAY, _NEEDLE),
+        returns(INT),
+        array_kernels.position,
+        "array, element",
+        "Where an element is in the array for the first time, from 1 on; 0 where it is not.",
+    ),
+    _define(
+        "ARRAY_REMOVE",
+        takes(_ARRAY, _NEEDLE),
+        _by_first(),
+        array_kernels.remove,
+        "array, element",
+        "The array without the elements that are the same as this one.",
+    ),
+    _define(
+        "ARRAY_DISTINCT",
+        takes(_ARRAY),
+        returns_operand(0),
+        array_kernels.distinct,
+        "array",
+        "Each element of the array once, where it is for the first time.",
+    ),
+    _define(
+        "ARRAY_REVERSE",
+        takes(_ARRAY),
+        returns_operand(0),
+        array_kernels.reverse,
+        "array",
+        "The elements from last to first.",
+    ),
+    _define(
+        "ARRAY_SLICE",
+        takes(_ARRAY, AS_INT, AS_INT, optional=1),
+        returns_operand(0),
+        array_kernels.slice_of,
+        "array, start[, end]",
+        "The elements from one place to another, both in it; places below zero count from the end.",
+    ),
+    _define(
+        "ARRAY_SORT",
+        takes(_ORDERED, AS_BOOLEAN, AS_BOOLEAN, optional=2),
+        returns_operand(0),
+        array_kernels.sort,
+        "array[, ascending[, nulls_first]]",
+        "The elements in ascending order, unless the second operand is FALSE.",
+    ),
+    _define(
+        "ARRAY_CONCAT",
+        takes(_COMMON, repeated=1),
+        returns_common,
+        array_kernels.concat,
+        "array, ...",
+        "The elements of all arrays, one array after the other.",
+    ),
+    _define(
+        "ARRAY_UNION",
+        takes(_COMMON, _COMMON),
+        returns_common,
+        array_kernels.union,
+        "array1, array2",
+        "Each element of both arrays once.",
+    ),
+    _define(
+        "ARRAY_EXCEPT",
+        takes(_COMMON, _COMMON),
+        returns_common,
+        partial(array_kernels.compared, False),
+        "array1, array2",
+        "Each element of the first array once that is not in the second one.",
+    ),
+    _define(
+        "ARRAY_INTERSECT",
+        takes(_COMMON, _COMMON),
+        returns_common,
+        partial(array_kernels.compared, True),
+        "array1, array2",
+        "Each element once that is in both arrays.",
+    ),
+    _define(
+        "ARRAY_MAX",
+        takes(_ORDERED),
+        _nullable_element,
+        partial(array_kernels.extreme, True),
+        "array",
+        "The greatest element; NULL for an array without elements.",
+    ),
+    _define(
+        "ARRAY_MIN",
+        takes(_ORDERED),
+        _nullable_element,
+        partial(array_kernels.extreme, False),
+        "array",
+        "The least element; NULL for an array without elements.",
+    ),
+    _define(
+        "ARRAY_JOIN",
+        takes(_TEXTS, TEXT, TEXT, optional=1),
+        returns(STRING),
+        array_kernels.join,
+        "array, delimiter[, replacement]",
+        "The texts of the array with a delimiter between them; NULL becomes the replacement, or is left out.",
+    ),
+)

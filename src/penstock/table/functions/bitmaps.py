@@ -1,0 +1,162 @@
+"""Functions of bitmaps: sets of whole numbers of 32 bits without a sign, in the portable format of Roaring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import ArrayType, BitmapType, DataType, IntType, NullType
+from penstock.table.functions.definition import Operands, ScalarFunction, scalar
+from penstock.table.functions.kernels import per_value
+from penstock.table.functions.signatures import BIGINT, BINARY, BYTES_TYPE, STRING, returns, takes, where
+from penstock.table.functions.type_rules import can_cast_implicitly
+
+#: the text of a bitmap ends with dots from so many characters on
+_TEXT_MAX: Final = 0x80000
+_BITS: Final = 2**32
+#: an array has fewer elements than that
+_ARRAY_MAX: Final = 2**31
+
+
+def bitmap_class() -> Any:
+    """The class of Roaring bitmaps. Raises `UnsupportedError` where its package is missing."""
+    try:
+        from pyroaring import BitMap
+    except ImportError as error:
+        raise UnsupportedError("bitmaps need the package pyroaring: install penstock[sql]") from error
+    return BitMap
+
+
+def bitmap_of(raw: object) -> Any:
+    """The numbers of a bitmap as a column holds it."""
+    return bitmap_class().deserialize(raw)
+
+
+def bitmap_bytes(found: Any) -> bytes:
+    """A bitmap as a column holds it: the same bytes for the same numbers."""
+    found.run_optimize()
+    return bytes(found.serialize())
+
+
+def bitmap_text(raw: object) -> str:
+    """`{1,2,3}`; of a long one only the beginning."""
+    parts: list[str] = []
+    length = 1
+    for number in bitmap_of(raw):
+        if length > _TEXT_MAX:
+            parts.append("...")
+            break
+        parts.append(str(number))
+        length += len(parts[-1]) + 1
+    return f"{{{','.join(parts)}}}"
+
+
+def bitmap_from_bytes(raw: object) -> bytes:
+    """A bitmap from bytes in the format of Roaring. Raises `TableRuntimeError` for others."""
+    try:
+        return bitmap_bytes(bitmap_of(raw))
+    except (ValueError, IndexError) as error:
+        raise TableRuntimeError("Failed to deserialize bitmap from bytes.") from error
+
+
+def _build(numbers: object) -> bytes:
+    assert isinstance(numbers, list)
+    return bitmap_bytes(bitmap_class()([one % _BITS for one in numbers if one is not None]))
+
+
+def _to_array(raw: object) -> list[int]:
+    found = bitmap_of(raw)
+    if len(found) >= _ARRAY_MAX:
+        raise TableRuntimeError("Failed to convert bitmap to an array: it has too many numbers.")
+    return [one - _BITS if one >= _BITS // 2 else one for one in found]
+
+
+def _combined(combine: Callable[[Any, Any], Any]) -> Callable[[object, object], object]:
+    return lambda one, other: bitmap_bytes(combine(bitmap_of(one), bitmap_of(other)))
+
+
+def _bitmap(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return BitmapType() if isinstance(found, NullType) else found if isinstance(found, BitmapType) else None
+
+
+def _array_of_int(call: Operands, index: int) -> DataType | None:
+    found, wanted = call.types[index], ArrayType(IntType())
+    if not can_cast_implicitly(found, wanted):
+        return None
+    return wanted.nullable() if found.is_nullable else wanted.not_null()
+
+
+_BITMAP: Final = where("bitmap <BITMAP>", _bitmap)
+_PAIR: Final = (where("bitmap1 <BITMAP>", _bitmap), where("bitmap2 <BITMAP>", _bitmap))
+
+
+def _define(
+    name: str,
+    operands: Any,
+    result: DataType,
+    function: Callable[..., object],
+    usage: str,
+    summary: str,
+    **more: object,
+) -> ScalarFunction:
+    kernel = per_value(function)
+    return scalar(name, operands, returns(result), kernel, summary, section="bitmap", usage=f"{name}({usage})", **more)
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    *(
+        _define(name, takes(*_PAIR), BitmapType(), _combined(combine), "bitmap1, bitmap2", summary)
+        for name, combine, summary in (
+            ("BITMAP_AND", lambda one, other: one & other, "The numbers that are in both bitmaps."),
+            ("BITMAP_ANDNOT", lambda one, other: one - other, "The numbers of the first that are not in the second."),
+            ("BITMAP_OR", lambda one, other: one | other, "The numbers that are in one of the bitmaps or in both."),
+            ("BITMAP_XOR", lambda one, other: one ^ other, "The numbers that are in just one of the bitmaps."),
+        )
+    ),
+    _define(
+        "BITMAP_BUILD",
+        takes(where("array <ARRAY<INT>>", _array_of_int)),
+        BitmapType(),
+        _build,
+        "array",
+        "A bitmap of the numbers in an array; numbers below zero count as those from 2147483648 on.",
+    ),
+    _define(
+        "BITMAP_CARDINALITY",
+        takes(_BITMAP),
+        BIGINT,
+        lambda raw: len(bitmap_of(raw)),
+        "bitmap",
+        "How many numbers are in the bitmap.",
+    ),
+    _define(
+        "BITMAP_FROM_BYTES",
+        takes(BINARY),
+        BitmapType(),
+        bitmap_from_bytes,
+        "bytes",
+        "The bitmap that these bytes are, in the format of Roaring for 32 bits.",
+        can_fail=True,
+    ),
+    _define(
+        "BITMAP_TO_BYTES",
+        takes(_BITMAP),
+        BYTES_TYPE,
+        bytes,
+        "bitmap",
+        "The bitmap in the format of Roaring for 32 bits.",
+    ),
+    _define(
+        "BITMAP_TO_ARRAY",
+        takes(_BITMAP),
+        ArrayType(IntType()),
+        _to_array,
+        "bitmap",
+        "The numbers of the bitmap in ascending order; those from 2147483648 on are below zero.",
+        can_fail=True,
+    ),
+    _define("BITMAP_TO_STRING", takes(_BITMAP), STRING, bitmap_text, "bitmap", "The numbers of the bitmap as text."),
+)

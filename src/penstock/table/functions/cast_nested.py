@@ -1,0 +1,85 @@
+"""Casts of arrays, maps, multisets and rows: each part is cast by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType, MapType, MultisetType, RowType
+from penstock.table.data.values import Datum, Kernel
+
+MakeCast = Callable[[DataType, DataType], Kernel]
+
+
+def nested_kernel(found: DataType, to: DataType, make: MakeCast, is_try: bool) -> Kernel:
+    """The kernel of a cast whose parts `make` casts. With `is_try` a value of which a part fails becomes NULL."""
+    cast = _row(found, to, make) if isinstance(found, RowType) else _entries(found, to, make)
+    wanted = arrow_type(to)
+
+    def kernel(column: Datum) -> Datum:
+        if isinstance(column, pa.Scalar):
+            return kernel(pa.repeat(column, 1))[0]
+        return _tried(cast, column, wanted) if is_try else cast(column)
+
+    return kernel
+
+
+def _tried(cast: Callable[[pa.Array], pa.Array], column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The rows that can be cast: where some cannot, halves of them are tried."""
+    try:
+        return cast(column)
+    except (TableRuntimeError, pa.ArrowInvalid):
+        if len(column) == 1:
+            return pa.nulls(1, wanted)
+    middle = len(column) // 2
+    return pa.concat_arrays([_tried(cast, half, wanted) for half in (column.slice(0, middle), column.slice(middle))])
+
+
+def _row(found: RowType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
+    assert isinstance(to, RowType)
+    casts = [make(one, other) for one, other in zip(found.field_types(), to.field_types(), strict=True)]
+    wanted = arrow_type(to)
+
+    def cast(column: pa.Array) -> pa.Array:
+        parts = [_full(part(one), len(column)) for part, one in zip(casts, column.flatten(), strict=True)]
+        if not parts:
+            return column.cast(wanted)
+        mask = pc.is_null(column) if column.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+
+    return cast
+
+
+def _entries(found: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
+    """Arrays, maps and multisets: lists of what they consist of."""
+    casts = [make(one, other) for one, other in zip(found.children(), to.children(), strict=True)]
+    wanted = arrow_type(to)
+
+    def cast(column: pa.Array) -> pa.Array:
+        if column.null_count:
+            column = column.take(pa.array(range(len(column)), pa.int64()))
+        begins = column.offsets
+        first, last = begins[0].as_py(), begins[-1].as_py()
+        offsets = pc.subtract(begins, begins[0])
+        if column.null_count:
+            missing = pa.concat_arrays([pc.is_null(column), pa.array([False])])
+            offsets = pc.if_else(missing, pa.scalar(None, pa.int32()), offsets)
+        count = last - first
+        if isinstance(found, MapType | MultisetType):
+            keys = _full(casts[0](column.keys.slice(first, count)), count)
+            items = column.items.slice(first, count)
+            if isinstance(found, MapType):
+                items = _full(casts[1](items), count)
+            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted)
+        elements = _full(casts[0](column.values.slice(first, count)), count)
+        return pa.ListArray.from_arrays(offsets, elements, type=wanted)
+
+    return cast
+
+
+def _full(column: Datum, rows: int) -> pa.Array:
+    return pa.repeat(column, rows) if isinstance(column, pa.Scalar) else column

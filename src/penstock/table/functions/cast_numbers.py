@@ -1,0 +1,165 @@
+"""Casts of numbers among each other, as Java converts them.
+
+Whole numbers keep their lowest bits. Fractions are cut when they become whole, and numbers that are too large become
+the largest. A decimal is rounded half up, and one that does not fit its type is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import (
+    BigIntType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    TinyIntType,
+)
+from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.functions.kernels import value_kernel
+from penstock.table.functions.type_rules import as_decimal
+
+_WIDE: Final = Context(prec=400, Emax=999_999, Emin=-999_999)
+_WHOLE_DIGITS_OF_LONG: Final = 18
+#: holds the shortest text of each number from 0.001 on that has at most 17 digits before the point
+_OF_USUAL_SIZE: Final = DecimalType(38, 20)
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+
+
+def number_kernel(found: DataType, to: DataType) -> Kernel:
+    """The kernel of a cast between numbers and booleans."""
+    wanted = arrow_type(to)
+    if isinstance(to, BooleanType):
+        return lambda column: pc.not_equal(column, pa.scalar(0, column.type))
+    if isinstance(found, BooleanType):
+        return _then(lambda column: pc.cast(column, pa.int8()), number_kernel(TinyIntType(), to))
+    if isinstance(to, DecimalType):
+        if isinstance(found, FloatType | DoubleType):
+            return _decimal_of_doubles(found, to)
+        exact = as_decimal(found)
+        if isinstance(found, DecimalType):
+            return decimal_kernel(exact, to)
+        return _then(lambda column: pc.cast(column, arrow_type(exact)), decimal_kernel(exact, to))
+    if isinstance(to, IntegralType):
+        if isinstance(found, DecimalType):
+            return _then(_whole_part(found), lambda column: pc.cast(column, wanted, safe=False))
+        if isinstance(found, FloatType | DoubleType):
+            return _then(
+                _cut_to_long if isinstance(to, BigIntType) else _cut_to_int,
+                lambda column: pc.cast(column, wanted, safe=False),
+            )
+    if isinstance(found, DecimalType) and isinstance(to, FloatType | DoubleType):
+        return _then(_double_of_decimal(found), lambda column: pc.cast(column, wanted, safe=False))
+    return lambda column: pc.cast(column, wanted, safe=False)
+
+
+def decimal_kernel(found: DecimalType, to: DecimalType) -> Kernel:
+    """The kernel of a cast between decimals: rounded half up, NULL for what does not fit."""
+    wanted = arrow_type(to)
+    loses_digits = to.scale < found.scale
+    whole = to.precision - to.scale
+    always_fits = whole >= found.precision - found.scale + loses_digits
+    scale = max(to.scale, found.scale)
+    wide = pa.decimal256(min(76, found.precision + scale - found.scale + 1), scale)
+    limit = None if always_fits else pa.scalar(Decimal(10) ** whole, pa.decimal256(whole + 1, 0))
+
+    def kernel(column: Datum) -> Datum:
+        if always_fits and not loses_digits:
+            return pc.cast(column, wanted)
+        result = pc.cast(column, wide)
+        if loses_digits:
+            result = pc.round(result, to.scale, "half_towards_infinity")
+        if limit is not None:
+            fits = pc.less(pc.abs(result), limit)
+            result = pc.if_else(fits, result, pa.scalar(None, result.type))
+        return pc.cast(result, wanted, safe=False)
+
+    return kernel
+
+
+def fitted(value: Decimal, precision: int, scale: int) -> Decimal | None:
+    """A decimal rounded half up to a scale, or None where it has too many digits."""
+    rounded = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    return rounded if abs(rounded) < Decimal(10) ** (precision - scale) else None
+
+
+def decimal_of_double(value: float, precision: int, scale: int) -> Decimal | None:
+    """The decimal with the fewest digits that mean this number."""
+    exact = Decimal(repr(value))
+    if not exact.is_finite():
+        raise TableRuntimeError(f"{value} is not a decimal number")
+    return fitted(exact, precision, scale)
+
+
+def _decimal_of_doubles(found: DataType, to: DecimalType) -> Kernel:
+    """As `decimal_of_double`, for a column: by way of the shortest texts where they are of a usual size."""
+    by_value = value_kernel(lambda value: decimal_of_double(value, to.precision, to.scale), [found], to)
+    fit = decimal_kernel(_OF_USUAL_SIZE, to)
+
+    def kernel(column: Datum) -> Datum:
+        if isinstance(column, pa.Scalar):
+            return by_value(column)
+        column = pc.cast(column, pa.float64())
+        size = pc.abs(column)
+        is_usual = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e17)), pc.equal(size, 0.0))
+        if pc.all(is_usual).as_py() is False:
+            return by_value(column)
+        return fit(pc.cast(pc.cast(column, pa.string()), arrow_type(_OF_USUAL_SIZE)))
+
+    return kernel
+
+
+def _double_of_decimal(found: DecimalType) -> Kernel:
+    """The floating-point number next to a decimal. Arrow's own cast is often one step away from it."""
+    if found.precision > _WHOLE_DIGITS_OF_LONG:
+        return lambda column: pc.cast(pc.cast(column, pa.string()), pa.float64())
+    digits, divisor = pa.decimal128(found.precision, 0), pa.scalar(10.0**found.scale)
+
+    def kernel(column: Datum) -> Datum:
+        whole = array_of(column, 1).view(digits)
+        quotient = pc.divide(pc.cast(pc.cast(whole, pa.int64()), pa.float64(), safe=False), divisor)
+        return quotient[0] if isinstance(column, pa.Scalar) else quotient
+
+    return kernel
+
+
+def _then(first: Kernel, second: Kernel) -> Kernel:
+    return lambda column: second(first(column))
+
+
+def _whole_part(found: DecimalType) -> Kernel:
+    """A decimal without its fraction: the lowest 64 bits."""
+    if found.precision - found.scale <= _WHOLE_DIGITS_OF_LONG:
+        whole = pa.decimal128(max(found.precision - found.scale, 1), 0)
+        return lambda column: pc.cast(pc.cast(column, whole, safe=False), pa.int64())
+    return value_kernel(lambda value: (int(value) - _LONG_MIN) % 2**64 + _LONG_MIN, [found], BigIntType())
+
+
+def _cut_to_int(column: Datum) -> Datum:
+    return pc.cast(_cut(column, _INT_MIN, _INT_MAX, lambda one: one), pa.int32(), safe=False)
+
+
+def _cut_to_long(column: Datum) -> Datum:
+    return _cut(column, _LONG_MIN, _LONG_MAX, lambda one: pc.cast(one, pa.int64(), safe=False))
+
+
+def _cut(column: Datum, least: int, most: int, convert: Callable[[Datum], Datum]) -> Datum:
+    """No fraction, nothing beyond the bounds, and 0 for what is no number."""
+    column = pc.cast(column, pa.float64())
+    column = pc.if_else(pc.is_nan(column), pa.scalar(0.0), column)
+    too_large, too_small = pc.greater_equal(column, float(most)), pc.less_equal(column, float(least))
+    inside = pc.if_else(pc.or_(too_large, too_small), pa.scalar(0.0), column)
+    found = convert(pc.trunc(inside))
+    found = pc.if_else(too_large, pa.scalar(most, found.type), found)
+    return pc.if_else(too_small, pa.scalar(least, found.type), found)

@@ -1,0 +1,272 @@
+"""Casts to text: how Flink shows the values of each type, and text of a fixed or a greatest length."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    ArrayType,
+    BinaryType,
+    BitmapType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RowType,
+    StructuredType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    VarCharType,
+    YearMonthIntervalType,
+)
+from penstock.table.data.temporal_text import DAY_MS, SECOND_NS, format_date, format_time, format_timestamp
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.data.zones import local_ns, to_local
+from penstock.table.functions.definition import Session
+from penstock.table.functions.kernels import value_kernel
+
+#: the shortest text is in plain digits between these
+_PLAIN_LEAST, _PLAIN_MOST = 1e-3, 1e7
+#: up to this scale Arrow writes decimals without an exponent
+_PLAIN_SCALE: Final = 6
+#: days of the years 1 to 9999, which have four digits
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FLOAT: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?")
+
+
+def text_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
+    """The kernel of a cast to CHAR, VARCHAR or STRING."""
+    whole = _whole_text(found, session)
+    fit = fit_text(found, to, session)
+    return whole if fit is None else lambda column: fit(whole(column))
+
+
+def fit_text(found: DataType, to: DataType, session: Session) -> Kernel | None:
+    """What pads text with spaces, or cuts it, to the length of a type; None where nothing is to be done."""
+    assert isinstance(to, CharType | VarCharType)
+    length = to.length
+    if session.legacy_cast:
+        return None
+    if isinstance(found, CharType | VarCharType) and (
+        found.not_null() == to.not_null() or (isinstance(to, VarCharType) and found.length <= length)
+    ):
+        return None
+
+    def cut(column: Datum) -> Datum:
+        return pc.utf8_slice_codeunits(column, 0, length)
+
+    def fit(column: Datum) -> Datum:
+        return pc.utf8_rpad(cut(column), length)
+
+    return fit if isinstance(to, CharType) else None if length == LENGTH_MAX else cut
+
+
+def _whole_text(found: DataType, session: Session) -> Kernel:
+    slow = value_kernel(text_of(found, session.zone), [found], VarCharType(LENGTH_MAX))
+    if isinstance(found, CharType | VarCharType):
+        return lambda column: column
+    if isinstance(found, BooleanType):
+        return lambda column: pc.if_else(column, "TRUE", "FALSE")
+    if isinstance(found, IntegralType) or (isinstance(found, DecimalType) and found.scale <= _PLAIN_SCALE):
+        return lambda column: pc.cast(column, pa.string())
+    if isinstance(found, FloatType | DoubleType):
+        return _text_of_floats
+    if isinstance(found, BinaryType | VarBinaryType):
+        return _or_else(lambda column: pc.cast(column, pa.string()), slow)
+    if isinstance(found, DateType):
+        return _where_years_are_short(lambda column: pc.cast(column, pa.string()), slow)
+    if isinstance(found, TimestampType):
+        return _where_years_are_short(_timestamp_text(found.precision), slow)
+    if isinstance(found, LocalZonedTimestampType):
+        zone, clock = session.zone, TimestampType(found.precision)
+        slow = value_kernel(text_of(clock, zone), [clock], VarCharType(LENGTH_MAX))
+        shown = _where_years_are_short(_timestamp_text(found.precision), slow)
+        return lambda column: shown(to_local(column, zone))
+    return slow
+
+
+def _or_else(fast: Kernel, slow: Kernel) -> Kernel:
+    def kernel(column: Datum) -> Datum:
+        try:
+            return fast(column)
+        except pa.ArrowInvalid:
+            return slow(column)
+
+    return kernel
+
+
+def _where_years_are_short(fast: Kernel, slow: Kernel) -> Kernel:
+    def kernel(column: Datum) -> Datum:
+        days = pc.cast(pc.cast(column, pa.date32(), safe=False), pa.int32())
+        bounds = pc.min_max(days if isinstance(days, pa.Array) else pa.repeat(days, 1))
+        least, most = bounds["min"].as_py(), bounds["max"].as_py()
+        if least is None or (least >= _FIRST_DAY and most <= _LAST_DAY):
+            return fast(column)
+        return slow(column)
+
+    return kernel
+
+
+def _timestamp_text(digits: int) -> Kernel:
+    length = 19 + digits + (digits > 0)
+    return lambda column: pc.utf8_slice_codeunits(pc.cast(column, pa.string()), 0, length)
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _text_of_floats(column: Datum) -> Datum:
+    texts = pc.cast(column, pa.string())
+    bits = _FLOAT_BITS if pa.types.is_float32(column.type) else 53
+    size = pc.abs(column)
+    is_plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, _PLAIN_LEAST), pc.less(size, _PLAIN_MOST)))
+    if isinstance(column, pa.Scalar):
+        return texts if not texts.is_valid else pa.scalar(java_number(texts.as_py(), bits))
+    found = pc.if_else(pc.match_substring(texts, "."), texts, pc.binary_join_element_wise(texts, "0", "."))
+    if pc.all(is_plain).as_py() is not False:
+        return found
+    others = pc.fill_null(pc.invert(is_plain), False)
+    shown = [java_number(text, bits) for text in texts.filter(others).to_pylist()]
+    return pc.replace_with_mask(found, others, pa.array(shown, pa.string()))
+
+
+#: from so many digits before the point on, a number is written with an exponent
+_PLAIN_DIGITS: Final = 7
+_FLOAT_BITS: Final = 24
+_LONG_END: Final = 2.0**63
+
+
+def java_number(text: str, bits: int = 53) -> str:
+    """A floating-point number of so many bits as Java writes it, from the text with the fewest digits."""
+    if "n" in text:
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text.lstrip("+")]
+    found = _FLOAT.fullmatch(text)
+    assert found is not None, text
+    sign, whole, fraction, power = found.groups()
+    digits = (whole + (fraction or "")).lstrip("0")
+    if not digits:
+        return f"{sign}0.0"
+    exponent = int(power or 0) + len(whole) - 1 - (len(whole + (fraction or "")) - len(digits))
+    if exponent >= _PLAIN_DIGITS:
+        value = abs(float(text if bits > _FLOAT_BITS else np.float32(text)))
+        if 2.0 ** (bits + 1) <= value < _LONG_END:
+            digits = _whole_digits(value, bits)
+    digits = digits.rstrip("0")
+    if -3 <= exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    if 0 <= exponent < _PLAIN_DIGITS:
+        digits = digits.ljust(exponent + 1, "0")
+        return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :] or '0'}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _whole_digits(value: float, bits: int) -> str:
+    """The digits of a large whole number. Java leaves out as many as the bits hold that are lost, and no more."""
+    step = 10 ** (len(str(2 ** (math.frexp(value)[1] - bits - 2))) - 1)
+    return str((int(value) + step // 2) // step * step)
+
+
+# --- single values ---------------------------------------------------------------------------------------------------
+
+
+def text_of(found: DataType, zone: tzinfo) -> Callable[[Any], str]:
+    """The function that shows one value of a type, which is not NULL."""
+    match found:
+        case BooleanType():
+            return lambda value: "TRUE" if value else "FALSE"
+        case DecimalType():
+            return lambda value: format(value, "f")
+        case FloatType():
+            return lambda value: java_number(pa.scalar(value, pa.float32()).cast(pa.string()).as_py(), _FLOAT_BITS)
+        case DoubleType():
+            return lambda value: java_number(repr(value).replace("e+", "e"))
+        case BinaryType() | VarBinaryType():
+            return lambda value: value.decode("utf-8", "replace")
+        case DateType():
+            return format_date
+        case TimeType(precision=digits):
+            return lambda value: _time_text(value, digits)
+        case TimestampType(precision=digits):
+            return lambda value: format_timestamp(value, digits)
+        case LocalZonedTimestampType(precision=digits):
+            return lambda value: format_timestamp(local_ns(value, zone), digits)
+        case YearMonthIntervalType():
+            return months_text
+        case DayTimeIntervalType():
+            return milliseconds_text
+        case BitmapType():
+            return _bitmap_text
+        case MapType() | MultisetType() | ArrayType() | RowType():
+            return _nested_text(found, zone)
+        case _:
+            return str
+
+
+def _nested_text(found: DataType, zone: tzinfo) -> Callable[[Any], str]:
+    parts = [_or_null(text_of(part, zone)) for part in found.children()]
+    match found:
+        case MultisetType():
+            (element,) = parts
+            return lambda value: f"{{{', '.join(f'{element(one)}={count}' for one, count in value)}}}"
+        case ArrayType():
+            (element,) = parts
+            return lambda value: f"[{', '.join(map(element, value))}]"
+        case MapType():
+            key, item = parts
+            return lambda value: f"{{{', '.join(f'{key(one)}={item(other)}' for one, other in value)}}}"
+        case StructuredType(fields=fields):
+            names = [field.name for field in fields]
+            return lambda value: (
+                f"({', '.join(f'{name}={show(one)}' for name, show, one in zip(names, parts, value, strict=True))})"
+            )
+        case _:
+            return lambda value: f"({', '.join(show(one) for show, one in zip(parts, value, strict=True))})"
+
+
+def _or_null(show: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "NULL" if value is None else show(value)
+
+
+def _time_text(milliseconds: int, digits: int) -> str:
+    """A time of day. Zeros at the end of the fraction are left out, but for the first digit of it."""
+    text = format_time(milliseconds * 1_000_000, min(digits, 3))
+    if not digits:
+        return text
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction[0]}{fraction[1:].rstrip('0')}"
+
+
+def months_text(months: int) -> str:
+    """`+2-00`."""
+    years, rest = divmod(abs(months), 12)
+    return f"{'-' if months < 0 else '+'}{years}-{rest:02}"
+
+
+def milliseconds_text(milliseconds: int) -> str:
+    """`+0 00:03:00.000`."""
+    days, rest = divmod(abs(milliseconds), DAY_MS)
+    return f"{'-' if milliseconds < 0 else '+'}{days} {format_time(rest * (SECOND_NS // 1000), 3)}"
+
+
+def _bitmap_text(value: bytes) -> str:
+    from pyroaring import BitMap
+
+    return f"{{{','.join(map(str, BitMap.deserialize(value)))}}}"

@@ -1,0 +1,117 @@
+"""Casts between types, as CAST and TRY_CAST say them, with Flink's rules."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    MapType,
+    NullType,
+    NumericType,
+    RowType,
+)
+from penstock.table.data.values import Datum, Kernel, scalar_of, values_of
+from penstock.table.data.zones import view
+from penstock.table.functions.cast_from_text import from_text_kernel
+from penstock.table.functions.cast_nested import nested_kernel
+from penstock.table.functions.cast_numbers import number_kernel
+from penstock.table.functions.cast_rules import supports_cast
+from penstock.table.functions.cast_times import time_kernel
+from penstock.table.functions.cast_to_text import text_kernel
+from penstock.table.functions.definition import Session
+from penstock.table.functions.kernels import value_kernel
+from penstock.table.functions.type_rules import BYTES, INTERVALS, TEXTS, TIMES
+
+__all__ = ["cast_kernel", "supports_cast"]
+
+_NUMBERS: Final = (NumericType, BooleanType)
+_NESTED: Final = (ArrayType, MapType, RowType)
+
+
+def cast_kernel(found: DataType, to: DataType, session: Session, is_try: bool = False) -> Kernel:
+    """The kernel of a cast. A value that cannot be cast raises `TableRuntimeError`; with `is_try` it becomes NULL."""
+    is_try = is_try or session.legacy_cast
+    if isinstance(found, NullType):
+        return _nothing(to)
+    if found.nullable() == to.nullable():
+        return lambda column: column
+    if isinstance(to, TEXTS):
+        return text_kernel(found, to, session)
+    if not supports_cast(found, to):
+        raise UnsupportedError(f"there is no cast from {found} to {to}")
+    if isinstance(to, BYTES):
+        return _bytes_kernel(found, to, session)
+    if isinstance(found, TEXTS):
+        return from_text_kernel(found, to, session, is_try)
+    if isinstance(found, _NESTED):
+        return nested_kernel(found, to, partial(cast_kernel, session=session), is_try)
+    if isinstance(found, INTERVALS) or isinstance(to, INTERVALS):
+        return _interval_kernel(to)
+    if isinstance(found, _NUMBERS) and isinstance(to, _NUMBERS):
+        return _trying(number_kernel(found, to), found, to) if is_try else number_kernel(found, to)
+    if isinstance(found, TIMES) and isinstance(to, TIMES):
+        return time_kernel(found, to, session)
+    raise UnsupportedError(f"there is no cast from {found} to {to}")
+
+
+def _nothing(to: DataType) -> Kernel:
+    wanted = arrow_type(to)
+
+    def kernel(column: Datum) -> Datum:
+        return pa.nulls(len(column), wanted) if isinstance(column, pa.Array) else pa.scalar(None, wanted)
+
+    return kernel
+
+
+def _interval_kernel(to: DataType) -> Kernel:
+    """An interval is a number of months or of milliseconds, whatever its unit is."""
+    wanted = arrow_type(to)
+    return lambda column: view(column, wanted)
+
+
+def _bytes_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
+    """Bytes of UTF-8, of a bitmap, or of another length: cut, or with zeros behind them."""
+    length: int = to.length  # type: ignore[attr-defined]
+    is_fixed = isinstance(to, BinaryType)
+
+    def kernel(column: Datum) -> Datum:
+        column = pc.cast(column, pa.binary())
+        if session.legacy_cast or length == LENGTH_MAX:
+            return column
+        column = pc.binary_slice(column, 0, length)
+        return pad(column) if is_fixed else column
+
+    pad = value_kernel(lambda value: value.ljust(length, b"\0"), [to], to)
+    return kernel
+
+
+def _trying(kernel: Kernel, found: DataType, to: DataType) -> Kernel:
+    """A kernel that gives NULL for what cannot be cast."""
+    one_by_one = value_kernel(partial(_value_or_none, kernel, found, to), [found], to)
+
+    def tried(column: Datum) -> Datum:
+        try:
+            return kernel(column)
+        except TableRuntimeError:
+            return one_by_one(column)
+
+    return tried
+
+
+def _value_or_none(kernel: Kernel, found: DataType, to: DataType, value: object) -> object:
+    try:
+        return values_of(kernel(scalar_of(value, found)), to)[0]
+    except TableRuntimeError:
+        return None

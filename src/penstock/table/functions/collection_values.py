@@ -1,0 +1,351 @@
+"""Arrays, maps and multisets: how they are made, and how an element of one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import (
+    ArrayType,
+    DataType,
+    IntegralType,
+    MapType,
+    MultisetType,
+    NullType,
+    RowType,
+    VariantType,
+)
+from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.kernels import per_value
+from penstock.table.functions.lists import (
+    Lists,
+    begins,
+    by_columns,
+    codes,
+    first_of_equals,
+    items_of,
+    lists_of,
+    valid_of,
+)
+from penstock.table.functions.rows import field_kernel
+from penstock.table.functions.signatures import ANY, INT, returns, takes, where
+from penstock.table.functions.type_rules import can_cast_implicitly, common_type, is_text
+from penstock.table.functions.variants import variant_item
+
+
+def _common(types: Sequence[DataType], index: int) -> DataType | None:
+    """What operands become that are all cast to their common type; there is none for NULL alone."""
+    found = common_type(types)
+    if found is None or isinstance(found, NullType):
+        return None
+    return found.nullable() if types[index].is_nullable else found.not_null()
+
+
+def _element(call: Operands, index: int) -> DataType | None:
+    return _common(call.types, index)
+
+
+def _entry(call: Operands, index: int) -> DataType | None:
+    return _common(call.types[index % 2 :: 2], index // 2)
+
+
+def _known_common(types: Sequence[DataType]) -> DataType:
+    found = common_type(types)
+    assert found is not None  # the signature has checked it
+    return found
+
+
+def _interleaved(columns: Sequence[Datum], rows: int) -> pa.Array:
+    """The values of the first row, then those of the second one, and on."""
+    parts = [one if isinstance(one, pa.Array) else array_of(one, 1) for one in columns]
+    offsets = begins(np.array([len(part) for part in parts]))
+    steps = np.array([isinstance(one, pa.Array) for one in columns], np.int64)
+    places = np.arange(rows)[:, np.newaxis] * steps + offsets
+    return pa.concat_arrays(parts).take(pa.array(places.ravel()))
+
+
+def _of_length(values: pa.Array, rows: int, length: int) -> Lists:
+    lengths = np.full(rows, length, np.int64)
+    return Lists(values, begins(lengths), lengths, np.ones(rows, np.bool_))
+
+
+def _rows_of(columns: Sequence[Datum]) -> int | None:
+    return next((len(one) for one in columns if isinstance(one, pa.Array)), None)
+
+
+def _array(call: Call) -> Kernel:
+    def kernel(*columns: Datum) -> Datum:
+        rows = _rows_of(columns)
+        values = _interleaved(columns, 1 if rows is None else rows)
+        found = _of_length(values, 1 if rows is None else rows, len(columns)).column(call.result)
+        return found[0] if rows is None else found
+
+    return kernel
+
+
+def _map(call: Call) -> Kernel:
+    assert isinstance(call.result, MapType)
+    result = call.result
+
+    def kernel(*columns: Datum) -> Datum:
+        rows = _rows_of(columns)
+        count = 1 if rows is None else rows
+        keys = _of_length(_interleaved(columns[::2], count), count, len(columns) // 2)
+        found = keys.map_column(_interleaved(columns[1::2], count), result)
+        return found[0] if rows is None else found
+
+    return kernel
+
+
+def _multiset(call: Call) -> Kernel:
+    """How often each element is there."""
+    assert isinstance(call.result, MultisetType)
+    element = call.result.element_type
+    as_map = MapType(element, INT)
+
+    def count(*columns: pa.Array) -> pa.Array:
+        rows = len(columns[0])
+        keys = _of_length(_interleaved(columns, rows), rows, len(columns))
+        found = codes(keys.values, element).reshape(rows, len(columns))
+        counts = (found[:, :, np.newaxis] == found[:, np.newaxis, :]).sum(axis=2).ravel()
+        first = first_of_equals(keys.parents(), found.ravel())
+        return keys.kept(first).map_column(pa.array(counts[first], pa.int32()), as_map)
+
+    return by_columns(lambda _: count)(call)
+
+
+# --- an element ------------------------------------------------------------------------------------------------------
+
+
+def _indexed(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    is_collection = isinstance(found, ArrayType | MapType | VariantType | RowType)
+    return found if is_collection and not isinstance(found, MultisetType) else None
+
+
+def _index(call: Operands, index: int) -> DataType | None:
+    within, found = call.types[0], call.types[index]
+    if isinstance(within, MapType):
+        return _key_type(within.key_type, found)
+    if isinstance(found, NullType):
+        return INT if isinstance(within, ArrayType) else None
+    if isinstance(within, RowType):
+        return found if _field_index(within, call.value(index)) is not None else None
+    if isinstance(within, VariantType) and is_text(found):
+        return found
+    if not isinstance(found, IntegralType):
+        return None
+    value = call.value(index)
+    if isinstance(value, int) and value < 1:
+        raise ValidationError(f"Array element access needs an index starting at 1 but was {value}.")
+    return found
+
+
+def _key_type(key: DataType, found: DataType) -> DataType | None:
+    if is_text(key) and is_text(found):
+        return found  # a key of another length is another key
+    if not can_cast_implicitly(found, key):
+        return None
+    return key.nullable() if found.is_nullable else key.not_null()
+
+
+def _field_index(row: RowType, value: object) -> int | None:
+    """Where a field of a row is, by its name or its number from 1 on."""
+    if isinstance(value, str):
+        names = row.field_names()
+        return names.index(value) if value in names else None
+    if isinstance(value, int) and 1 <= value <= len(row.fields):
+        return value - 1
+    return None
+
+
+def _item_type(call: Operands) -> DataType:
+    within = call.types[0]
+    if isinstance(within, ArrayType):
+        return within.element_type.nullable()
+    if isinstance(within, MapType):
+        return within.value_type.nullable()
+    if isinstance(within, RowType):
+        place = _field_index(within, call.value(1))
+        assert place is not None
+        found = within.fields[place].data_type
+        return found.nullable() if within.is_nullable else found
+    return VariantType()
+
+
+def _item(call: Call) -> Kernel:
+    within = call.types[0]
+    if isinstance(within, ArrayType):
+        return _item_of_array(call)
+    if isinstance(within, MapType):
+        return by_columns(lambda _: _item_of_map(within))(call)
+    if isinstance(within, RowType):
+        place = _field_index(within, call.value(1))
+        assert place is not None
+        return field_kernel(place)
+    return per_value(variant_item)(call)
+
+
+def _item_of_array(call: Call) -> Kernel:
+    def item(column: pa.Array, index: pa.Array | int) -> pa.Array:
+        lists = lists_of(column)
+        if isinstance(index, int):
+            places, inside = index - 1, np.ones(len(column), np.bool_)
+        else:
+            places = pc.fill_null(index, 0).to_numpy(zero_copy_only=False).astype(np.int64) - 1
+            inside = places >= 0
+        inside = inside & (places < lists.lengths)
+        return lists.values.take(pa.array(lists.starts + places, mask=~inside))
+
+    constant = call.value(1)
+    if isinstance(constant, int):
+        return by_columns(lambda _: lambda column, _: item(column, constant))(call)
+    return by_columns(lambda _: item)(call)
+
+
+def _item_of_map(within: MapType) -> Any:
+    def item(column: pa.Array, key: pa.Array) -> pa.Array:
+        keys, items = lists_of(column), items_of(column)
+        packed = keys.packed()
+        found = codes(pa.concat_arrays([packed.values, key]), within.key_type)
+        mine, wanted = found[: len(packed.values)], found[len(packed.values) :]
+        parents = keys.parents()
+        hits = np.flatnonzero((mine == wanted[parents]) & (mine >= 0))
+        places = np.full(len(column), -1, np.int64)
+        places[parents[hits]] = items.places()[hits]
+        return items.values.take(pa.array(places, mask=places < 0))
+
+    return item
+
+
+# --- how many --------------------------------------------------------------------------------------------------------
+
+
+def _collection(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, ArrayType | MapType) else None
+
+
+def _cardinality(call: Call) -> Kernel:
+    within = call.types[0]
+    if isinstance(within, MultisetType):
+        return by_columns(lambda _: _count_of_multiset)(call)
+    if isinstance(within, MapType):
+        return by_columns(lambda _: lambda column: _numbers(lists_of(column)))(call)
+    return lambda column: pc.list_value_length(column)
+
+
+def _numbers(lists: Lists) -> pa.Array:
+    return pa.array(lists.lengths, pa.int32(), mask=~lists.valid)
+
+
+def _count_of_multiset(column: pa.Array) -> pa.Array:
+    counts = items_of(column).packed()
+    weights = pc.fill_null(counts.values, 0).to_numpy(zero_copy_only=False)
+    total = np.bincount(counts.parents(), weights, minlength=len(column)).astype(np.int64)
+    return pa.array(total, pa.int32(), mask=~valid_of(column))
+
+
+def _array_only(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, ArrayType) and not isinstance(found, MultisetType) else None
+
+
+def _element_type(call: Operands) -> DataType:
+    found = call.types[0]
+    assert isinstance(found, ArrayType)
+    return found.element_type.nullable()
+
+
+def _single(column: pa.Array) -> pa.Array:
+    lists = lists_of(column)
+    if (lists.lengths > 1).any():
+        raise TableRuntimeError("Array has more than one element.")
+    return lists.values.take(pa.array(lists.starts, mask=lists.lengths == 0))
+
+
+# --- operators of multisets ------------------------------------------------------------------------------------------
+
+
+def _refused(name: str) -> Any:
+    def rule(call: Operands) -> DataType:
+        raise UnsupportedError(f"the operator {name} is not supported")
+
+    return rule
+
+
+_SET_OPERATORS = (
+    *(f"{negation}{name}" for negation in ("", "NOT ") for name in ("MEMBER OF", "SUBMULTISET OF")),
+    *(f"MULTISET {name}{mode}" for name in ("UNION", "EXCEPT", "INTERSECT") for mode in ("", " ALL")),
+)
+_SET_TESTS = tuple(f"IS {negation}{name}" for negation in ("", "NOT ") for name in ("A SET", "EMPTY"))
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "ARRAY",
+        takes(where("<COMMON>", _element), repeated=1),
+        lambda call: ArrayType(_known_common(call.types), False),
+        _array,
+        "An array of these elements.",
+        section="value construction",
+        usage="ARRAY[element, ...]",
+    ),
+    scalar(
+        "MAP",
+        takes(where("<KEY>", _entry), where("<VALUE>", _entry), repeated=2),
+        lambda call: MapType(_known_common(call.types[::2]), _known_common(call.types[1::2]), False),
+        _map,
+        "A map of these keys and values.",
+        section="value construction",
+        usage="MAP[key, value, ...]",
+        can_fail=True,
+    ),
+    scalar(
+        "MULTISET",
+        takes(where("<COMMON>", _element), repeated=1),
+        lambda call: MultisetType(_known_common(call.types), False),
+        _multiset,
+        "A multiset of these elements.",
+        section="value construction",
+        usage="MULTISET[element, ...]",
+        can_fail=True,
+    ),
+    scalar(
+        "ITEM",
+        takes(where("[<ARRAY> | <MAP> | <ROW> | <VARIANT>]", _indexed), where("<INDEX>", _index)),
+        _item_type,
+        _item,
+        "The element of an array, from 1 on, or the value of a key in a map; NULL where there is none.",
+        python_name="at",
+        section="collection",
+        usage="collection[index]",
+    ),
+    scalar(
+        "CARDINALITY",
+        takes(where("[<COLLECTION> | <MAP>]", _collection)),
+        returns(INT),
+        _cardinality,
+        "The number of elements of an array or of entries of a map.",
+        section="collection",
+        usage="CARDINALITY(collection)",
+    ),
+    scalar(
+        "ELEMENT",
+        takes(where("<ARRAY>", _array_only)),
+        _element_type,
+        by_columns(lambda _: _single),
+        "The only element of an array; NULL for an array without elements.",
+        section="collection",
+        usage="ELEMENT(array)",
+        can_fail=True,
+    ),
+    *(scalar(name, takes(ANY, ANY), _refused(name), _item) for name in _SET_OPERATORS),
+    *(scalar(name, takes(ANY), _refused(name), _item) for name in _SET_TESTS),
+)

@@ -1,0 +1,218 @@
+"""Comparisons. Operands of different types are cast to what they have in common; text to the type of the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BitmapType,
+    BooleanType,
+    DataType,
+    MapType,
+    MultisetType,
+    NumericType,
+    RawType,
+    RowType,
+    VariantType,
+)
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.kernels import value_kernel
+from penstock.table.functions.signatures import (
+    BIGINT,
+    BOOLEAN_TYPE,
+    returns,
+    returns_common,
+    returns_not_null,
+    takes,
+    where,
+)
+from penstock.table.functions.type_rules import TIMES, common_type, is_text
+
+_KERNELS: Final[dict[str, Callable[..., Datum]]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_MEANINGS: Final = {
+    "=": "equal to",
+    "<>": "not equal to",
+    "<": "less than",
+    "<=": "less than or equal to",
+    ">": "greater than",
+    ">=": "greater than or equal to",
+}
+_PYTHON_NAMES: Final = {
+    "=": "equals",
+    "<>": "notEquals",
+    "<": "lessThan",
+    "<=": "lessThanOrEqual",
+    ">": "greaterThan",
+    ">=": "greaterThanOrEqual",
+}
+_NESTED: Final = (ArrayType, MapType, RowType)
+_WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
+
+
+def comparable(call: Operands, index: int, needs_order: bool = False) -> DataType | None:
+    """The type to which operands are cast before they are compared."""
+    found = common_type(call.types)
+    if found is None:
+        found = _with_text(call.types)
+    if found is None or (needs_order and isinstance(found, _WITHOUT_ORDER)):
+        return None
+    return found.nullable() if call.types[index].is_nullable else found.not_null()
+
+
+def _with_text(types: tuple[DataType, ...]) -> DataType | None:
+    """Where one side is text, it is read as what the other one is; a number may have more digits than that."""
+    others = [one for one in types if not is_text(one)]
+    found = common_type(others)
+    if len(others) == len(types) or found is None:
+        return None
+    if isinstance(found, NumericType):
+        return common_type((found, BIGINT))
+    return found if isinstance(found, (BooleanType, *TIMES)) else None
+
+
+def _compare(name: str) -> Callable[[Call], Kernel]:
+    def bind(call: Call) -> Kernel:
+        if not isinstance(call.types[0], _NESTED):
+            return _KERNELS[name]
+        is_equal = partial(_same, call.types[0])
+        if name == "=":
+            return value_kernel(is_equal, call.types, call.result)
+        return value_kernel(lambda one, other: not is_equal(one, other), call.types, call.result)
+
+    return bind
+
+
+def _same(data_type: DataType, one: object, other: object) -> bool:
+    """Whether two values are the same; parts that are NULL are, too."""
+    if isinstance(data_type, MapType | MultisetType):
+        return dict(map(_hashable_entry, one)) == dict(map(_hashable_entry, other))  # type: ignore[call-overload]
+    return one == other
+
+
+def _hashable_entry(entry: tuple[object, object]) -> tuple[object, object]:
+    return hashable(entry[0]), hashable(entry[1])
+
+
+def hashable(value: object) -> object:
+    """A value as it can be a key of a dictionary."""
+    return tuple(map(hashable, value)) if isinstance(value, list | tuple) else value
+
+
+def _is_distinct(negated: bool) -> Callable[[Call], Kernel]:
+    def bind(call: Call) -> Kernel:
+        compare = _compare("<>")(call)
+
+        def kernel(one: Datum, other: Datum) -> Datum:
+            if pa.types.is_null(one.type):
+                found = pc.invert(pc.is_null(other))
+            else:
+                differs = pc.fill_null(compare(one, other), False)
+                found = pc.or_(differs, pc.xor(pc.is_null(one), pc.is_null(other)))
+            return pc.invert(found) if negated else found
+
+        return kernel
+
+    return bind
+
+
+def _extreme(call: Operands, index: int) -> DataType | None:
+    """An operand of GREATEST or LEAST: text is compared with text alone."""
+    return None if common_type(call.types) is None else comparable(call, index, needs_order=True)
+
+
+def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
+    def bind(call: Call) -> Kernel:
+        if isinstance(call.result, BooleanType):
+            return lambda *columns: reduce(pc.or_ if is_greatest else pc.and_, columns)
+        choose = pc.max_element_wise if is_greatest else pc.min_element_wise
+        return lambda *columns: choose(*columns, skip_nulls=False)
+
+    return bind
+
+
+_OPERAND = where("<COMPARABLE>", comparable)
+_ORDERED = where("<COMPARABLE>", partial(comparable, needs_order=True))
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    *(
+        scalar(
+            name,
+            takes(_OPERAND, _OPERAND) if name in ("=", "<>") else takes(_ORDERED, _ORDERED),
+            returns(BOOLEAN_TYPE),
+            _compare(name),
+            python_name=_PYTHON_NAMES[name],
+            section="comparison",
+            usage=f"value1 {name} value2",
+            summary=f"Whether the first value is {_MEANINGS[name]} the second one; NULL where one is NULL.",
+        )
+        for name in _KERNELS
+    ),
+    *(
+        scalar(
+            f"IS {'NOT ' if negated else ''}DISTINCT FROM",
+            takes(_OPERAND, _OPERAND),
+            returns_not_null(BOOLEAN_TYPE),
+            _is_distinct(negated),
+            f"Whether two values {'are the same' if negated else 'differ'}; NULL is the same as NULL.",
+            usage=f"value1 IS {'NOT ' if negated else ''}DISTINCT FROM value2",
+            section="comparison",
+        )
+        for negated in (False, True)
+    ),
+    scalar(
+        "IN",
+        takes(_OPERAND, _OPERAND, repeated=1),
+        returns(BOOLEAN_TYPE),
+        lambda call: _in(call),
+        "Whether a value is among others.",
+        usage="value IN (value1[, value2]*)",
+        python_name="in",
+        section="comparison",
+    ),
+    *(
+        scalar(
+            name,
+            takes(where("<COMPARABLE>", _extreme), repeated=1),
+            returns_common,
+            _choice(name == "GREATEST"),
+            f"The {name.lower()} of the values, or NULL where one of them is NULL.",
+            usage=f"{name}(value1[, value2]*)",
+            python_name=name.lower(),
+            section="conditional",
+        )
+        for name in ("GREATEST", "LEAST")
+    ),
+)
+
+
+def _in(call: Call) -> Kernel:
+    """Whether the first operand is one of the others: NULL where it is none of them but one is NULL."""
+    equal = _compare("=")(call)
+    is_simple = not isinstance(call.types[0], _NESTED)
+
+    def kernel(operand: Datum, *among: Datum) -> Datum:
+        if is_simple and isinstance(operand, pa.Array) and all(isinstance(one, pa.Scalar) for one in among):
+            known = [one for one in among if one.is_valid]
+            found = pc.is_in(operand, value_set=pa.array(known, operand.type))
+            unknown = pc.is_null(operand) if len(known) == len(among) else pc.invert(found)
+            return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+        found = equal(operand, among[0])
+        for one in among[1:]:
+            found = pc.or_kleene(found, equal(operand, one))
+        return found
+
+    return kernel

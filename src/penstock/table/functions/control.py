@@ -1,0 +1,167 @@
+"""Functions and operators that look at NULL, or decide which of their operands counts.
+
+Most run lazily: an operand is worked out only for the rows that need it (`penstock.table.evaluation.lazy`).
+"""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.kernels import arrow
+from penstock.table.functions.signatures import (
+    ANY,
+    AS_BOOLEAN,
+    BOOLEAN_TYPE,
+    alike,
+    returns,
+    returns_not_null,
+    takes,
+    where,
+)
+from penstock.table.functions.type_rules import common_type
+
+
+def _lazy(call: Call) -> Kernel:
+    raise UnsupportedError("this function runs lazily")
+
+
+def _branch(call: Operands, index: int) -> DataType | None:
+    """Of CASE: conditions and values by turns, then the value for all other rows."""
+    is_value = index % 2 == 1 or index == len(call) - 1
+    if not is_value:
+        return AS_BOOLEAN.check(call, index)
+    found = common_type(_values_of_case(call))
+    return None if found is None else found.nullable() if call.types[index].is_nullable else found.not_null()
+
+
+def _values_of_case(call: Operands) -> tuple[DataType, ...]:
+    return (*call.types[1:-1:2], call.types[-1])
+
+
+def _case_type(call: Operands) -> DataType:
+    found = common_type(_values_of_case(call))
+    assert found is not None  # the signature has checked it
+    return found
+
+
+def _coalesce_type(call: Operands) -> DataType:
+    found = common_type(call.types)
+    assert found is not None  # the signature has checked it
+    return found.nullable() if all(one.is_nullable for one in call.types) else found.not_null()
+
+
+def _is(wanted: bool, negated: bool) -> Kernel:
+    """IS TRUE, IS FALSE and what denies them: never NULL."""
+
+    def kernel(column: Datum) -> Datum:
+        found = pc.fill_null(column if wanted else pc.invert(column), False)
+        return pc.invert(found) if negated else found
+
+    return kernel
+
+
+def _is_null(column: Datum) -> Datum:
+    return pc.is_null(column)
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "CASE",
+        takes(where("<CASE>", _branch), repeated=1),
+        _case_type,
+        _lazy,
+        "The result of the first condition that is true.",
+        usage="CASE WHEN condition1 THEN result1 [WHEN condition2 THEN result2]* [ELSE result] END",
+        section="conditional",
+    ),
+    scalar(
+        "COALESCE",
+        takes(alike(), repeated=1),
+        _coalesce_type,
+        _lazy,
+        "The first value that is not NULL.",
+        usage="COALESCE(value1[, value2]*)",
+        section="conditional",
+        python_name="coalesce",
+    ),
+    scalar(
+        "AND",
+        takes(AS_BOOLEAN, AS_BOOLEAN, repeated=1),
+        returns(BOOLEAN_TYPE),
+        _lazy,
+        "Whether both are true.",
+        usage="boolean1 AND boolean2",
+        python_name="and",
+        section="logic",
+    ),
+    scalar(
+        "OR",
+        takes(AS_BOOLEAN, AS_BOOLEAN, repeated=1),
+        returns(BOOLEAN_TYPE),
+        _lazy,
+        "Whether one of them is true.",
+        usage="boolean1 OR boolean2",
+        python_name="or",
+        section="logic",
+    ),
+    scalar(
+        "NOT",
+        takes(AS_BOOLEAN),
+        returns(BOOLEAN_TYPE),
+        arrow(pc.invert),
+        "Whether it is false.",
+        usage="NOT boolean",
+        python_name="not",
+        section="logic",
+    ),
+    scalar(
+        "IS NULL",
+        takes(ANY),
+        returns_not_null(BOOLEAN_TYPE),
+        arrow(_is_null),
+        "Whether it is NULL.",
+        usage="value IS NULL",
+        python_name="isNull",
+        section="comparison",
+    ),
+    scalar(
+        "IS NOT NULL",
+        takes(ANY),
+        returns_not_null(BOOLEAN_TYPE),
+        arrow(lambda column: pc.invert(_is_null(column))),
+        "Whether it is not NULL.",
+        usage="value IS NOT NULL",
+        python_name="isNotNull",
+        section="comparison",
+    ),
+    *(
+        scalar(
+            f"IS {'NOT ' if negated else ''}{word}",
+            takes(AS_BOOLEAN),
+            returns_not_null(BOOLEAN_TYPE),
+            arrow(_is(word == "TRUE", negated)),
+            f"Whether it is {'not ' if negated else ''}{word.lower()}; never NULL.",
+            usage=f"boolean IS {'NOT ' if negated else ''}{word}",
+            python_name=f"is{'Not' if negated else ''}{word.capitalize()}",
+            section="logic",
+        )
+        for word in ("TRUE", "FALSE")
+        for negated in (False, True)
+    ),
+    *(
+        scalar(
+            f"IS {'NOT ' if negated else ''}UNKNOWN",
+            takes(AS_BOOLEAN),
+            returns_not_null(BOOLEAN_TYPE),
+            arrow((lambda column: pc.invert(_is_null(column))) if negated else _is_null),
+            f"Whether it is {'not ' if negated else ''}NULL.",
+            usage=f"boolean IS {'NOT ' if negated else ''}UNKNOWN",
+            section="logic",
+        )
+        for negated in (False, True)
+    ),
+)

@@ -1,0 +1,242 @@
+"""Arithmetic of decimals: rounded half up to the scale of the result, and NULL where it has too many digits.
+
+Where Flink's type holds every result, Arrow's decimals of 38 digits do, too. Else the work is done with 76 digits. What
+needs even more is worked out value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import PRECISION_MAX, DataType, DecimalType
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.kernels import value_kernel
+from penstock.table.functions.type_rules import (
+    as_decimal,
+    product_of_decimals,
+    quotient_of_decimals,
+    remainder_of_decimals,
+    sum_of_decimals,
+)
+
+#: the type of each operator's result
+RESULTS: Final[dict[str, Callable[[DecimalType, DecimalType], DecimalType]]] = {
+    "+": sum_of_decimals,
+    "-": sum_of_decimals,
+    "*": product_of_decimals,
+    "/": quotient_of_decimals,
+    "MOD": remainder_of_decimals,
+}
+_WIDEST: Final = 76
+_EXACT: Final = Context(prec=400)
+
+
+def decimal_kernel(operator: str, one: DataType, other: DataType, result: DataType) -> Kernel:
+    """The kernel of an operator, for decimals and whole numbers. The result may be a whole number, too."""
+    left, right = as_decimal(one), as_decimal(other)
+    wide = as_decimal(result)
+    if operator in _PLAIN and _has_all_digits(operator, left, right):
+        return _plain(operator, left, right)
+    make = _WIDE[operator](left, right, wide)
+    by_value = value_kernel(_BY_VALUE[operator](wide), (left, right), wide)
+    wanted = arrow_type(result)
+
+    def kernel(first: Datum, second: Datum) -> Datum:
+        first, second = as_decimals(first, left), as_decimals(second, right)
+        found = make(first, second)
+        return (by_value(first, second) if found is None else found).cast(wanted)
+
+    return kernel
+
+
+def as_decimals(column: Datum, kind: DecimalType) -> Datum:
+    """A column of exact numbers as decimals."""
+    wanted = arrow_type(kind)
+    return column if column.type == wanted else pc.cast(column, wanted)
+
+
+def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity") -> Datum:
+    """Decimals with the digits of a type: NULL where there are too many."""
+    if column.type.scale > kind.scale:
+        column = pc.round(_with_room(column), ndigits=kind.scale, round_mode=mode)
+    try:
+        return pc.cast(column, arrow_type(kind))
+    except pa.ArrowInvalid:
+        limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), pa.decimal256(_WIDEST, 0))
+        return pc.cast(pc.if_else(pc.less(pc.abs(column), limit), column, None), arrow_type(kind))
+
+
+def _with_room(column: Datum) -> Datum:
+    """With a digit more, as rounding may need it."""
+    found = column.type
+    return column if found.precision >= _WIDEST else pc.cast(column, pa.decimal256(found.precision + 1, found.scale))
+
+
+# --- with 38 digits --------------------------------------------------------------------------------------------------
+
+_PLAIN: Final[dict[str, Callable[[Datum, Datum], Datum]]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+
+
+def _has_all_digits(operator: str, left: DecimalType, right: DecimalType) -> bool:
+    """Whether the type of the result has all digits that results have."""
+    if operator == "*":
+        return left.precision + right.precision < PRECISION_MAX
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return whole + max(left.scale, right.scale) < PRECISION_MAX
+
+
+def _plain(operator: str, left: DecimalType, right: DecimalType) -> Kernel:
+    function = _PLAIN[operator]
+    return lambda first, second: function(as_decimals(first, left), as_decimals(second, right))
+
+
+# --- with 76 digits --------------------------------------------------------------------------------------------------
+
+_Wide = Callable[[Datum, Datum], "Datum | None"]
+
+
+def _wide_sum(function: Callable[[Datum, Datum], Datum]) -> Callable[[DecimalType, DecimalType, DecimalType], _Wide]:
+    def make(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
+        whole = max(left.precision - left.scale, right.precision - right.scale)
+        digits = whole + max(left.scale, right.scale) + 1
+
+        def run(first: Datum, second: Datum) -> Datum | None:
+            return None if digits > _WIDEST else fitted(function(_widened(first), _widened(second)), result)
+
+        return run
+
+    return make
+
+
+def _wide_product(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
+    def run(first: Datum, second: Datum) -> Datum | None:
+        pair = _narrowed(first, second, _WIDEST - 1)
+        return None if pair is None else fitted(pc.multiply(*pair), result)
+
+    return run
+
+
+def _quotient(first: Datum, second: Datum, scale: int) -> Datum | None:
+    """What is left of a division when all after some digits is cut off: at least as many digits as are asked for."""
+    has = max(4, first.type.scale + second.type.precision - second.type.scale + 1)
+    more = max(0, scale - has)
+    pair = _narrowed(first, second, _WIDEST - 4 - more)
+    if pair is None:
+        return None
+    first, second = pair
+    more = max(0, scale - (first.type.scale + second.type.precision - second.type.scale + 1))
+    if more:
+        first = pc.cast(first, pa.decimal256(first.type.precision + more, first.type.scale + more))
+    return pc.divide(first, second)
+
+
+def _wide_quotient(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
+    def run(first: Datum, second: Datum) -> Datum | None:
+        try:
+            found = _quotient(first, second, result.scale + 1)
+        except pa.ArrowInvalid as error:
+            raise _explained(error) from error
+        return None if found is None else fitted(found, result)
+
+    return run
+
+
+def _wide_remainder(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
+    whole = left.precision - left.scale + right.scale
+    digits = whole + right.precision + 1
+
+    def run(first: Datum, second: Datum) -> Datum | None:
+        if digits >= _WIDEST:
+            return None
+        try:
+            times = _quotient(first, second, 0)
+        except pa.ArrowInvalid as error:
+            raise _explained(error) from error
+        if times is None:
+            return None
+        times = pc.cast(pc.round(times, ndigits=0, round_mode="towards_zero"), pa.decimal256(max(whole, 1), 0))
+        part = pc.multiply(times, _widened(second))
+        # the part that is taken away is no greater than the first operand
+        part = pc.cast(part, pa.decimal256(max(left.precision + right.scale, 1) + 1, part.type.scale))
+        return fitted(pc.subtract(_widened(first), part), result)
+
+    return run
+
+
+_WIDE: Final[dict[str, Callable[[DecimalType, DecimalType, DecimalType], _Wide]]] = {
+    "+": _wide_sum(pc.add),
+    "-": _wide_sum(pc.subtract),
+    "*": _wide_product,
+    "/": _wide_quotient,
+    "MOD": _wide_remainder,
+}
+
+
+def _widened(column: Datum) -> Datum:
+    return pc.cast(column, pa.decimal256(column.type.precision, column.type.scale))
+
+
+def _narrowed(first: Datum, second: Datum, digits: int) -> tuple[Datum, Datum] | None:
+    """Two columns whose digits together are no more than these, or None where their values have more."""
+    excess = first.type.precision + second.type.precision - digits
+    first, second = _widened(first), _widened(second)
+    if excess <= 0:
+        return first, second
+    for index, column in enumerate((second, first)):
+        precision = column.type.precision - excess
+        if precision < max(column.type.scale, 1):
+            continue
+        try:
+            less = pc.cast(column, pa.decimal256(precision, column.type.scale))
+        except pa.ArrowInvalid:
+            continue
+        return (first, less) if index == 0 else (less, second)
+    return None
+
+
+def _explained(error: pa.ArrowInvalid) -> TableRuntimeError:
+    return TableRuntimeError("Division by zero" if "divide by zero" in str(error).lower() else str(error))
+
+
+# --- value by value --------------------------------------------------------------------------------------------------
+
+
+def rounded(value: Decimal, kind: DecimalType, mode: str = ROUND_HALF_UP) -> Decimal | None:
+    """A value with the digits of a type, or None where it has too many."""
+    found = value.quantize(Decimal(1).scaleb(-kind.scale), mode, _EXACT)
+    return found if found.copy_abs() < Decimal(10) ** (kind.precision - kind.scale) else None
+
+
+def _by_value(function: Callable[[Decimal, Decimal], Decimal]) -> Callable[[DecimalType], Callable[..., object]]:
+    def make(kind: DecimalType) -> Callable[..., object]:
+        return lambda one, other: rounded(function(one, other), kind)
+
+    return make
+
+
+def _divide(one: Decimal, other: Decimal) -> Decimal:
+    if not other:
+        raise TableRuntimeError("Division by zero")
+    return Context(prec=PRECISION_MAX, rounding=ROUND_HALF_UP).divide(one, other)
+
+
+def _remainder(one: Decimal, other: Decimal) -> Decimal:
+    if not other:
+        raise TableRuntimeError("Division by zero")
+    return _EXACT.remainder(one, other)
+
+
+_BY_VALUE: Final[dict[str, Callable[[DecimalType], Callable[..., object]]]] = {
+    "+": _by_value(_EXACT.add),
+    "-": _by_value(_EXACT.subtract),
+    "*": _by_value(_EXACT.multiply),
+    "/": _by_value(_divide),
+    "MOD": _by_value(_remainder),
+}

@@ -1,0 +1,240 @@
+"""Texts as bytes, in Base64, as parts of addresses of the web, and their hashes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import hashlib
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+from urllib.parse import quote_plus, unquote_plus
+
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import CharType, DataType, VarCharType
+from penstock.table.data.values import Kernel
+from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.kernels import per_value, value_kernel
+from penstock.table.functions.signatures import (
+    BINARY,
+    BYTES_TYPE,
+    INTEGER,
+    STRING,
+    TEXT,
+    either,
+    literal,
+    returns,
+    returns_nullable,
+    takes,
+    where,
+)
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _codec(charset: str) -> str:
+    """Python's name of a character set."""
+    try:
+        name = codecs.lookup(charset.strip()).name
+        "".encode(name)
+    except (LookupError, ValueError) as error:
+        raise TableRuntimeError(f"there is no character set {charset!r}") from error
+    return name
+
+
+def _encode(text: str, charset: str) -> bytes:
+    codec = _codec(charset)
+    if codec == "utf-16":  # Java writes the mark of the order of bytes, and the high byte first
+        return b"\xfe\xff" + text.encode("utf-16-be") if text else b""
+    return text.encode(codec, "replace")
+
+
+def _decode(raw: bytes, charset: str) -> str:
+    codec = _codec(charset)
+    if codec == "utf-16" and raw[:2] not in (b"\xfe\xff", b"\xff\xfe"):
+        codec = "utf-16-be"
+    return raw.decode(codec, "replace")
+
+
+def _to_base64(value: str | bytes) -> str:
+    return base64.b64encode(_bytes(value)).decode()
+
+
+def _from_base64(value: str | bytes) -> str:
+    raw = _bytes(value)
+    bare = raw.rstrip(b"=")
+    missing = -len(bare) % 4
+    if len(raw) - len(bare) not in (0, missing) or missing == 3:
+        raise TableRuntimeError("FROM_BASE64 met a text that ends in the middle of a unit")
+    try:
+        return base64.b64decode(bare + b"=" * missing, validate=True).decode(errors="replace")
+    except binascii.Error as error:
+        raise TableRuntimeError(f"FROM_BASE64 met a text that is not Base64: {error}") from error
+
+
+# --- addresses of the web --------------------------------------------------------------------------------------------
+
+_WRONG_PERCENT: Final = re.compile("%(?![0-9a-fA-F]{2})")
+_DEPTH: Final = 10
+
+
+def _url_encode(text: str) -> str:
+    return quote_plus(text, safe="*").replace("~", "%7E")
+
+
+def _url_decode(text: str) -> str | None:
+    return None if _WRONG_PERCENT.search(text) else unquote_plus(text)
+
+
+def _url_decode_again(text: str, depth: int = _DEPTH) -> str | None:
+    """Decoded until nothing changes any more, or so many times. What goes wrong later leaves what was there before."""
+    for turn in range(depth):
+        decoded = _url_decode(text)
+        if decoded is None:
+            return text if turn else None
+        if decoded == text:
+            break
+        text = decoded
+    return text
+
+
+def _depth(call: Operands, index: int) -> DataType | None:
+    value = call.value(index)
+    if isinstance(value, int) and value <= 0:
+        raise ValidationError(f"URL_DECODE_RECURSIVE decodes at least once, not {value} times")
+    return INTEGER.check(call, index)
+
+
+# --- hashes ----------------------------------------------------------------------------------------------------------
+
+_LENGTHS: Final = (224, 256, 384, 512)
+
+
+def _hash(algorithm: str, value: str | bytes) -> str:
+    return hashlib.new(algorithm, _bytes(value), usedforsecurity=False).hexdigest()
+
+
+def _sha2(value: str | bytes, length: int) -> str:
+    if length not in _LENGTHS:
+        raise TableRuntimeError(f"Unsupported algorithm: SHA-{length}")
+    return _hash(f"sha{length}", value)
+
+
+def _sha2_type(call: Operands) -> DataType:
+    length = call.value(1)
+    if isinstance(length, int) and length not in _LENGTHS:
+        raise ValidationError(f"Unsupported algorithm: SHA-{length}")
+    return returns(VarCharType(128))(call)
+
+
+def _hashed_by(algorithm: str) -> Callable[[Call], Kernel]:
+    return lambda call: value_kernel(partial(_hash, algorithm), call.types, call.result)
+
+
+_VALUE: Final = either(TEXT, BINARY)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "ENCODE",
+        takes(TEXT, TEXT),
+        returns(BYTES_TYPE),
+        per_value(_encode),
+        "The bytes of a text in a character set, such as UTF-8 or ISO-8859-1.",
+        can_fail=True,
+        section="string",
+        usage="ENCODE(string, charset)",
+    ),
+    scalar(
+        "DECODE",
+        takes(BINARY, TEXT),
+        returns(STRING),
+        per_value(_decode),
+        "The text of bytes in a character set, such as UTF-8 or ISO-8859-1.",
+        can_fail=True,
+        section="string",
+        usage="DECODE(bytes, charset)",
+    ),
+    scalar(
+        "TO_BASE64",
+        takes(_VALUE),
+        returns(STRING),
+        per_value(_to_base64),
+        "The text or bytes in Base64.",
+        python_name="toBase64",
+        section="string",
+        usage="TO_BASE64(string)",
+    ),
+    scalar(
+        "FROM_BASE64",
+        takes(_VALUE),
+        returns(STRING),
+        per_value(_from_base64),
+        "The text that is written in Base64.",
+        python_name="fromBase64",
+        can_fail=True,
+        section="string",
+        usage="FROM_BASE64(string)",
+    ),
+    scalar(
+        "URL_ENCODE",
+        takes(TEXT),
+        returns_nullable(STRING),
+        per_value(_url_encode),
+        "The text as it is written in an address, such as `a%2Fb`.",
+        section="string",
+        usage="URL_ENCODE(string)",
+    ),
+    scalar(
+        "URL_DECODE",
+        takes(TEXT),
+        returns_nullable(STRING),
+        per_value(_url_decode),
+        "The text that is written in an address, or NULL where that is wrong.",
+        section="string",
+        usage="URL_DECODE(string)",
+    ),
+    scalar(
+        "URL_DECODE_RECURSIVE",
+        takes(TEXT, literal(where("<INTEGER_NUMERIC>", _depth)), optional=1),
+        returns_nullable(STRING),
+        per_value(_url_decode_again),
+        "As URL_DECODE, again and again until nothing changes, ten times at most or as many as a number says.",
+        section="string",
+        usage="URL_DECODE_RECURSIVE(string[, depth])",
+    ),
+    *(
+        scalar(
+            name,
+            takes(_VALUE),
+            returns(CharType(length)),
+            _hashed_by(name.lower()),
+            f"The {name} hash in hexadecimal digits.",
+            section="hash",
+            usage=f"{name}(string)",
+        )
+        for name, length in (
+            ("MD5", 32),
+            ("SHA1", 40),
+            ("SHA224", 56),
+            ("SHA256", 64),
+            ("SHA384", 96),
+            ("SHA512", 128),
+        )
+    ),
+    scalar(
+        "SHA2",
+        takes(_VALUE, INTEGER),
+        _sha2_type,
+        per_value(_sha2),
+        "The hash of the SHA-2 family with 224, 256, 384 or 512 bits, in hexadecimal digits.",
+        can_fail=True,
+        section="hash",
+        usage="SHA2(string, bits)",
+    ),
+)

@@ -1,0 +1,354 @@
+"""Regular expressions of Java, as Python's `re` takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.functions import java_characters as characters
+from penstock.table.functions.java_characters import Ranges
+
+
+class InvalidPatternError(TableRuntimeError):
+    """A text is no regular expression of Java."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The expression. Raises `InvalidPatternError` for what is none."""
+    parser = _Parser(pattern)
+    try:
+        return re.compile(parser.translated(), re.ASCII | (re.IGNORECASE if parser.ignores_case else 0))
+    except re.error as error:
+        if "look-behind" in str(error):
+            raise UnsupportedError(f"what looks behind in {pattern!r} must have one length") from error
+        raise InvalidPatternError(f"{pattern!r} is no regular expression: {error}") from error
+    except (RecursionError, OverflowError) as error:
+        raise InvalidPatternError(f"the regular expression {pattern!r} is too large") from error
+
+
+def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The matches in a text as Java finds them: behind an empty one it goes on with the next character."""
+    at = 0
+    while at <= len(text) and (found := pattern.search(text, at)) is not None:
+        yield found
+        at = found.end() + (found.end() == found.start())
+
+
+def replaced(pattern: re.Pattern[str], text: str, replacement: str) -> str:
+    """A text with this in place of each match."""
+    parts: list[str] = []
+    at = 0
+    for found in matches(pattern, text):
+        parts += (text[at : found.start()], replacement)
+        at = found.end()
+    return "".join([*parts, text[at:]])
+
+
+def split(pattern: re.Pattern[str], text: str, limit: int = 0) -> list[str]:
+    """The parts between matches: `limit` of them at most; with 0 all, without empty ones at the end; with -1 all."""
+    parts: list[str] = []
+    at = 0
+    for found in matches(pattern, text):
+        if len(parts) + 1 == limit:
+            break
+        if found.end() == 0:
+            continue
+        parts.append(text[at : found.start()])
+        at = found.end()
+    parts.append(text[at:])
+    while limit == 0 and len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return [] if limit == 0 and parts == [""] and at else parts
+
+
+_ENDS: Final = "[\\n\\r\\x85\\u2028\\u2029]"
+_AT_END: Final = "(?=\\Z|\\r\\n\\Z|[\\r\\x85\\u2028\\u2029]\\Z|(?<!\\r)\\n\\Z)"
+_AT_LINE_END: Final = "(?=\\Z|[\\r\\x85\\u2028\\u2029]|(?<!\\r)\\n)"
+_AT_LINE_BEGIN: Final = "(?:\\A|(?:(?<=[\\n\\x85\\u2028\\u2029])|(?<=\\r)(?!\\n))(?!\\Z))"
+_ESCAPES: Final = {
+    "A": "\\A",
+    "b": "\\b",
+    "B": "\\B",
+    "z": "\\Z",
+    "Z": _AT_END,
+    "R": "(?:\\r\\n|[\\n\\x0b\\x0c\\r\\x85\\u2028\\u2029])",
+}
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_FLAGS: Final = frozenset("idmsuxU")
+_NEVER: Final = "(?!)"
+
+
+def _class_text(ranges: Ranges, is_negated: bool = False) -> str:
+    if not ranges:
+        return "[\\s\\S]" if is_negated else _NEVER
+    parts = [_one(low) if low == high else f"{_one(low)}-{_one(high)}" for low, high in ranges]
+    return f"[{'^' if is_negated else ''}{''.join(parts)}]"
+
+
+def _one(code: int) -> str:
+    return chr(code) if code < 128 and chr(code).isalnum() else f"\\U{code:08x}"
+
+
+class _Parser:
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.groups = 0
+        self.names: set[str] = set()
+        self.flags: frozenset[str] = frozenset()
+        #: whether case does not count, unless a part says otherwise
+        self.ignores_case = False
+
+    def translated(self) -> str:
+        begin = re.match(r"\(\?([a-zA-Z]+)\)", self.pattern)
+        self.ignores_case = begin is not None and "i" in begin.group(1)
+        branches = self._branches()
+        if self.at < len(self.pattern):
+            raise self._invalid("unmatched )")
+        return "|".join(branches)
+
+    def _invalid(self, why: str) -> InvalidPatternError:
+        return InvalidPatternError(f"{self.pattern!r} is no regular expression: {why} at character {self.at}")
+
+    def _peek(self, count: int = 1) -> str:
+        return self.pattern[self.at : self.at + count]
+
+    def _take(self, count: int = 1) -> str:
+        found = self._peek(count)
+        if len(found) < count:
+            raise self._invalid("it ends too early")
+        self.at += count
+        return found
+
+    def _until(self, end: str) -> str:
+        place = self.pattern.find(end, self.at)
+        if place < 0:
+            raise self._invalid(f"no {end}")
+        found = self.pattern[self.at : place]
+        self.at = place + len(end)
+        return found
+
+    def _branches(self) -> list[str]:
+        branches, parts = [], list[str]()
+        while (char := self._peek()) not in ("", ")"):
+            if char == "|":
+                self.at += 1
+                branches.append("".join(parts))
+                parts = []
+            elif "x" in self.flags and (char.isspace() or char == "#"):
+                rest = re.compile(r"\s|#[^\n]*").match(self.pattern, self.at)
+                self.at = rest.end() if rest is not None else self.at + 1
+            else:
+                parts.append(self._quantified(self._item()))
+        return [*branches, "".join(parts)]
+
+    def _quantified(self, item: str) -> str:
+        found = re.compile(r"(?:[*+?]|\{(\d+)(?:,(\d*))?\})[?+]?").match(self.pattern, self.at)
+        if found is None or not item:
+            return item
+        self.at = found.end()
+        return f"(?:{item}){found.group()}" if len(item) > 1 else item + found.group()
+
+    def _item(self) -> str:
+        char = self._take()
+        match char:
+            case "(":
+                return self._group()
+            case "[":
+                is_negated, ranges = self._class()
+                return self._cased(_class_text(ranges, is_negated))
+            case "\\":
+                return self._escape()
+            case ".":
+                return "[\\s\\S]" if "s" in self.flags else _class_text(characters.LINE_ENDS, True)
+            case "^":
+                return _AT_LINE_BEGIN if "m" in self.flags else "\\A"
+            case "$":
+                return _AT_LINE_END if "m" in self.flags else _AT_END
+            case "*" | "+" | "?" | "{":
+                raise self._invalid(f"nothing that {char} could repeat")
+            case _:
+                return self._cased(re.escape(char))
+
+    def _cased(self, item: str) -> str:
+        """A part with its own rule for case, where that differs."""
+        ignores = "i" in self.flags
+        is_unicode = ignores and ("u" in self.flags or "U" in self.flags)
+        if is_unicode:
+            return f"(?iu:{item})"
+        return item if ignores == self.ignores_case else f"(?{'' if ignores else '-'}i:{item})"
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _group(self) -> str:
+        if self._peek() != "?":
+            self.groups += 1
+            return f"({self._inside()})"
+        self.at += 1
+        for begin in (":", ">", "=", "!"):
+            if self._peek() == begin:
+                self.at += 1
+                return f"(?{begin}{self._inside()})"
+        if self._peek(2) in ("<=", "<!"):
+            return self._behind(self._take(2))
+        if self._peek() == "<":
+            self.at += 1
+            name = self._until(">")
+            if not re.fullmatch("[a-zA-Z][a-zA-Z0-9]*", name) or name in self.names:
+                raise self._invalid(f"the name {name!r} of a group is wrong, or there twice")
+            self.names.add(name)
+            self.groups += 1
+            return f"(?P<{name}>{self._inside()})"
+        return self._flag_group()
+
+    def _inside(self) -> str:
+        return "|".join(self._inside_branches())
+
+    def _inside_branches(self) -> list[str]:
+        flags = self.flags
+        branches = self._branches()
+        if self._peek() != ")":
+            raise self._invalid("no )")
+        self.at += 1
+        self.flags = flags
+        return branches
+
+    def _behind(self, begin: str) -> str:
+        """Each branch looks behind on its own, because Python wants one length for each."""
+        parts = [f"(?{begin}{branch})" for branch in self._inside_branches()]
+        return "".join(parts) if begin == "<!" else f"(?:{'|'.join(parts)})"
+
+    def _flag_group(self) -> str:
+        found = re.compile(r"([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])").match(self.pattern, self.at)
+        if found is None or not _FLAGS.issuperset(found.group(1) + (found.group(2) or "")):
+            raise self._invalid("an unknown kind of group")
+        self.at = found.end()
+        changed = (self.flags | set(found.group(1))) - set(found.group(2) or "")
+        if found.group(3) == ")":
+            self.flags = changed
+            return ""
+        before, self.flags = self.flags, changed
+        inside = self._inside()
+        self.flags = before
+        return f"(?:{inside})"
+
+    # --- what follows a backslash ------------------------------------------------------------------------------------
+
+    def _escape(self) -> str:
+        char = self._take()
+        if char in "123456789":
+            return self._reference(char)
+        if char == "Q":
+            return self._quoted()
+        if char == "E":
+            return ""
+        if char == "k":
+            if self._take() != "<" or (name := self._until(">")) not in self.names:
+                raise self._invalid("no group of this name")
+            return self._cased(f"(?P={name})")
+        if char in _ESCAPES:
+            return _ESCAPES[char]
+        if char in "dDwWsS" and "U" in self.flags:
+            return f"(?u:\\{char})"
+        if char in characters.SHORT:
+            return _class_text(characters.SHORT[char]) if char in "hHvV" else f"\\{char}"
+        if char in "pP":
+            return self._cased(_class_text(self._property(), char == "P"))
+        return self._cased(re.escape(self._character(char)))
+
+    def _reference(self, digits: str) -> str:
+        while self._peek().isdigit() and self._peek().isascii() and int(digits + self._peek()) <= self.groups:
+            digits += self._take()
+        return self._cased(f"(?:\\{digits})") if int(digits) <= self.groups else _NEVER
+
+    def _quoted(self) -> str:
+        """All but the last character as it is; that is left for what repeats it."""
+        place = self.pattern.find("\\E", self.at)
+        text = self.pattern[self.at : place if place >= 0 else len(self.pattern)]
+        self.at = place + 2 if place >= 0 else len(self.pattern)
+        quoted = [self._cased(re.escape(char)) for char in text]
+        return "".join([*quoted[:-1], self._quantified(quoted[-1])]) if quoted else ""
+
+    def _property(self) -> Ranges:
+        return characters.named(self._until("}") if self._take() == "{" else self.pattern[self.at - 1])
+
+    def _character(self, char: str) -> str:
+        """The one character that an escape stands for."""
+        if char in _CONTROLS:
+            return _CONTROLS[char]
+        if char == "0":
+            found = re.compile("[0-3]?[0-7]{1,2}").match(self.pattern, self.at)
+            return self._coded(found, 8)
+        if char == "x":
+            brace = re.compile(r"\{([0-9a-fA-F]+)\}").match(self.pattern, self.at)
+            return self._coded(brace or re.compile("([0-9a-fA-F]{2})").match(self.pattern, self.at), 16, 1)
+        if char == "u":
+            return self._coded(re.compile("[0-9a-fA-F]{4}").match(self.pattern, self.at), 16)
+        if char == "c":
+            return chr(ord(self._take()) ^ 64)
+        if char.isascii() and char.isalpha():
+            raise self._invalid(f"\\{char} means nothing")
+        return char
+
+    def _coded(self, found: re.Match[str] | None, base: int, group: int = 0) -> str:
+        if found is None or int(found.group(group), base) > characters.LAST:
+            raise self._invalid("no code of a character")
+        self.at = found.end()
+        return chr(int(found.group(group), base))
+
+    # --- classes of characters ---------------------------------------------------------------------------------------
+
+    def _class(self) -> tuple[bool, Ranges]:
+        """What follows `[`: whether it is negated, and its characters."""
+        is_negated = self._peek() == "^"
+        self.at += is_negated
+        found: Ranges | None = None
+        parts: list[tuple[int, int]] = []
+        is_first = True
+        while is_first or self._peek() != "]":
+            is_first = False
+            if self._peek(2) == "&&":
+                self.at += 2
+                if parts:
+                    found = _both(found, parts)
+                    parts = []
+            else:
+                parts += self._class_part()
+        self.at += 1
+        return is_negated, _both(found, parts) if parts or found is None else found
+
+    def _class_part(self) -> Ranges:
+        char = self._take()
+        if char == "[":
+            is_negated, ranges = self._class()
+            return characters.complement(ranges) if is_negated else ranges
+        if char == "\\":
+            char = self._take()
+            if char in characters.SHORT:
+                return characters.SHORT[char]
+            if char in "pP":
+                ranges = self._property()
+                return characters.complement(ranges) if char == "P" else ranges
+            if char == "Q":
+                return characters.union((ord(one), ord(one)) for one in self._until("\\E"))
+            char = self._character(char)
+        elif "x" in self.flags and char.isspace():
+            return ()
+        low = high = ord(char)
+        if self._peek() == "-" and self._peek(2) not in ("-", "-]", "-["):
+            self.at += 1
+            end = self._take()
+            high = ord(self._character(self._take()) if end == "\\" else end)
+            if high < low:
+                raise self._invalid("a range of characters that ends before it begins")
+        return ((low, high),)
+
+
+def _both(found: Ranges | None, parts: list[tuple[int, int]]) -> Ranges:
+    here = characters.union(parts)
+    return here if found is None else characters.intersection(found, here)

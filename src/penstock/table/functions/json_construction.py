@@ -1,0 +1,243 @@
+"""Functions that make JSON: JSON_STRING, JSON_OBJECT, JSON_ARRAY, JSON, JSON_QUOTE and JSON_UNQUOTE.
+
+What JSON_OBJECT, JSON_ARRAY and JSON give is text, but as a value in JSON_OBJECT or JSON_ARRAY it is JSON. Kernels see
+only columns, so a call says in its options which operands these are: `EMBEDDED 1 3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType, NullType
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import UNKNOWN, Call, Operand, Operands, ScalarFunction, scalar
+from penstock.table.functions.json_documents import document, key_order, storable, text_in_quotes, write_json
+from penstock.table.functions.json_query import is_json
+from penstock.table.functions.json_text import becomes_json, json_column
+from penstock.table.functions.kernels import per_value
+from penstock.table.functions.signatures import (
+    STRING,
+    TEXT,
+    literal,
+    returns,
+    returns_not_null,
+    returns_nullable,
+    takes,
+    where,
+)
+from penstock.table.typed.nodes import FunctionCall, Typed
+
+#: functions whose results are JSON as values in JSON_OBJECT and JSON_ARRAY
+_MAKES_JSON: Final = frozenset(("JSON_OBJECT", "JSON_ARRAY", "JSON"))
+#: functions in which they are
+EMBEDDING: Final = frozenset(("JSON_OBJECT", "JSON_ARRAY"))
+MISPLACED_JSON: Final = (
+    "The JSON() function is currently only supported inside JSON_ARRAY() or as the VALUE param of JSON_OBJECT()"
+)
+
+
+def embedded_operands(name: str, operands: Sequence[Typed]) -> tuple[str, ...]:
+    """The option that says which operands of a call are JSON already."""
+    if name not in EMBEDDING:
+        return ()
+    places = [
+        str(place)
+        for place, one in enumerate(operands)
+        if isinstance(one, FunctionCall) and one.function in _MAKES_JSON
+    ]
+    return (f"EMBEDDED {' '.join(places)}",) if places else ()
+
+
+def _embedded(call: Call) -> frozenset[int]:
+    found = next((one for one in call.options if one.startswith("EMBEDDED ")), "EMBEDDED")
+    return frozenset(map(int, found.split()[1:]))
+
+
+def _texts(call: Call, operands: Sequence[Datum], places: Sequence[int]) -> list[Datum]:
+    """Operands as columns of JSON, with NULL for NULL."""
+    ready = _embedded(call)
+    return [operands[one] if one in ready else json_column(operands[one], call.types[one]) for one in places]
+
+
+def _joined(parts: Sequence[Datum], begin: str, end: str) -> Datum:
+    """Parts with commas between them, in brackets; NULL is left out."""
+    if not parts:
+        return pa.scalar(begin + end)
+    inside = pc.binary_join_element_wise(*parts, ",", null_handling="skip") if len(parts) > 1 else parts[0]
+    return pc.binary_join_element_wise(begin, pc.fill_null(inside, ""), end, "")
+
+
+def _bind_object(call: Call) -> Kernel:
+    keeps_null = "ABSENT ON NULL" not in call.options
+    places: dict[str, list[int]] = {}
+    for place in range(0, len(call.types), 2):
+        places.setdefault(str(call.value(place)), []).append(place + 1)
+    names = sorted(places, key=key_order)
+
+    def part(operands: Sequence[Datum], name: str) -> Datum:
+        label = f"{text_in_quotes(name)}:"
+        texts = _texts(call, operands, places[name][-1:] if keeps_null else places[name][::-1])
+        text = texts[0] if len(texts) == 1 else pc.coalesce(*texts)
+        return pc.binary_join_element_wise(label, pc.fill_null(text, "null") if keeps_null else text, "")
+
+    return lambda *operands: _joined([part(operands, name) for name in names], "{", "}")
+
+
+def _bind_array(call: Call) -> Kernel:
+    keeps_null = "NULL ON NULL" in call.options
+
+    def kernel(*operands: Datum) -> Datum:
+        texts = _texts(call, operands, range(len(operands)))
+        return _joined([pc.fill_null(one, "null") for one in texts] if keeps_null else texts, "[", "]")
+
+    return kernel
+
+
+def _bind_string(call: Call) -> Kernel:
+    return lambda column: json_column(column, call.types[0])
+
+
+def _json(text: str) -> str | None:
+    """JSON as it is written without blanks; a text of blanks is NULL."""
+    if not text.strip():
+        return None
+    value, error = document(text)
+    if error is not None:
+        raise TableRuntimeError(f"Invalid JSON string in JSON(value) function: {error}")
+    return storable(write_json(value))
+
+
+# --- quotes ----------------------------------------------------------------------------------------------------------
+
+_QUOTED: Final = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNQUOTED: Final = {escape[1]: char for char, escape in _QUOTED.items()}
+
+
+def _quote(text: str) -> str:
+    """A text as a value of JSON, in plain ASCII."""
+    if text.isascii():
+        return f'"{text.translate(_ASCII_QUOTED)}"'
+    return f'"{"".join([_QUOTED.get(char) or _ascii(char) for char in text])}"'
+
+
+def _ascii(char: str) -> str:
+    if " " <= char <= "~":
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+
+
+_ASCII_QUOTED: Final = {code: _QUOTED.get(chr(code)) or _ascii(chr(code)) for code in range(128)}
+
+
+def _unquote(text: str) -> str:
+    """The text that a value of JSON in quotes means; any other text as it is."""
+    if not (is_json(text) and text[0] == text[-1] == '"'):
+        return text
+    found: list[str] = []
+    place, end = 1, len(text) - 1
+    while place < end:
+        char = text[place]
+        place += 1
+        if char != "\\" or place >= end:
+            found.append(char)
+            continue
+        escape = text[place]
+        place += 1
+        if escape in _UNQUOTED:
+            found.append(_UNQUOTED[escape])
+            continue
+        try:
+            found.append(chr(int(text[place : place + 4], 16)))
+        except ValueError:
+            return text
+        place += 4
+    return storable("".join(found))
+
+
+# --- the functions ---------------------------------------------------------------------------------------------------
+
+
+def _json_operand(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if becomes_json(found) or isinstance(found, NullType) else None
+
+
+def _key(call: Operands, index: int) -> DataType | None:
+    return None if call.value(index) in (None, UNKNOWN) else TEXT.check(call, index)
+
+
+_VALUE: Final = where("<JSON_ARGUMENT>", _json_operand)
+_KEY: Final[Operand] = literal(Operand(TEXT.label, _key))
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "JSON_STRING",
+        takes(_VALUE),
+        returns(STRING),
+        _bind_string,
+        "A value of any type as JSON.",
+        usage="JSON_STRING(value)",
+        python_name="jsonString",
+        section="json",
+    ),
+    scalar(
+        "JSON_OBJECT",
+        (takes(), takes(_KEY, _VALUE, repeated=2)),
+        returns_not_null(STRING),
+        _bind_object,
+        "An object of JSON with these keys and values. Keys are constants.",
+        usage="JSON_OBJECT([[KEY] key VALUE value, ...] [{NULL | ABSENT} ON NULL])",
+        python_name="jsonObject",
+        section="json",
+        is_folded=False,
+    ),
+    scalar(
+        "JSON_ARRAY",
+        (takes(), takes(_VALUE, repeated=1)),
+        returns_not_null(STRING),
+        _bind_array,
+        "An array of JSON with these values.",
+        usage="JSON_ARRAY([value, ...] [{NULL | ABSENT} ON NULL])",
+        python_name="jsonArray",
+        section="json",
+        is_folded=False,
+    ),
+    scalar(
+        "JSON",
+        takes(TEXT),
+        returns_nullable(STRING),
+        per_value(_json),
+        "A text that is JSON already, as a value in JSON_OBJECT or JSON_ARRAY.",
+        can_fail=True,
+        usage="JSON(string)",
+        python_name="json",
+        section="json",
+        is_folded=False,
+    ),
+    scalar(
+        "JSON_QUOTE",
+        takes(TEXT),
+        returns(STRING),
+        per_value(_quote),
+        "A text as a value of JSON: in quotes, with what is not ASCII and special characters escaped.",
+        usage="JSON_QUOTE(string)",
+        python_name="jsonQuote",
+        section="json",
+    ),
+    scalar(
+        "JSON_UNQUOTE",
+        takes(TEXT),
+        returns(STRING),
+        per_value(_unquote),
+        "The text that a value of JSON in quotes means. A text that is no JSON in quotes stays as it is.",
+        usage="JSON_UNQUOTE(string)",
+        python_name="jsonUnquote",
+        section="json",
+    ),
+)

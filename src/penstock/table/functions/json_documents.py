@@ -1,0 +1,151 @@
+"""JSON as it is read and written: the rules of Jackson, which Flink uses.
+
+What is read is dictionaries, lists, texts, whole numbers, decimals (so that no digit is lost), booleans and None. What
+follows the first value is not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, NoReturn
+
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.functions.java_numbers import double_text
+
+_BLANKS: Final = " \t\r\n"
+#: as deep as Python follows objects in objects with ease
+_NESTED_AT_MOST: Final = 300
+_NAMED_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPES: Final = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_NAMED_ESCAPES})
+
+
+class JsonTextError(TableRuntimeError):
+    """A text is not JSON."""
+
+
+class Document(NamedTuple):
+    """A text that was read: the value in it, or what is wrong with it."""
+
+    value: Any
+    error: JsonTextError | None = None
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise JsonTextError(f"{word} is no value of JSON")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise JsonTextError("an object has the same key twice")
+    return found
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+
+
+def read_json(text: str, decoder: json.JSONDecoder = _DECODER) -> Any:
+    """The first value of a text. Raises `JsonTextError` where there is none."""
+    begin = 0
+    while begin < len(text) and text[begin] in _BLANKS:
+        begin += 1
+    try:
+        value, end = decoder.raw_decode(text, begin)
+    except json.JSONDecodeError as error:
+        raise JsonTextError(f"{error.msg} (line: {error.lineno}, column: {error.colno})") from error
+    except (ValueError, ArithmeticError) as error:
+        raise JsonTextError(str(error)) from error
+    except RecursionError as error:
+        raise JsonTextError("objects and arrays are nested too deeply") from error
+    if end < len(text) and not isinstance(value, dict | list | str):
+        _check_end(value, text, end)
+    if text.count("[") + text.count("{") > _NESTED_AT_MOST and _depth_exceeds(value, _NESTED_AT_MOST):
+        raise JsonTextError(f"objects and arrays are nested more than {_NESTED_AT_MOST} deep")
+    return value
+
+
+def reader(keeps_last: bool) -> json.JSONDecoder:
+    """Reads numbers with a point as they are written. Without `keeps_last`, a key that comes twice is an error."""
+    return json.JSONDecoder(
+        parse_float=lambda digits: float(digits) if "e" in digits or "E" in digits else Decimal(digits),
+        parse_constant=_no_constant,
+        object_pairs_hook=None if keeps_last else _without_repeats,
+    )
+
+
+def _check_end(value: object, text: str, end: int) -> None:
+    """A number is followed by a blank, and a word by no letter."""
+    following = text[end]
+    is_number = value is not None and not isinstance(value, bool)
+    wrong = following not in _BLANKS if is_number else following.isidentifier() or following.isdigit()
+    if wrong:
+        line, column = text.count("\n", 0, end) + 1, end - text.rfind("\n", 0, end)
+        raise JsonTextError(f"Unexpected character {following!r} (line: {line}, column: {column})")
+
+
+def _depth_exceeds(value: Any, most: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(most + 1):
+        level = [
+            part
+            for one in level
+            if isinstance(one, dict | list)
+            for part in (one.values() if isinstance(one, dict) else one)
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def document(text: str) -> Document:
+    """What is in a text; each distinct text is read once. Nobody may change the value."""
+    try:
+        return Document(read_json(text))
+    except JsonTextError as error:
+        return Document(None, error)
+
+
+def text_in_quotes(text: str) -> str:
+    """A text as JSON has it."""
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def key_order(key: str) -> bytes:
+    """The order of keys: that of their UTF-16 units."""
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+def write_json(value: object) -> str:
+    """The text of a value, without blanks, keys in order."""
+    if isinstance(value, str):
+        return text_in_quotes(value)
+    if isinstance(value, dict):
+        keys = sorted(value, key=key_order)
+        return "{" + ",".join([f"{text_in_quotes(key)}:{write_json(value[key])}" for key in keys]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(write_json, value)) + "]"
+    return "null" if value is None else scalar_text(value)
+
+
+def scalar_text(value: object) -> str:
+    """A number, a boolean or a text, as it is without quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal) and not value:
+        value = value.copy_abs()
+    return double_text(value) if isinstance(value, float) else str(value)
+
+
+def storable(text: str) -> str:
+    """A text in which halves of characters are put together, and those without their other half are `?`."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\ufffd", "?")
+    return text

@@ -1,0 +1,225 @@
+"""Paths in JSON, as Jayway's JsonPath understands them: `$.a[0].b`, `$['a','b']`, `$.a[1:3]`, `$..b`, `$[?(@.b > 1)]`.
+
+A path is definite where it leads to one value at most; another gives a list of all that it finds. With `is_lax` nothing
+is an error that the document lacks: a definite path gives None then, and another one what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.table.data.errors import TableRuntimeError
+
+
+class JsonPathError(TableRuntimeError):
+    """A path is none, or leads to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What steps know: the whole document, and whether what is missing is no error."""
+
+    root: Any
+    is_lax: bool
+    #: whether all steps before this one lead to one value at most
+    is_definite: bool = True
+    is_last: bool = False
+
+
+class Step:
+    """One step of a path: the values that it leads to."""
+
+    #: whether it leads to one value at most
+    is_definite = False
+
+    def run(self, value: Any, context: Context) -> Iterator[Any]:
+        """The values that it leads to from one."""
+        raise NotImplementedError
+
+    def scans(self, value: Any, context: Context) -> Iterator[Any]:
+        """The same for a value that `..` comes by: nothing is an error."""
+        return self.run(value, context)
+
+
+class Name(Step):
+    """`.a` or `['a']`; several as the last step give an object of these."""
+
+    def __init__(self, names: Sequence[str], is_last: bool) -> None:
+        self.names = tuple(names)
+        self.is_definite = len(names) == 1 or is_last
+
+    def __str__(self) -> str:
+        return f"[{','.join(repr(name) for name in self.names)}]"
+
+    def run(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.run`."""
+        if not isinstance(value, dict):
+            if context.is_definite and not context.is_lax:
+                raise JsonPathError(f"Expected to find an object with property {self} but found {_kind(value)}")
+            return
+        if len(self.names) > 1 and context.is_last:
+            yield {name: value[name] for name in self.names if name in value}
+            return
+        for name in self.names:
+            if name in value:
+                yield value[name]
+            elif context.is_definite and self.is_definite and not context.is_last and not context.is_lax:
+                raise JsonPathError(f"Missing property in path {self}")
+
+    def scans(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.scans`."""
+        if isinstance(value, dict) and (not self.is_definite or all(name in value for name in self.names)):
+            yield from self.run(value, context)
+
+
+class Elements(Step):
+    """`[0]`, `[0,-1]`, `[1:3]`: elements of an array; what is out of it is left out."""
+
+    def __init__(self, text: str, pick: Callable[[int], Iterable[int]], is_definite: bool) -> None:
+        self.text, self.pick = text, pick
+        self.is_definite = is_definite
+
+    def __str__(self) -> str:
+        return f"[{self.text}]"
+
+    def run(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.run`."""
+        if not isinstance(value, list):
+            if context.is_definite and not context.is_lax:
+                raise JsonPathError(f"Filter: {self} can only be applied to arrays, and not to {_kind(value)}")
+            return
+        length = len(value)
+        for index in self.pick(length):
+            place = index + length if index < 0 else index
+            if 0 <= place < length:
+                yield value[place]
+
+
+class Wildcard(Step):
+    """`*` or `[*]`: all parts of an object or array."""
+
+    def __str__(self) -> str:
+        return "[*]"
+
+    def run(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.run`."""
+        if isinstance(value, dict):
+            yield from value.values()
+        elif isinstance(value, list):
+            yield from value
+
+
+class Filtered(Step):
+    """`[?(@.a > 1)]`: the elements of an array, or the object, for which a condition holds."""
+
+    def __init__(self, text: str, accepts: Callable[[Any, Any], bool]) -> None:
+        self.text, self.accepts = text, accepts
+
+    def __str__(self) -> str:
+        return f"[?({self.text})]"
+
+    def run(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.run`."""
+        if isinstance(value, list):
+            yield from (one for one in value if self.accepts(one, context.root))
+        elif isinstance(value, dict):
+            if self.accepts(value, context.root):
+                yield value
+        elif context.is_definite:
+            raise JsonPathError(f"Filter: {self} can not be applied to primitives, such as {_kind(value)}")
+
+    def scans(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.scans`."""
+        if isinstance(value, dict) and self.accepts(value, context.root):
+            yield value
+
+
+class Scan(Step):
+    """`..` and the step after it, at all depths."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __str__(self) -> str:
+        return f"..{self.step}"
+
+    def run(self, value: Any, context: Context) -> Iterator[Any]:
+        """See `Step.run`."""
+        if not isinstance(value, dict | list):
+            return
+        yield from self.step.scans(value, context)
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from self.run(part, context)
+
+
+@dataclass(frozen=True)
+class JsonPath:
+    """A path that was read."""
+
+    steps: tuple[Step, ...]
+    #: what is done to the result, as `.length()` says
+    functions: tuple[Callable[[Any], Any], ...] = ()
+
+    def __str__(self) -> str:
+        return "$" + "".join(map(str, self.steps))
+
+    @property
+    def is_definite(self) -> bool:
+        """Whether it leads to one value at most."""
+        return all(step.is_definite for step in self.steps)
+
+    def read(self, document: Any, is_lax: bool, start: Any = None, is_relative: bool = False) -> Any:
+        """What it leads to: one value, or a list for a path that is not definite.
+
+        Raises `JsonPathError` where a definite path leads to nothing. A relative path begins at `start`.
+        """
+        try:
+            return self._read(start if is_relative else document, document, is_lax)
+        except JsonPathError:
+            if not is_lax:
+                raise
+            return None if self.is_definite else []
+
+    def _read(self, start: Any, document: Any, is_lax: bool) -> Any:
+        found = list(self._found(start, document, is_lax))
+        value: Any = found
+        if self.is_definite:
+            if not found:
+                raise JsonPathError(f"No results for path: {self}")
+            value = found[-1]
+        for function in self.functions:
+            value = function(value)
+        return value
+
+    def _found(self, start: Any, document: Any, is_lax: bool) -> Iterable[Any]:
+        values: Iterable[Any] = (start,)
+        is_definite = True
+        for place, step in enumerate(self.steps):
+            context = Context(document, is_lax, is_definite, place == len(self.steps) - 1)
+            if is_definite and isinstance(step, Name) and len(step.names) == 1 and type(start) is dict:
+                found = start.get(step.names[0], _MISSING)
+                values = tuple(step.run(start, context)) if found is _MISSING else (found,)
+            else:
+                values = _of_all(step, values, context)
+            is_definite = is_definite and step.is_definite
+            if is_definite:
+                values = tuple(values)
+                if not values:
+                    return ()
+                start = values[0]
+        return values
+
+
+_MISSING = object()
+
+
+def _of_all(step: Step, values: Iterable[Any], context: Context) -> Iterator[Any]:
+    for value in values:
+        yield from step.run(value, context)
+
+
+def _kind(value: Any) -> str:
+    names: dict[type, str] = {dict: "an object", list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

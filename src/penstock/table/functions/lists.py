@@ -1,0 +1,206 @@
+"""Lists in columns, taken apart into numbers, so that functions on arrays and maps work on all rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RowType
+from penstock.table.data.values import Datum, Kernel, array_of, values_of
+from penstock.table.functions.definition import Call
+
+Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The lists of a column: where in `values` each begins, how long it is, and whether it is there at all."""
+
+    values: pa.Array
+    starts: Ints
+    lengths: Ints
+    valid: Flags
+
+    def parents(self) -> Ints:
+        """The row of each element."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def places(self) -> Ints:
+        """Where each element is in `values`."""
+        return spans(self.starts, self.lengths)
+
+    def packed(self) -> Lists:
+        """The same lists, one right after the other in `values`."""
+        starts = begins(self.lengths)
+        total = int(self.lengths.sum())
+        if len(self.values) == total and np.array_equal(starts[self.lengths > 0], self.starts[self.lengths > 0]):
+            return Lists(self.values, starts, self.lengths, self.valid)
+        return Lists(self.values.take(pa.array(self.places())), starts, self.lengths, self.valid)
+
+    def kept(self, mask: Flags) -> Lists:
+        """Packed lists with only these elements."""
+        lengths = np.bincount(self.parents()[mask], minlength=len(self.lengths))
+        return Lists(self.values.filter(pa.array(mask)), begins(lengths), lengths, self.valid)
+
+    def with_valid(self, valid: Flags) -> Lists:
+        """The same lists, but NULL in all other rows."""
+        both = self.valid & valid
+        return Lists(self.values, self.starts, np.where(both, self.lengths, 0), both)
+
+    def column(self, data_type: DataType) -> pa.Array:
+        """The column of an array type with these lists."""
+        offsets, mask, packed = self._parts()
+        return pa.ListArray.from_arrays(offsets, packed, type=arrow_type(data_type), mask=mask)
+
+    def map_column(self, items: pa.Array, data_type: MapType) -> pa.Array:
+        """The column of maps whose keys are these packed lists. Of keys that are the same the last one counts."""
+        keys = self.values
+        if keys.null_count:
+            raise TableRuntimeError("a key of a map is NULL, and Penstock has no maps with such keys")
+        last = last_of_equals(self.parents(), codes(keys, data_type.key_type))
+        if not last.all():
+            chosen = pa.array(last)
+            return self.kept(last).map_column(items.filter(chosen), data_type)
+        offsets, mask, keys = self._parts()
+        return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type(data_type), mask=mask)
+
+    def _parts(self) -> tuple[pa.Array, pa.Array | None, pa.Array]:
+        packed = self.packed()
+        offsets = pa.array(np.append(packed.starts, packed.lengths.sum()), pa.int32())
+        return offsets, None if self.valid.all() else pa.array(~self.valid), packed.values
+
+
+def lists_of(column: pa.Array) -> Lists:
+    """The lists of a column of arrays; of maps, their keys."""
+    return _lists(column, column.keys if pa.types.is_map(column.type) else column.values)
+
+
+def items_of(column: pa.Array) -> Lists:
+    """The values of maps."""
+    return _lists(column, column.items)
+
+
+def _lists(column: pa.Array, values: pa.Array) -> Lists:
+    offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    valid = valid_of(column)
+    return Lists(values, offsets[:-1], np.where(valid, np.diff(offsets), 0), valid)
+
+
+def valid_of(column: pa.Array) -> Flags:
+    """Which values are not NULL."""
+    found: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def begins(lengths: Ints) -> Ints:
+    """Where lists of these lengths begin, when each follows right after the one before."""
+    found: Ints = np.cumsum(lengths) - lengths
+    return found
+
+
+def spans(starts: Ints, lengths: Ints) -> Ints:
+    """All numbers of spans, one span after the other."""
+    found: Ints = np.repeat(starts - begins(lengths), lengths)
+    return found + np.arange(len(found))
+
+
+def joined(parts: Sequence[Lists]) -> Lists:
+    """For each row the lists of all parts, one after the other; NULL where one is."""
+    valid = np.logical_and.reduce([part.valid for part in parts])
+    offsets = begins(np.array([len(part.values) for part in parts]))
+    starts = np.stack([part.starts + offset for part, offset in zip(parts, offsets, strict=True)], axis=1)
+    lengths = np.stack([np.where(valid, part.lengths, 0) for part in parts], axis=1)
+    values = pa.concat_arrays([part.values for part in parts])
+    total = lengths.sum(axis=1)
+    return Lists(values.take(pa.array(spans(starts.ravel(), lengths.ravel()))), begins(total), total, valid)
+
+
+def singles(column: pa.Array) -> Lists:
+    """Lists of one element each."""
+    rows = np.arange(len(column))
+    return Lists(column, rows, np.ones_like(rows), np.ones(len(column), np.bool_))
+
+
+# --- which values are the same ---------------------------------------------------------------------------------------
+
+
+def codes(values: pa.Array, data_type: DataType) -> Ints:
+    """A number for each value: the same one for values that are the same; -1 for NULL."""
+    if pa.types.is_null(values.type):
+        return np.full(len(values), -1, np.int64)
+    if pa.types.is_nested(values.type):
+        known: dict[object, int] = {None: -1}
+        keys = (_key(one, data_type) for one in values_of(values, data_type))
+        return np.fromiter((known.setdefault(one, len(known)) for one in keys), np.int64, len(values))
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, 0.0)  # zero is the same with any sign
+    found: Ints = pc.fill_null(values.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _key(value: Any, data_type: DataType) -> object:
+    """A value as a key of a dictionary: the entries of maps and multisets in any order are the same."""
+    if value is None:
+        return None
+    if isinstance(data_type, MapType):
+        return frozenset((_key(one, data_type.key_type), _key(other, data_type.value_type)) for one, other in value)
+    if isinstance(data_type, MultisetType):
+        return frozenset((_key(one, data_type.element_type), count) for one, count in value)
+    if isinstance(data_type, ArrayType):
+        return tuple(_key(one, data_type.element_type) for one in value)
+    return tuple(map(_key, value, data_type.children())) if isinstance(data_type, RowType) else value
+
+
+def first_of_equals(parents: Ints, found: Ints) -> Flags:
+    """Of the elements in a row that are the same, the first."""
+    mask = np.zeros(len(found), np.bool_)
+    mask[np.unique(_pairs(parents, found), return_index=True)[1]] = True
+    return mask
+
+
+def last_of_equals(parents: Ints, found: Ints) -> Flags:
+    """Of the elements in a row that are the same, the last."""
+    return first_of_equals(parents[::-1], found[::-1])[::-1]
+
+
+def is_among(
+    parents: Ints,
+    found: Ints,
+    others: Ints,
+    among: Ints,
+) -> Flags:
+    """Which elements are also among other elements, of rows `others`, in the same row."""
+    count = int(max(found.max(initial=-1), among.max(initial=-1))) + 2
+    return np.isin(parents * count + found, others * count + among)
+
+
+def _pairs(parents: Ints, found: Ints) -> Ints:
+    return parents * (int(found.max(initial=-1)) + 2) + found
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def by_columns(make: Callable[[Call], Callable[..., pa.Array]]) -> Callable[[Call], Kernel]:
+    """The kernel of a function of whole columns: operands that are the same in every row come as columns, too."""
+
+    def bind(call: Call) -> Kernel:
+        function = make(call)
+
+        def kernel(*operands: Datum) -> Datum:
+            rows = next((len(one) for one in operands if isinstance(one, pa.Array)), None)
+            if rows is None:
+                return function(*[array_of(one, 1) for one in operands])[0]
+            return function(*[array_of(one, rows) for one in operands])
+
+        return kernel
+
+    return bind

@@ -1,0 +1,127 @@
+"""Functions of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RowField, RowType
+from penstock.table.functions.arrays import alike_of
+from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.lists import Lists, by_columns, items_of, joined, lists_of
+from penstock.table.functions.signatures import returns_common, takes, where
+
+
+def _any_map(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, MapType) else None
+
+
+def _any_array(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, ArrayType) and not isinstance(found, MultisetType) else None
+
+
+def _keys_type(call: Operands) -> DataType:
+    return ArrayType(_map_type(call).key_type, call.any_nullable())
+
+
+def _values_type(call: Operands) -> DataType:
+    return ArrayType(_map_type(call).value_type, call.any_nullable())
+
+
+def _entries_type(call: Operands) -> DataType:
+    found = _map_type(call)
+    row = RowType([RowField("key", found.key_type), RowField("value", found.value_type)])
+    return ArrayType(row, call.any_nullable())
+
+
+def _map_type(call: Operands) -> MapType:
+    found = call.types[0]
+    assert isinstance(found, MapType)  # the signature has checked it
+    return found
+
+
+def _from_arrays_type(call: Operands) -> DataType:
+    key, item = call.types
+    assert isinstance(key, ArrayType)
+    assert isinstance(item, ArrayType)
+    return MapType(key.element_type, item.element_type, call.any_nullable())
+
+
+def _keys(call: Call, column: pa.Array) -> pa.Array:
+    return lists_of(column).column(call.result)
+
+
+def _values(call: Call, column: pa.Array) -> pa.Array:
+    return items_of(column).column(call.result)
+
+
+def _entries(call: Call, column: pa.Array) -> pa.Array:
+    assert isinstance(call.result, ArrayType)
+    keys, items = lists_of(column).packed(), items_of(column).packed()
+    fields = list(arrow_type(call.result.element_type))
+    rows = pa.StructArray.from_arrays([keys.values, items.values], fields=fields)
+    return Lists(rows, keys.starts, keys.lengths, keys.valid).column(call.result)
+
+
+def _from_arrays(call: Call, keys: pa.Array, items: pa.Array) -> pa.Array:
+    assert isinstance(call.result, MapType)
+    one, other = lists_of(keys), lists_of(items)
+    one, other = one.with_valid(other.valid).packed(), other.with_valid(one.valid).packed()
+    differs = (one.lengths != other.lengths).nonzero()[0]
+    if len(differs):
+        row = differs[0]
+        raise TableRuntimeError(
+            f"Invalid function MAP_FROM_ARRAYS call: the length of the keys array {one.lengths[row]} "
+            f"is not equal to the length of the values array {other.lengths[row]}"
+        )
+    return one.map_column(other.values, call.result)
+
+
+def _union(call: Call, *maps: pa.Array) -> pa.Array:
+    """All entries; where maps have the same key, that of the last one."""
+    assert isinstance(call.result, MapType)
+    items = joined([items_of(one) for one in maps])
+    return joined([lists_of(one) for one in maps]).map_column(items.values, call.result)
+
+
+_MAP = where("<MAP>", _any_map)
+_ARRAY = where("<ARRAY>", _any_array)
+_COMMON = where("<COMMON>", partial(alike_of, lambda found: isinstance(found, MapType)))
+
+
+def _define(
+    name: str, operands: Any, result: Any, function: Callable[..., pa.Array], usage: str, summary: str, **more: object
+) -> ScalarFunction:
+    kernel = by_columns(lambda call: partial(function, call))
+    return scalar(name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})", **more)
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    _define("MAP_KEYS", takes(_MAP), _keys_type, _keys, "map", "The keys of the map as an array."),
+    _define("MAP_VALUES", takes(_MAP), _values_type, _values, "map", "The values of the map as an array."),
+    _define("MAP_ENTRIES", takes(_MAP), _entries_type, _entries, "map", "The entries of the map as an array of rows."),
+    _define(
+        "MAP_FROM_ARRAYS",
+        takes(_ARRAY, _ARRAY),
+        _from_arrays_type,
+        _from_arrays,
+        "keys, values",
+        "A map of the keys in one array and the values in another one.",
+        can_fail=True,
+    ),
+    _define(
+        "MAP_UNION",
+        takes(_COMMON, repeated=1),
+        returns_common,
+        _union,
+        "map, ...",
+        "The entries of all maps; of those with the same key, that of the last map.",
+    ),
+)

@@ -1,0 +1,203 @@
+"""Functions of numbers: powers, logarithms, angles, sizes and signs. Most work with DOUBLE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import DataType, DayTimeIntervalType, DecimalType, NullType
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.arithmetic import SIGNED
+from penstock.table.functions.decimal_arithmetic import fitted
+from penstock.table.functions.definition import Call, Operand, Operands, ScalarFunction, scalar
+from penstock.table.functions.kernels import arrow
+from penstock.table.functions.signatures import (
+    AS_DOUBLE,
+    DOUBLE,
+    INTERVAL,
+    either,
+    returns,
+    returns_not_null,
+    returns_operand,
+    takes,
+    where,
+)
+from penstock.table.functions.type_rules import is_text
+
+_DEGREES: Final = 57.29577951308232
+_RADIANS: Final = 0.017453292519943295
+
+
+def _as_double(call: Operands, index: int) -> DataType | None:
+    """A number, or text that is one."""
+    found = call.types[index]
+    if is_text(found):
+        return DOUBLE.nullable() if found.is_nullable else DOUBLE.not_null()
+    return AS_DOUBLE.check(call, index)
+
+
+_DOUBLE = where("<NUMERIC>", _as_double)
+
+
+def _sized(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return SIGNED.check(call, index) if isinstance(found, NullType) else INTERVAL.check(call, index)
+
+
+_SIZED: Operand = either(SIGNED, where("<INTERVAL>", _sized))
+
+
+def _absolute(call: Call) -> Kernel:
+    if not isinstance(call.result, DayTimeIntervalType):
+        return lambda column: pc.abs(column)
+    kind = arrow_type(call.result)
+    return lambda column: pc.cast(pc.abs(pc.cast(column, pa.int64())), kind)
+
+
+def _sign(call: Call) -> Kernel:
+    kind = call.result
+    if isinstance(kind, DecimalType):
+        return lambda column: fitted(pc.cast(pc.sign(column), pa.decimal128(19, 0)), kind)
+    wanted = arrow_type(kind)
+    return lambda column: pc.cast(pc.sign(column), wanted)
+
+
+def _log_of_base(*columns: Datum) -> Datum:
+    """The natural logarithm, or the one to a base that comes first."""
+    if len(columns) == 1:
+        return pc.ln(columns[0])
+    base, number = columns
+    return pc.divide(pc.ln(number), pc.ln(base))
+
+
+def _square_root(column: Datum) -> Datum:
+    return pc.power(column, pa.scalar(0.5))
+
+
+def _log2(column: Datum) -> Datum:
+    return pc.divide(pc.ln(column), pa.scalar(math.log(2)))
+
+
+def _cotangent(column: Datum) -> Datum:
+    return pc.divide(pa.scalar(1.0), pc.tan(column))
+
+
+def _times(factor: float) -> Callable[[Datum], Datum]:
+    return lambda column: pc.multiply(column, pa.scalar(factor))
+
+
+_OF_ONE: Final[tuple[tuple[str, Callable[[Datum], Datum], str], ...]] = (
+    ("SQRT", _square_root, "The square root."),
+    ("LN", pc.ln, "The natural logarithm."),
+    ("LOG10", pc.log10, "The logarithm to the base 10."),
+    ("LOG2", _log2, "The logarithm to the base 2."),
+    ("EXP", pc.exp, "E to the power of the number."),
+    ("SIN", pc.sin, "The sine."),
+    ("COS", pc.cos, "The cosine."),
+    ("TAN", pc.tan, "The tangent."),
+    ("COT", _cotangent, "The cotangent."),
+    ("ASIN", pc.asin, "The arc sine."),
+    ("ACOS", pc.acos, "The arc cosine."),
+    ("ATAN", pc.atan, "The arc tangent."),
+    ("SINH", pc.sinh, "The hyperbolic sine."),
+    ("COSH", pc.cosh, "The hyperbolic cosine."),
+    ("TANH", pc.tanh, "The hyperbolic tangent."),
+    ("DEGREES", _times(_DEGREES), "An angle in radians, as degrees."),
+    ("RADIANS", _times(_RADIANS), "An angle in degrees, as radians."),
+)
+
+
+def _constant(value: float) -> Callable[[Call], Kernel]:
+    return lambda call: lambda: pa.scalar(value)
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    *(
+        scalar(
+            name,
+            takes(_DOUBLE),
+            returns(DOUBLE),
+            arrow(function),
+            summary,
+            python_name=name.lower(),
+            usage=f"{name}(number)",
+            section="arithmetic",
+        )
+        for name, function, summary in _OF_ONE
+    ),
+    scalar(
+        "LOG",
+        (takes(_DOUBLE), takes(_DOUBLE, _DOUBLE)),
+        returns(DOUBLE),
+        arrow(_log_of_base),
+        "The natural logarithm, or the logarithm to a base.",
+        python_name="log",
+        usage="LOG([base, ]number)",
+        section="arithmetic",
+    ),
+    scalar(
+        "POWER",
+        takes(_DOUBLE, _DOUBLE),
+        returns(DOUBLE),
+        arrow(pc.power),
+        "The first number to the power of the second.",
+        python_name="power",
+        usage="POWER(number1, number2)",
+        section="arithmetic",
+    ),
+    scalar(
+        "ATAN2",
+        takes(_DOUBLE, _DOUBLE),
+        returns(DOUBLE),
+        arrow(pc.atan2),
+        "The angle of the point whose coordinates are number2 and number1.",
+        python_name="atan2",
+        usage="ATAN2(number1, number2)",
+        section="arithmetic",
+    ),
+    scalar(
+        "ABS",
+        takes(_SIZED),
+        returns_operand(0),
+        _absolute,
+        "The number without its sign.",
+        python_name="abs",
+        usage="ABS(number)",
+        section="arithmetic",
+    ),
+    scalar(
+        "SIGN",
+        takes(SIGNED),
+        returns_operand(0),
+        _sign,
+        "1 for numbers above 0, -1 for those below, else 0.",
+        python_name="sign",
+        usage="SIGN(number)",
+        section="arithmetic",
+    ),
+    scalar(
+        "PI",
+        takes(),
+        returns_not_null(DOUBLE),
+        _constant(math.pi),
+        "The ratio of a circle's circumference to its diameter.",
+        python_name="pi",
+        usage="PI()",
+        section="arithmetic",
+    ),
+    scalar(
+        "E",
+        takes(),
+        returns_not_null(DOUBLE),
+        _constant(math.e),
+        "The base of the natural logarithm.",
+        python_name="e",
+        usage="E()",
+        section="arithmetic",
+    ),
+)

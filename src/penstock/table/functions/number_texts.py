@@ -1,0 +1,62 @@
+"""Numbers as text in other bases, and bytes as hexadecimal digits: BIN, HEX and UNHEX."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.table.functions.definition import ScalarFunction, scalar
+from penstock.table.functions.kernels import per_value
+from penstock.table.functions.signatures import BYTES_TYPE, INTEGER, STRING, TEXT, returns, returns_nullable, takes
+
+_BITS: Final = (1 << 64) - 1
+_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+
+
+def _binary(number: int) -> str:
+    """Negative numbers have all 64 digits of their two's complement."""
+    return format(number & _BITS, "b")
+
+
+def _hexadecimal(value: int | str) -> str:
+    return value.encode().hex().upper() if isinstance(value, str) else format(value & _BITS, "X")
+
+
+def _bytes(digits: str) -> bytes | None:
+    """Two digits are a byte. Where their number is odd, the first digit counts as 0, as it does in Flink."""
+    if not _DIGITS.issuperset(digits):
+        return None
+    return bytes.fromhex(f"00{digits[1:]}" if len(digits) % 2 else digits)
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "BIN",
+        takes(INTEGER),
+        returns(STRING),
+        per_value(_binary),
+        "A whole number in binary digits.",
+        python_name="bin",
+        usage="BIN(integer)",
+        section="arithmetic",
+    ),
+    scalar(
+        "HEX",
+        (takes(INTEGER), takes(TEXT)),
+        returns(STRING),
+        per_value(_hexadecimal),
+        "A whole number, or the bytes of a text in UTF-8, in hexadecimal digits.",
+        python_name="hex",
+        usage="HEX(value)",
+        section="arithmetic",
+    ),
+    scalar(
+        "UNHEX",
+        takes(TEXT),
+        returns_nullable(BYTES_TYPE),
+        per_value(_bytes),
+        "The bytes that hexadecimal digits mean, or NULL where there are other characters.",
+        python_name="unhex",
+        usage="UNHEX(string)",
+        section="arithmetic",
+    ),
+)

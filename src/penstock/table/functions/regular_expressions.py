@@ -1,0 +1,174 @@
+"""Functions that look for regular expressions, which are those of Java."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from penstock.table.data.logical_types import ArrayType
+from penstock.table.functions.definition import ResultRule, ScalarFunction, Signature, scalar
+from penstock.table.functions.java_patterns import InvalidPatternError, compiled, matches, replaced, split
+from penstock.table.functions.java_text import unit_length
+from penstock.table.functions.kernels import per_value
+from penstock.table.functions.signatures import (
+    BOOLEAN_TYPE,
+    INT,
+    INTEGER,
+    STRING,
+    TEXT,
+    returns,
+    returns_nullable,
+    takes,
+)
+
+
+def _known(pattern: str) -> re.Pattern[str] | None:
+    """The expression, or None for a text that is none."""
+    try:
+        return compiled(pattern)
+    except InvalidPatternError:
+        return None
+
+
+def contains_match(text: str, pattern: str) -> bool:
+    """Whether some part of a text matches. Nothing matches an empty expression, or a text that is none."""
+    found = _known(pattern) if pattern else None
+    return found is not None and found.search(text) is not None
+
+
+def _count(text: str, pattern: str) -> int | None:
+    found = _known(pattern)
+    return None if found is None else sum(1 for _ in matches(found, text))
+
+
+def _extract(text: str, pattern: str, group: int = 0) -> str | None:
+    found = _known(pattern)
+    match = None if found is None else found.search(text)
+    return match.group(group) if match is not None and 0 <= group <= match.re.groups else None
+
+
+def _extract_all(text: str, pattern: str, group: int = 1) -> list[str | None] | None:
+    found = _known(pattern)
+    if found is None or not 0 <= group <= found.groups:
+        return None
+    return [match.group(group) for match in matches(found, text)]
+
+
+def _place(text: str, pattern: str) -> int | None:
+    found = _known(pattern)
+    if found is None:
+        return None
+    match = found.search(text)
+    return 0 if match is None else unit_length(text[: match.start()]) + 1
+
+
+def _replace(text: str, pattern: str, replacement: str) -> str | None:
+    found = _known(pattern)
+    return None if found is None else replaced(found, text, replacement)
+
+
+def _substring(text: str, pattern: str) -> str | None:
+    return _extract(text, pattern)
+
+
+def _split(text: str, pattern: str) -> list[str] | None:
+    if not pattern:
+        return list(text)
+    found = _known(pattern)
+    return None if found is None else split(found, text, -1)
+
+
+_TEXTS = ArrayType(STRING)
+_TWO = takes(TEXT, TEXT)
+_WITH_GROUP = takes(TEXT, TEXT, INTEGER, optional=1)
+
+
+def _define(
+    name: str,
+    signatures: Signature | Sequence[Signature],
+    result: ResultRule,
+    function: Callable[..., object],
+    usage: str,
+    summary: str,
+    python_name: str = "",
+) -> ScalarFunction:
+    return scalar(
+        name,
+        signatures,
+        result,
+        per_value(function),
+        summary,
+        usage=usage,
+        python_name=python_name,
+        section="string",
+    )
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    _define(
+        "REGEXP",
+        _TWO,
+        returns(BOOLEAN_TYPE),
+        contains_match,
+        "REGEXP(string, regex)",
+        "Whether some part of the text matches a regular expression; FALSE where that is empty or none.",
+    ),
+    _define(
+        "REGEXP_COUNT",
+        _TWO,
+        returns_nullable(INT),
+        _count,
+        "REGEXP_COUNT(string, regex)",
+        "How often a regular expression matches, or NULL where it is none.",
+    ),
+    _define(
+        "REGEXP_EXTRACT",
+        _WITH_GROUP,
+        returns_nullable(STRING),
+        _extract,
+        "REGEXP_EXTRACT(string, regex[, group])",
+        "What a group of the first match of a regular expression holds; group 0 is all of the match.",
+        "regexpExtract",
+    ),
+    _define(
+        "REGEXP_EXTRACT_ALL",
+        _WITH_GROUP,
+        returns_nullable(_TEXTS),
+        _extract_all,
+        "REGEXP_EXTRACT_ALL(string, regex[, group])",
+        "What a group holds in each match of a regular expression, as an array; group 1 where none is named.",
+    ),
+    _define(
+        "REGEXP_INSTR",
+        _TWO,
+        returns_nullable(INT),
+        _place,
+        "REGEXP_INSTR(string, regex)",
+        "The place, from 1 on, at which a regular expression first matches, or 0 where it does not.",
+    ),
+    _define(
+        "REGEXP_REPLACE",
+        takes(TEXT, TEXT, TEXT),
+        returns(STRING),
+        _replace,
+        "REGEXP_REPLACE(string, regex, replacement)",
+        "The text with a replacement, as it is, for each match of a regular expression.",
+        "regexpReplace",
+    ),
+    _define(
+        "REGEXP_SPLIT",
+        _TWO,
+        returns(_TEXTS),
+        _split,
+        "REGEXP_SPLIT(string, regex)",
+        "The parts of the text between the matches of a regular expression, as an array.",
+    ),
+    _define(
+        "REGEXP_SUBSTR",
+        _TWO,
+        returns_nullable(STRING),
+        _substring,
+        "REGEXP_SUBSTR(string, regex)",
+        "The first part of the text that matches a regular expression.",
+    ),
+)

@@ -1,0 +1,163 @@
+"""FLOOR and CEIL: of numbers, and of points in time to a unit.
+
+CEIL to a unit from WEEK on looks at the day alone. To QUARTER, DECADE, CENTURY and MILLENNIUM, and of a DATE to DAY, it
+gives the next one even where a new one begins, as Flink does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import (
+    DataType,
+    DecimalType,
+    IntegralType,
+    LocalZonedTimestampType,
+    NullType,
+    TimestampType,
+    TimeType,
+)
+from penstock.table.data.moments import (
+    Numbers,
+    column_of_numbers,
+    days_of_months,
+    days_of_years,
+    local,
+    months_of,
+    numbers_of,
+    unit_ns,
+    weekday,
+    years_of,
+)
+from penstock.table.data.temporal_text import DAY_NS, SECOND_NS
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.signatures import NUMERIC, takes, where
+from penstock.table.functions.temporal_parts import UNIT
+from penstock.table.functions.type_rules import TIMES
+
+_NANOSECONDS: Final = {
+    "DAY": DAY_NS,
+    "HOUR": 3_600 * SECOND_NS,
+    "MINUTE": 60 * SECOND_NS,
+    "SECOND": SECOND_NS,
+    "MILLISECOND": 1_000_000,
+    "MICROSECOND": 1_000,
+    "NANOSECOND": 1,
+}
+#: years that belong together, and the number of the first year of such a span after those before it
+_SPANS: Final = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)}
+_DAYS: Final = ("WEEK", "MONTH", "QUARTER", "YEAR", *_SPANS)
+
+
+def _rounded(call: Operands, index: int) -> DataType | None:
+    """A point in time that can be rounded to the unit."""
+    found, unit = call.types[index], call.value(index + 1)
+    if isinstance(found, NullType):
+        return TimestampType(3)
+    if isinstance(found, TimeType):
+        return found if unit in _NANOSECONDS and unit != "DAY" else None
+    return found if isinstance(found, TIMES) and (unit in _NANOSECONDS or unit in _DAYS) else None
+
+
+def _result(call: Operands) -> DataType:
+    found = call.types[0]
+    return DecimalType(found.precision, 0, found.is_nullable) if isinstance(found, DecimalType) else found
+
+
+def _days(unit: str, up: bool, days: Numbers) -> Numbers:
+    """The first day of a unit of days."""
+    if unit == "WEEK":
+        since_sunday = (weekday(days) + 1) % 7
+        return days - since_sunday + (7 * (since_sunday > 0) if up else 0)
+    months = months_of(days)
+    if unit == "MONTH":
+        return days_of_months(months + (up & (days > days_of_months(months))))
+    if unit == "YEAR":
+        years = years_of(days)
+        return days_of_years(years + (up & (days > days_of_years(years))))
+    if unit == "QUARTER":
+        begins_year = days == days_of_years(years_of(days))
+        return days_of_months(months // 3 * 3 + 3 * (up & ~begins_year))
+    span, first = _SPANS[unit]
+    return days_of_years((years_of(days) - first) // span * span + first + span * up)
+
+
+def _point(unit: str, up: bool, per_number: int, numbers: Numbers) -> Numbers:
+    """Points in time, rounded. `per_number`: nanoseconds for each number."""
+    if unit in _DAYS:
+        per_day = DAY_NS // per_number
+        return _days(unit, up, numbers // per_day) * per_day
+    if per_number == DAY_NS:
+        return numbers + int(up and unit == "DAY")
+    size = _NANOSECONDS[unit] // per_number
+    if size <= 1:
+        return numbers
+    return -(-numbers // size) * size if up else numbers // size * size
+
+
+def _bind_point(up: bool, call: Call) -> Kernel:
+    found, zone = call.types[0], call.session.zone
+    kind = arrow_type(call.result)
+    compute: Callable[[Numbers], Numbers] = partial(_point, str(call.value(1)), up, unit_ns(found))
+    if isinstance(found, TimeType):
+        day = DAY_NS // unit_ns(found)
+        around = compute
+        compute = lambda numbers: around(numbers) % day  # noqa: E731
+    if not isinstance(found, LocalZonedTimestampType):
+        return lambda column, unit: column_of_numbers(compute(numbers_of(column)), kind, (column,))
+
+    def in_zone(column: Datum, unit: Datum) -> Datum:
+        """The zone's distance to UTC stays what it is at the moment that is rounded."""
+        numbers, as_shown = numbers_of(column), numbers_of(local(column, found, zone))
+        return column_of_numbers(numbers + (compute(as_shown) - as_shown), kind, (column,))
+
+    return in_zone
+
+
+def _bind(up: bool, call: Call) -> Kernel:
+    if len(call.types) > 1:
+        return _bind_point(up, call)
+    if isinstance(call.types[0], IntegralType):
+        return lambda column: column
+    rounded = pc.ceil if up else pc.floor
+    kind = arrow_type(call.result)
+    if not pa.types.is_decimal(kind):
+        return lambda column: rounded(column)
+    return lambda column: rounded(column).cast(kind)
+
+
+_SIGNATURES: Final = (takes(where("<DATETIME>", _rounded), UNIT), takes(NUMERIC))
+
+
+def _result_of(call: Operands) -> DataType:
+    return _result(call) if len(call) == 1 else call.types[0]
+
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "FLOOR",
+        _SIGNATURES,
+        _result_of,
+        partial(_bind, False),
+        "The greatest whole number up to a number, or the beginning of a unit of time.",
+        usage="FLOOR(number) or FLOOR(point_in_time TO unit)",
+        section="time",
+    ),
+    scalar(
+        "CEIL",
+        _SIGNATURES,
+        _result_of,
+        partial(_bind, True),
+        "The least whole number from a number on, or the beginning of the next unit of time.",
+        usage="CEIL(number) or CEIL(point_in_time TO unit)",
+        section="time",
+        aliases=("CEILING",),
+    ),
+)

@@ -1,0 +1,206 @@
+"""Rows and structured objects: how they are made, changed, and how a field of one is read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType, IntegralType, RowField, RowType, StructuredType
+from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.functions.definition import UNKNOWN, Call, Operands, ScalarFunction, scalar
+from penstock.table.functions.lists import by_columns
+from penstock.table.functions.signatures import ANY, takes, where
+from penstock.table.functions.type_rules import is_text
+
+
+def _row_type(call: Operands) -> DataType:
+    """A row whose fields have the names of the options; else, as in the Table API, f0, f1 and on."""
+    names = call.options or tuple(f"f{index}" for index in range(len(call)))
+    return RowType([RowField(name, one) for name, one in zip(names, call.types, strict=True)], False)
+
+
+def _row(call: Call) -> Kernel:
+    fields = list(arrow_type(call.result))
+    return by_columns(lambda _: lambda *columns: pa.StructArray.from_arrays(columns, fields=fields))(call)
+
+
+# --- fields ----------------------------------------------------------------------------------------------------------
+
+
+def _composite(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, RowType) else None
+
+
+def _position(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    if not isinstance(found, IntegralType) or call.value(index) is UNKNOWN:
+        return None
+    assert isinstance(call.types[0], RowType)
+    return found if 0 <= _number(call) < len(call.types[0].fields) else None
+
+
+def _number(call: Operands) -> int:
+    found = call.value(1)
+    assert isinstance(found, int)  # the signature has checked it
+    return found
+
+
+def _field_type(call: Operands) -> DataType:
+    row = call.types[0]
+    assert isinstance(row, RowType)
+    found = row.fields[_number(call)].data_type
+    return found.nullable() if row.is_nullable else found
+
+
+def field_kernel(index: int) -> Kernel:
+    """The kernel that reads a field of rows."""
+
+    def kernel(row: Datum, _: Datum | None = None) -> Datum:
+        return pc.struct_field(row, [index])
+
+    return kernel
+
+
+# --- structured objects ----------------------------------------------------------------------------------------------
+
+
+def _text_literal(call: Operands, index: int, what: str) -> str:
+    if not is_text(call.types[index]):
+        raise ValidationError(f"{what} must be a character string that is not NULL, but was {call.types[index]}.")
+    found = call.value(index)
+    if not isinstance(found, str):
+        raise ValidationError(f"{what} must be a literal character string that is not NULL.")
+    return found
+
+
+def _class_name(call: Operands, index: int) -> DataType | None:
+    _text_literal(call, index, "The first argument, the name of the class,")
+    return call.types[index]
+
+
+def _names(call: Operands) -> list[str]:
+    """The names of the fields that are set."""
+    return [
+        _text_literal(call, index, f"The name of a field at position {index + 1}") for index in range(1, len(call), 2)
+    ]
+
+
+def _field_name(call: Operands, index: int) -> DataType | None:
+    """A literal name that no pair before has. Of OBJECT_UPDATE it must be a field of the object."""
+    names = _names(call)
+    name, before = names[index // 2], names[: index // 2]
+    if name in before:
+        raise ValidationError(f"The field name '{name}' at position {index + 1} is repeated.")
+    return call.types[index]
+
+
+def _known_field(call: Operands, index: int) -> DataType | None:
+    row = call.types[0]
+    if not isinstance(row, StructuredType):
+        return None  # the check of the first operand tells why
+    found = _field_name(call, index)
+    name = _names(call)[index // 2]
+    if name not in row.field_names():
+        raise ValidationError(
+            f"The field name '{name}' at position {index + 1} is not part of the structured type. "
+            f"It has: {', '.join(row.field_names())}."
+        )
+    return found
+
+
+def _structured(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    if not isinstance(found, StructuredType):
+        raise ValidationError(f"The first argument must be a structured type, but was {found}.")
+    return found
+
+
+def _object_type(call: Operands) -> DataType:
+    fields = [RowField(name, one) for name, one in zip(_names(call), call.types[2::2], strict=True)]
+    return StructuredType(str(call.value(0)), fields)
+
+
+def _updated_type(call: Operands) -> DataType:
+    row = call.types[0]
+    assert isinstance(row, StructuredType)
+    changed = dict(zip(_names(call), call.types[2::2], strict=True))
+    return StructuredType(
+        row.class_name, [RowField(one.name, changed.get(one.name, one.data_type)) for one in row.fields]
+    )
+
+
+def _object(call: Call) -> Kernel:
+    fields = list(arrow_type(call.result))
+
+    def kernel(rows: int, _: Datum, *pairs: Datum) -> Datum:
+        if not fields:
+            return pa.array([{}] * rows, pa.struct([]))
+        return pa.StructArray.from_arrays([array_of(one, rows) for one in pairs[1::2]], fields=fields)
+
+    return kernel
+
+
+def _update(call: Call) -> Kernel:
+    assert isinstance(call.result, StructuredType)
+    fields = list(arrow_type(call.result))
+    places = {name: index for index, name in enumerate(_names(call.operands))}
+    sources = [places.get(name) for name in call.result.field_names()]
+
+    def update(row: pa.Array, *pairs: pa.Array) -> pa.Array:
+        columns = [
+            pc.struct_field(row, [index]) if place is None else pairs[2 * place + 1]
+            for index, place in enumerate(sources)
+        ]
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=row.is_null())
+
+    return by_columns(lambda _: update)(call)
+
+
+_KEY = where("<STRING>", _field_name)
+_KNOWN_KEY = where("<STRING>", _known_field)
+_OBJECT = where("<STRUCTURED_TYPE>", _structured)
+_CLASS = where("<STRING>", _class_name)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "ROW",
+        takes(ANY, repeated=1),
+        _row_type,
+        _row,
+        "A row of these values.",
+        section="value construction",
+        usage="ROW(value, ...)",
+    ),
+    scalar(
+        "FIELD",
+        takes(where("<COMPOSITE>", _composite), where("<INTEGER NOT NULL>", _position)),
+        _field_type,
+        lambda call: field_kernel(_number(call.operands)),
+        "The field of a row.",
+        python_name="get",
+        section="value access",
+        usage="row.field",
+    ),
+    scalar(
+        "OBJECT_OF",
+        (takes(_CLASS), takes(_CLASS, _KEY, ANY, repeated=2)),
+        _object_type,
+        _object,
+        "An object of a structured type: the name of its class, then the names and values of its fields.",
+        section="structured types",
+        usage="OBJECT_OF(class, name, value, ...)",
+        takes_rows=True,
+    ),
+    scalar(
+        "OBJECT_UPDATE",
+        takes(_OBJECT, _KNOWN_KEY, ANY, repeated=2),
+        _updated_type,
+        _update,
+        "The same object with other values in some of its fields.",
+        section="structured types",
+        usage="OBJECT_UPDATE(object, name, value, ...)",
+    ),
+)

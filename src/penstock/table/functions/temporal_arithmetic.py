@@ -1,0 +1,160 @@
+"""What `+`, `-`, `*` and `/` do with points in time and intervals.
+
+An interval of months moves a point in time to the same day of another month, or to that month's last day. A DATE moves
+by whole days; a TIME goes round after 24 hours.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.logical_types import (
+    DataType,
+    DateType,
+    NullType,
+    NumericType,
+    TimeType,
+    YearMonthIntervalType,
+)
+from penstock.table.data.moments import (
+    MILLISECOND_NS,
+    Numbers,
+    add_months,
+    days_and_nanos,
+    number_kernel,
+    toward_zero,
+    unit_ns,
+)
+from penstock.table.data.temporal_text import DAY_MS, DAY_NS
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operand, Operands, Signature
+from penstock.table.functions.signatures import takes, where
+from penstock.table.functions.type_rules import INTERVALS, TIMES, common_type
+
+
+def _point(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, TIMES) else None
+
+
+def _interval(call: Operands, index: int) -> DataType | None:
+    """An interval; with a point in time beside it, one that can move it."""
+    found = call.types[index]
+    is_time = any(isinstance(one, TimeType) for one in call.types)
+    if not isinstance(found, INTERVALS) or (is_time and isinstance(found, YearMonthIntervalType)):
+        return None
+    return found
+
+
+def _same_interval(call: Operands, index: int) -> DataType | None:
+    """One of two intervals of the same kind, of which one may be NULL."""
+    known = [one for one in call.types if isinstance(one, INTERVALS)]
+    if not known or any(type(one) is not type(known[0]) for one in known):
+        return None
+    return known[0].nullable() if isinstance(call.types[index], NullType) else _interval(call, index)
+
+
+def _number(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    return found if isinstance(found, NumericType) else None
+
+
+_POINT: Final = Operand("<DATETIME>", _point)
+_INTERVAL: Final = where("<INTERVAL>", _interval)
+_SAME: Final = where("<INTERVAL>", _same_interval)
+_NUMBER: Final = where("<NUMERIC>", _number)
+
+#: the operands that each operator takes here
+SIGNATURES: Final[dict[str, tuple[Signature, ...]]] = {
+    "+": (takes(_POINT, _INTERVAL), takes(_INTERVAL, _POINT), takes(_SAME, _SAME)),
+    "-": (takes(_POINT, _INTERVAL), takes(_SAME, _SAME)),
+    "*": (takes(_INTERVAL, _NUMBER), takes(_NUMBER, _INTERVAL)),
+    "/": (takes(_INTERVAL, _NUMBER),),
+    "MINUS_PREFIX": (takes(_INTERVAL),),
+    "PLUS_PREFIX": (takes(_INTERVAL),),
+}
+
+
+def result_type(operator: str, call: Operands) -> DataType:
+    """What an operator gives for these operands."""
+    points = [one for one in call.types if isinstance(one, TIMES)]
+    intervals = [one for one in call.types if isinstance(one, INTERVALS)]
+    found = points[0] if points else common_type(intervals)
+    assert found is not None  # a signature has checked it
+    return found.nullable() if call.any_nullable() else found.not_null()
+
+
+def bind(operator: str, call: Call) -> Kernel:
+    """The kernel of an operator."""
+    types = call.types
+    if operator == "MINUS_PREFIX":
+        return number_kernel(np.negative, call.result)
+    if operator == "PLUS_PREFIX":
+        return lambda column: column
+    if operator in ("*", "/"):
+        swapped = not isinstance(types[0], INTERVALS)
+        kernel = _scaled(operator, call.result)
+        return (lambda number, interval: kernel(interval, number)) if swapped else kernel
+    sign = -1 if operator == "-" else 1
+    if isinstance(types[1], TIMES):
+        moved = number_kernel(_moving(types[1], types[0], sign), call.result)
+        return lambda interval, point: moved(point, interval)
+    if isinstance(types[0], TIMES):
+        return number_kernel(_moving(types[0], types[1], sign), call.result)
+    return number_kernel(np.add if sign > 0 else np.subtract, call.result)
+
+
+def _moving(point: DataType, interval: DataType, sign: int) -> partial[Numbers]:
+    """A function of numbers that moves points in time."""
+    if isinstance(interval, YearMonthIntervalType):
+        return partial(_by_months, unit_ns(point), sign)
+    if isinstance(point, DateType):
+        return partial(_by_days, sign)
+    if isinstance(point, TimeType):
+        return partial(_around_the_clock, sign)
+    return partial(_by_milliseconds, sign * (MILLISECOND_NS // unit_ns(point)))
+
+
+def _by_months(unit: int, sign: int, points: Numbers, months: Numbers) -> Numbers:
+    if unit == DAY_NS:
+        return add_months(points, sign * months)
+    days, _ = days_and_nanos(points, unit)
+    return points + (add_months(days, sign * months) - days) * (DAY_NS // unit)
+
+
+def _by_days(sign: int, days: Numbers, milliseconds: Numbers) -> Numbers:
+    """Only whole days count."""
+    return days + sign * toward_zero(milliseconds, DAY_MS)
+
+
+def _around_the_clock(sign: int, times: Numbers, milliseconds: Numbers) -> Numbers:
+    return (times + sign * milliseconds) % DAY_MS
+
+
+def _by_milliseconds(factor: int, points: Numbers, milliseconds: Numbers) -> Numbers:
+    return points + factor * milliseconds
+
+
+def _scaled(operator: str, result: DataType) -> Kernel:
+    """An interval times a number, or divided by one; what is left of a millisecond or a month is dropped."""
+    kind = arrow_type(result)
+    stored = pa.int32() if kind.bit_width == 32 else pa.int64()
+
+    def kernel(interval: Datum, number: Datum) -> Datum:
+        plain = interval.cast(stored)
+        if operator == "*" and pa.types.is_integer(number.type):
+            found = pc.multiply(plain, number).cast(stored)
+        elif pa.types.is_integer(number.type):
+            found = pc.divide(plain.cast(pa.int64()), number.cast(pa.int64()))
+        else:
+            scale = pc.multiply if operator == "*" else pc.divide
+            found = pc.trunc(scale(plain.cast(pa.float64()), number.cast(pa.float64())))
+        return found.cast(stored).cast(kind)
+
+    return kernel

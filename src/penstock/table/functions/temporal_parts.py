@@ -1,0 +1,183 @@
+"""EXTRACT and the functions that are short for it: a part of a point in time or of an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from penstock.table.data import moments
+from penstock.table.data.logical_types import (
+    DataType,
+    DayTimeIntervalType,
+    NullType,
+    TimestampType,
+    TimeType,
+    YearMonthIntervalType,
+)
+from penstock.table.data.moments import Numbers, days_and_nanos, local, number_kernel, toward_zero, unit_ns
+from penstock.table.data.temporal_text import DAY_NS, SECOND_NS
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operand, Operands, ScalarFunction, scalar
+from penstock.table.functions.signatures import BIGINT, takes, where
+from penstock.table.functions.type_rules import TIMES
+
+
+def _by_sign(years: Numbers, span: int) -> Numbers:
+    """Centuries and millennia, which begin with a year 1."""
+    return np.where(years > 0, (years + span - 1) // span, -((span - 1 - years) // span))
+
+
+#: of a day
+_OF_DAY: Final[dict[str, Callable[[Numbers], Numbers]]] = {
+    "YEAR": moments.years_of,
+    "ISOYEAR": moments.iso_year,
+    "QUARTER": lambda days: moments.months_of(days) % 12 // 3 + 1,
+    "MONTH": lambda days: moments.months_of(days) % 12 + 1,
+    "WEEK": moments.iso_week,
+    "DAY": moments.day_of_month,
+    "DOY": moments.day_of_year,
+    "DOW": lambda days: (days + 4) % 7 + 1,
+    "ISODOW": lambda days: moments.weekday(days) + 1,
+    "DECADE": lambda days: moments.years_of(days) // 10,
+    "CENTURY": lambda days: _by_sign(moments.years_of(days), 100),
+    "MILLENNIUM": lambda days: _by_sign(moments.years_of(days), 1000),
+}
+_HOUR_NS: Final = 3_600 * SECOND_NS
+#: of a time of day: nanoseconds in the unit, and in the next greater one
+_OF_TIME: Final = {
+    "HOUR": (_HOUR_NS, DAY_NS),
+    "MINUTE": (60 * SECOND_NS, _HOUR_NS),
+    "SECOND": (SECOND_NS, 60 * SECOND_NS),
+    "MILLISECOND": (1_000_000, SECOND_NS),
+    "MICROSECOND": (1_000, SECOND_NS),
+    "NANOSECOND": (1, SECOND_NS),
+}
+#: of months: how many are in the unit, and in the next greater one
+_OF_MONTHS: Final = {"MONTH": (1, 12), "QUARTER": (3, 12), "YEAR": (12, 0), "DECADE": (120, 0), "CENTURY": (1200, 0)}
+_MILLENNIUM_MONTHS: Final = 12_000
+
+
+def _unit(call: Operands, index: int) -> DataType | None:
+    is_word = isinstance(call.types[index], NullType) and isinstance(call.value(index), str)
+    return call.types[index] if is_word else None
+
+
+UNIT: Final[Operand] = where("<UNIT>", _unit)
+
+
+def _has_part(found: DataType, unit: str) -> bool:
+    if isinstance(found, YearMonthIntervalType):
+        return unit in _OF_MONTHS or unit == "MILLENNIUM"
+    if isinstance(found, DayTimeIntervalType):
+        return unit in _OF_TIME or unit in ("DAY", "WEEK", "EPOCH")
+    if isinstance(found, TimeType):
+        return unit in _OF_TIME or unit == "EPOCH"
+    return isinstance(found, TIMES) and (unit in _OF_DAY or unit in _OF_TIME or unit == "EPOCH")
+
+
+def _extracted(call: Operands, index: int) -> DataType | None:
+    found = call.types[index]
+    if isinstance(found, NullType):
+        return TimestampType(3)
+    return found if _has_part(found, str(call.value(0))) else None
+
+
+def _whole(call: Operands, index: int, unit: str) -> DataType | None:
+    """The operand of YEAR, MONTH and so on."""
+    found = call.types[index]
+    if isinstance(found, NullType):
+        return TimestampType(3)
+    return found if isinstance(found, TIMES) and _has_part(found, unit) else None
+
+
+def _result(call: Operands) -> DataType:
+    return BIGINT.nullable() if call.types[-1].is_nullable else BIGINT.not_null()
+
+
+def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
+    """The part of the numbers that a type is held as."""
+    if isinstance(found, YearMonthIntervalType):
+        size, greater = _OF_MONTHS.get(unit, (_MILLENNIUM_MONTHS, 0))
+        return partial(_of_months, size, greater, int(unit == "QUARTER"))
+    per_number = unit_ns(found)
+    if unit == "EPOCH":
+        return lambda numbers: (
+            numbers * (per_number // SECOND_NS) if per_number > SECOND_NS else numbers // (SECOND_NS // per_number)
+        )
+    if isinstance(found, DayTimeIntervalType):
+        size, greater = {"DAY": (DAY_NS, 0), "WEEK": (7 * DAY_NS, 0)}.get(unit, _OF_TIME.get(unit, (1, 0)))
+        return partial(_of_milliseconds, size, greater)
+    if unit in _OF_DAY:
+        of_day = _OF_DAY[unit]
+        return lambda numbers: of_day(days_and_nanos(numbers, per_number)[0])
+    size, greater = _OF_TIME[unit]
+    return lambda numbers: days_and_nanos(numbers, per_number)[1] % greater // size
+
+
+def _of_months(size: int, greater: int, first: int, months: Numbers) -> Numbers:
+    """Toward 0, as intervals may be negative."""
+    rest = np.fmod(months, greater) if greater else months
+    return toward_zero(rest, size) + first
+
+
+def _of_milliseconds(size: int, greater: int, milliseconds: Numbers) -> Numbers:
+    rest: Numbers = np.fmod(milliseconds, greater // 1_000_000) if greater else milliseconds
+    return rest * (1_000_000 // size) if size < 1_000_000 else toward_zero(rest, size // 1_000_000)
+
+
+def _bind(unit: str, call: Call) -> Kernel:
+    found = call.types[-1]
+    kernel = number_kernel(_part(unit, found), call.result)
+    zone = call.session.zone
+    return lambda *columns: kernel(local(columns[-1], found, zone))
+
+
+def _extract(call: Call) -> Kernel:
+    kernel = _bind(str(call.value(0)), call)
+
+    def run(unit: Datum, point: Datum) -> Datum:
+        return kernel(point)
+
+    return run
+
+
+_SHORT: Final = {
+    "YEAR": ("YEAR", "The year."),
+    "QUARTER": ("QUARTER", "The quarter of the year, from 1 to 4."),
+    "MONTH": ("MONTH", "The month of the year, from 1 to 12."),
+    "WEEK": ("WEEK", "The week of the year by ISO 8601, from 1 to 53."),
+    "DAYOFYEAR": ("DOY", "The day of the year, from 1 to 366."),
+    "DAYOFMONTH": ("DAY", "The day of the month, from 1 to 31."),
+    "DAYOFWEEK": ("DOW", "The day of the week, from 1, which is Sunday, to 7."),
+    "HOUR": ("HOUR", "The hour of the day, from 0 to 23."),
+    "MINUTE": ("MINUTE", "The minute of the hour, from 0 to 59."),
+    "SECOND": ("SECOND", "The second of the minute, from 0 to 59."),
+}
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "EXTRACT",
+        takes(UNIT, where("<DATETIME or INTERVAL>", _extracted)),
+        _result,
+        _extract,
+        "A part of a point in time or of an interval, such as its YEAR, its DOW (day of the week) or its SECOND.",
+        usage="EXTRACT(unit FROM point_in_time)",
+        section="time",
+        python_name="extract",
+    ),
+    *(
+        scalar(
+            name,
+            takes(where("<DATETIME>", partial(_whole, unit=unit))),
+            _result,
+            partial(_bind, unit),
+            summary,
+            usage=f"{name}(point_in_time)",
+            section="time",
+        )
+        for name, (unit, summary) in _SHORT.items()
+    ),
+)

@@ -1,0 +1,204 @@
+"""Functions that look at a whole text: its case, its length, its order, what is around it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import LENGTH_MAX, BooleanType, CharType, DataType, VarCharType
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operands, ResultRule, ScalarFunction, Signature, scalar
+from penstock.table.functions.kernels import arrow, per_value, value_kernel
+from penstock.table.functions.signatures import (
+    BOOLEAN,
+    INT,
+    STRING,
+    TEXT,
+    returns,
+    returns_not_null,
+    returns_nullable,
+    returns_operand,
+    returns_text,
+    takes,
+)
+
+# --- case ------------------------------------------------------------------------------------------------------------
+
+_WORD: Final = re.compile("[0-9A-Za-z]+")
+
+
+def _in_case(ascii_kernel: Callable[[Datum], Datum], function: Callable[[str], str]) -> Callable[[Call], Kernel]:
+    """A kernel of Arrow for texts of ASCII; others may change their length, so Python does them."""
+
+    def bind(call: Call) -> Kernel:
+        general = value_kernel(function, call.types, call.result)
+
+        def kernel(column: Datum) -> Datum:
+            is_ascii = pc.string_is_ascii(column)
+            plain = is_ascii.as_py() if isinstance(is_ascii, pa.Scalar) else pc.all(is_ascii).as_py()
+            return ascii_kernel(column) if plain is not False else general(column)
+
+        return kernel
+
+    return bind
+
+
+def _with_initials(text: str) -> str:
+    """Each word of letters and digits of ASCII begins with a capital, and goes on in small letters."""
+    return _WORD.sub(lambda word: word[0].capitalize(), text)
+
+
+# --- what is around a text -------------------------------------------------------------------------------------------
+
+_TRIMS: Final[dict[str, tuple[Callable[..., Datum], Callable[[str, str], str]]]] = {
+    "BOTH": (pc.utf8_trim, str.strip),
+    "LEADING": (pc.utf8_ltrim, str.lstrip),
+    "TRAILING": (pc.utf8_rtrim, str.rstrip),
+}
+
+
+def _trim(side: str) -> Callable[[Call], Kernel]:
+    """Without the characters of the second operand on a side; blanks where it is left out."""
+
+    def bind(call: Call) -> Kernel:
+        fast, slow = _TRIMS[side]
+        characters = call.value(1) if len(call.types) > 1 else " "
+        if not isinstance(characters, str):
+            return value_kernel(slow, call.types, call.result)
+        if not characters:
+            return lambda column, *others: column
+        return lambda column, *others: fast(column, characters)
+
+    return bind
+
+
+def _trim_sides(call: Call) -> Kernel:
+    """TRIM, with the sides as a word of SQL or, in the Table API, as two operands before the others."""
+    if isinstance(call.types[0], BooleanType):
+        return value_kernel(_trim_by_flags, call.types, call.result)
+    return _trim(call.options[0] if call.options else "BOTH")(call)
+
+
+def _trim_by_flags(leading: bool, trailing: bool, characters: str, text: str) -> str:
+    text = text.lstrip(characters) if leading else text
+    return text.rstrip(characters) if trailing else text
+
+
+def _trim_type(call: Operands) -> DataType:
+    """As long as the text that is trimmed."""
+    text = call.types[3] if isinstance(call.types[0], BooleanType) else call.types[0]
+    return VarCharType(max(getattr(text, "length", LENGTH_MAX), 1), call.any_nullable())
+
+
+def _uuids(call: Call) -> Kernel:
+    return lambda rows: pa.array([str(uuid.uuid4()) for _ in range(rows)], pa.string())
+
+
+def _define(
+    name: str,
+    signatures: Signature | Sequence[Signature],
+    result: ResultRule,
+    bind: Callable[[Call], Kernel],
+    usage: str,
+    summary: str,
+    **more: object,
+) -> ScalarFunction:
+    return scalar(name, signatures, result, bind, summary, usage=usage, section="string", **more)
+
+
+_TRIMMED: Final = takes(TEXT, TEXT, optional=1)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    _define(
+        "UPPER",
+        takes(TEXT),
+        returns_operand(0),
+        _in_case(pc.ascii_upper, str.upper),
+        "UPPER(string)",
+        "The text in capital letters.",
+        aliases=("UPPERCASE",),
+    ),
+    _define(
+        "LOWER",
+        takes(TEXT),
+        returns_operand(0),
+        _in_case(pc.ascii_lower, str.lower),
+        "LOWER(string)",
+        "The text in small letters.",
+        aliases=("LOWERCASE",),
+    ),
+    _define(
+        "INITCAP",
+        takes(TEXT),
+        returns_operand(0),
+        per_value(_with_initials),
+        "INITCAP(string)",
+        "The text with each word in small letters behind a capital one.",
+        python_name="initCap",
+    ),
+    _define(
+        "CHAR_LENGTH",
+        takes(TEXT),
+        returns(INT),
+        arrow(pc.utf8_length),
+        "CHAR_LENGTH(string)",
+        "The number of characters.",
+        aliases=("CHARACTER_LENGTH",),
+        python_name="charLength",
+    ),
+    _define(
+        "TRIM",
+        (_TRIMMED, takes(BOOLEAN, BOOLEAN, TEXT, TEXT)),
+        _trim_type,
+        _trim_sides,
+        "TRIM([BOTH | LEADING | TRAILING] [characters] FROM string)",
+        "The text without these characters, or blanks, at its ends.",
+    ),
+    _define(
+        "LTRIM",
+        _TRIMMED,
+        returns_text,
+        _trim("LEADING"),
+        "LTRIM(string[, characters])",
+        "The text without these characters, or blanks, at its beginning.",
+    ),
+    _define(
+        "RTRIM",
+        _TRIMMED,
+        returns_text,
+        _trim("TRAILING"),
+        "RTRIM(string[, characters])",
+        "The text without these characters, or blanks, at its end.",
+    ),
+    _define(
+        "BTRIM",
+        _TRIMMED,
+        returns(STRING),
+        _trim("BOTH"),
+        "BTRIM(string[, characters])",
+        "The text without these characters, or blanks, at both ends.",
+    ),
+    _define(
+        "REVERSE",
+        takes(TEXT),
+        returns_nullable(STRING),
+        arrow(pc.utf8_reverse),
+        "REVERSE(string)",
+        "The characters from the last to the first.",
+    ),
+    _define(
+        "UUID",
+        takes(),
+        returns_not_null(CharType(36)),
+        _uuids,
+        "UUID()",
+        "A new random identifier, such as 3d3c68f7-f608-473f-b60c-b0c44ad4cc4e.",
+        is_deterministic=False,
+        takes_rows=True,
+    ),
+)

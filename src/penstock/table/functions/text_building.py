@@ -1,0 +1,190 @@
+"""Functions that make a text of others, or of parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import LENGTH_MAX, CharType, DataType, VarCharType
+from penstock.table.data.values import Datum, Kernel
+from penstock.table.functions.definition import Call, Operands, ResultRule, ScalarFunction, Signature, scalar
+from penstock.table.functions.java_text import from_units, units
+from penstock.table.functions.kernels import arrow, per_value, value_kernel
+from penstock.table.functions.signatures import INTEGER, STRING, TEXT, returns, takes
+
+
+def _pad(text: str, length: int, padding: str, on_left: bool) -> str | None:
+    if length < 0 or not padding:
+        return None
+    text, padding = units(text), units(padding)
+    missing = max(length - len(text), 0)
+    more = (padding * (missing // len(padding) + 1))[:missing]
+    return from_units((more + text if on_left else text + more)[:length])
+
+
+def _lpad(text: str, length: int, padding: str) -> str | None:
+    return _pad(text, length, padding, True)
+
+
+def _rpad(text: str, length: int, padding: str) -> str | None:
+    return _pad(text, length, padding, False)
+
+
+# --- several texts ---------------------------------------------------------------------------------------------------
+
+
+def _join(*columns: Datum) -> Datum:
+    return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "", null_handling="emit_null")
+
+
+def _join_with(separator: Datum, *columns: Datum) -> Datum:
+    """With a separator between those that are not NULL."""
+    if not columns:
+        return pc.if_else(pc.is_null(separator), separator, "")
+    return pc.binary_join_element_wise(*columns, separator, null_handling="skip")
+
+
+def _joined_type(call: Operands) -> DataType:
+    """As long as both texts together; CHAR where both are."""
+    lengths = [getattr(one, "length", LENGTH_MAX) for one in call.types]
+    if sum(lengths) > LENGTH_MAX:
+        return VarCharType(LENGTH_MAX, call.any_nullable())
+    kind = CharType if all(isinstance(one, CharType) for one in call.types[:2]) else VarCharType
+    return kind(max(sum(lengths), 1), call.any_nullable())
+
+
+def _overlaid_type(call: Operands) -> DataType:
+    lengths = [getattr(one, "length", LENGTH_MAX) for one in call.types[:2]]
+    return VarCharType(min(max(sum(lengths), 1), LENGTH_MAX), call.any_nullable())
+
+
+def _overlay(text: str, other: str, start: int, length: int | None = None) -> str:
+    text, other = units(text), units(other)
+    if not 0 < start <= len(text):
+        return from_units(text)
+    taken = len(other) if length is None else length
+    rest = text[start - 1 + taken :] if taken > 0 and start + taken <= len(text) else ""
+    return from_units(text[: start - 1] + other + rest)
+
+
+# --- repeated and replaced -------------------------------------------------------------------------------------------
+
+
+def _repeat(column: Datum, times: Datum) -> Datum:
+    return pc.binary_repeat(column, pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False))
+
+
+def _replace(call: Call) -> Kernel:
+    old, new = call.value(1), call.value(2)
+    if not isinstance(old, str) or not isinstance(new, str) or not old:
+        return value_kernel(str.replace, call.types, call.result)
+    return lambda column, *others: pc.replace_substring(column, old, new)
+
+
+def _translate(text: str | None, before: str | None, after: str | None) -> str | None:
+    """Each character of one text becomes that of the other at the same place, or goes where there is none."""
+    if not text or not before:
+        return text
+    table: dict[int, str] = {}
+    for index, char in enumerate(before):
+        table.setdefault(ord(char), (after or "")[index : index + 1])
+    return text.translate(table)
+
+
+def _translated_type(call: Operands) -> DataType:
+    return VarCharType(LENGTH_MAX, call.types[0].is_nullable)
+
+
+def _define(
+    name: str,
+    signatures: Signature | Sequence[Signature],
+    result: ResultRule,
+    bind: Callable[[Call], Kernel],
+    usage: str,
+    summary: str,
+    **more: object,
+) -> ScalarFunction:
+    return scalar(name, signatures, result, bind, summary, usage=usage, section="string", **more)
+
+
+_PADDED: Final = takes(TEXT, INTEGER, TEXT)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    _define(
+        "||",
+        takes(TEXT, TEXT),
+        _joined_type,
+        arrow(_join),
+        "string1 || string2",
+        "The second text behind the first one.",
+    ),
+    _define(
+        "CONCAT",
+        (takes(TEXT), takes(TEXT, TEXT, repeated=1)),
+        returns(STRING),
+        arrow(_join),
+        "CONCAT(string1, string2, ...)",
+        "All texts one behind the other; NULL where one is NULL.",
+    ),
+    _define(
+        "CONCAT_WS",
+        (takes(TEXT), takes(TEXT, TEXT, repeated=1)),
+        returns(STRING),
+        arrow(_join_with),
+        "CONCAT_WS(separator, string1, string2, ...)",
+        "All texts that are not NULL, with a separator between them; NULL where that is NULL.",
+    ),
+    _define(
+        "LPAD",
+        _PADDED,
+        returns(STRING),
+        per_value(_lpad),
+        "LPAD(string, length, padding)",
+        "The text with padding before it up to a length, to which longer ones are cut.",
+    ),
+    _define(
+        "RPAD",
+        _PADDED,
+        returns(STRING),
+        per_value(_rpad),
+        "RPAD(string, length, padding)",
+        "The text with padding behind it up to a length, to which longer ones are cut.",
+    ),
+    _define(
+        "REPEAT",
+        takes(TEXT, INTEGER),
+        returns(STRING),
+        arrow(_repeat),
+        "REPEAT(string, times)",
+        "The text many times, one behind the other.",
+    ),
+    _define(
+        "REPLACE",
+        takes(TEXT, TEXT, TEXT),
+        returns(STRING),
+        _replace,
+        "REPLACE(string, old, new)",
+        "The text with the new part wherever it has the old one.",
+    ),
+    _define(
+        "TRANSLATE",
+        takes(TEXT, TEXT, TEXT),
+        _translated_type,
+        per_value(_translate, takes_null=True),
+        "TRANSLATE(string, before, after)",
+        "The text with each character of `before` become that of `after` at the same place, or gone where none is.",
+        aliases=("TRANSLATE3",),
+        python_name="TRANSLATE3",
+    ),
+    _define(
+        "OVERLAY",
+        takes(TEXT, TEXT, INTEGER, INTEGER, optional=1),
+        _overlaid_type,
+        per_value(_overlay),
+        "OVERLAY(string1 PLACING string2 FROM start [FOR length])",
+        "The first text with the second in place of its characters from a place on.",
+    ),
+)

@@ -1,0 +1,354 @@
+"""Functions that take texts apart, and that look for parts in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import LENGTH_MAX, ArrayType, DataType, IntegralType, MapType, NullType
+from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.functions.definition import Call, Operands, ResultRule, ScalarFunction, Signature, scalar
+from penstock.table.functions.java_patterns import compiled, split
+from penstock.table.functions.kernels import per_value, value_kernel
+from penstock.table.functions.signatures import (
+    BINARY,
+    BOOLEAN_TYPE,
+    BYTES_TYPE,
+    INT,
+    INTEGER,
+    STRING,
+    TEXT,
+    nullable,
+    returns,
+    returns_nullable,
+    returns_text,
+    takes,
+    where,
+)
+from penstock.table.functions.type_rules import BYTES, common_type
+
+# --- by places -------------------------------------------------------------------------------------------------------
+
+
+def _part(text: str, start: int, length: int = LENGTH_MAX) -> str | None:
+    """From a place on, that from 1 on counts from the beginning and below 0 from the end."""
+    if length < 0:
+        return None
+    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    return text[begin : begin + length] if begin >= 0 else ""
+
+
+def _substring(call: Call) -> Kernel:
+    start, length = call.value(1), call.value(2) if len(call.types) > 2 else LENGTH_MAX
+    if not isinstance(start, int) or not isinstance(length, int) or length < 0:
+        return value_kernel(_part, call.types, call.result)
+    if start >= 0:
+        begin = max(start - 1, 0)
+        return lambda column, *others: _slice(column, begin, begin + length)
+    stop = start + length if start + length < 0 else None
+
+    def from_end(column: Datum, *others: Datum) -> Datum:
+        is_too_short = pc.less(pc.utf8_length(column), -start)
+        return pc.if_else(is_too_short, "", _slice(column, start, stop))
+
+    return from_end
+
+
+def _slice(column: Datum, begin: int, end: int | None) -> Datum:
+    return pc.utf8_slice_codeunits(column, begin, end if end is None or end < LENGTH_MAX else None)
+
+
+def _left(call: Call) -> Kernel:
+    length = call.value(1)
+    if not isinstance(length, int):
+        return value_kernel(lambda text, count: text[: max(count, 0)], call.types, call.result)
+    return lambda column, other: _slice(column, 0, max(length, 0))
+
+
+def _right(call: Call) -> Kernel:
+    length = call.value(1)
+    if not isinstance(length, int) or length <= 0:
+        return value_kernel(lambda text, count: text[-count:] if count > 0 else "", call.types, call.result)
+    return lambda column, other: _slice(column, -length, None)
+
+
+# --- where a part is -------------------------------------------------------------------------------------------------
+
+
+def _find(text: str, part: str, begin: int) -> int:
+    """The place of a part, from 0 on, or -1. An empty one is always at the beginning."""
+    return text.find(part, max(begin, 0)) if part else 0
+
+
+def _position(part: str, text: str, start: int = 1) -> int:
+    return _find(text, part, start - 1) + 1
+
+
+def _instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int:
+    if occurrence <= 0:
+        raise TableRuntimeError(f"INSTR counts occurrences from 1 on, not from {occurrence}")
+    if start == 0:
+        return 0
+    if start < 0:
+        place = _instr(text[::-1], part[::-1], -start, occurrence)
+        return len(text) + 2 - place - len(part) if place else 0
+    place = 0
+    for _ in range(occurrence):
+        place = _find(text, part, start - 1) + 1
+        if not place:
+            return 0
+        start = place + 1
+    return place
+
+
+def _at_end(kernel: Callable[..., Datum], function: Callable[[Any, Any], bool]) -> Callable[[Call], Kernel]:
+    def bind(call: Call) -> Kernel:
+        part = call.value(1)
+        if not isinstance(part, str | bytes):
+            return value_kernel(function, call.types, call.result)
+        return lambda column, other: kernel(column, part)
+
+    return bind
+
+
+# --- between separators ----------------------------------------------------------------------------------------------
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    """The parts between separators; an empty text has none."""
+    return text.split(separator) if text else []
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return _parts(text, separator) if separator else list(text)
+
+
+def _by_whitespace(text: str) -> list[str]:
+    """The parts between single blanks or line ends."""
+    found = [""]
+    for char in text:
+        if char.isspace() and char not in "\x85\xa0\u2007\u202f":
+            found.append("")
+        else:
+            found[-1] += char
+    return found if text else []
+
+
+def _part_at(text: str, separator: str | int, index: int) -> str | None:
+    """One of the parts, from 0 on. A number is the code of the character that separates."""
+    if index < 0:
+        return None
+    if isinstance(separator, int):
+        parts = _parts(text, chr(separator)) if 1 <= separator <= 255 else []
+    else:
+        parts = _parts(text, separator) if separator else _by_whitespace(text)
+    return parts[index] if index < len(parts) else None
+
+
+def _split_index(call: Call) -> Kernel:
+    general = value_kernel(_part_at, call.types, call.result)
+    separator, index = call.value(1), call.value(2)
+    if not isinstance(separator, str) or not separator or not isinstance(index, int) or index < 0:
+        return general
+
+    def kernel(column: Datum, *others: Datum) -> Datum:
+        if isinstance(column, pa.Scalar):
+            return general(column, *others)
+        lists = pc.split_pattern(column, separator, max_splits=index + 1)
+        places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
+        is_there = pc.and_(pc.less(places, lists.offsets[1:]), pc.fill_null(pc.not_equal(column, ""), False))
+        return lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
+
+    return kernel
+
+
+def _up_to_count(text: Any, separator: Any, count: int) -> Any:
+    """What is before so many separators, or behind so many from the end on; all where there are fewer."""
+    if not text or not separator or not count:
+        return text[:0]
+    place = -1 if count > 0 else len(text)
+    for _ in range(abs(count)):
+        place = text.find(separator, place + 1) if count > 0 else _find_before(text, separator, place)
+        if place < 0:
+            return text
+    return text[:place] if count > 0 else text[place + len(separator) :]
+
+
+def _find_before(text: Any, part: Any, place: int) -> int:
+    """The last place before another at which a part begins, or -1."""
+    return int(text.rfind(part, 0, place - 1 + len(part))) if place > 0 else -1
+
+
+def _to_map(text: str, pairs: str = ",", values: str = "=") -> list[tuple[str, str | None]]:
+    found: dict[str, str | None] = {}
+    for pair in split(compiled(pairs), text) if text else []:
+        parts = split(compiled(values), pair, 2)
+        found[parts[0] if len(parts) == 2 else pair] = parts[1] if len(parts) == 2 else None
+    return list(found.items())
+
+
+# --- one of several --------------------------------------------------------------------------------------------------
+
+
+def _index(call: Operands, index: int) -> DataType | None:
+    """A whole number that, where it is constant, is not below 0."""
+    found, value = call.types[index], call.value(index)
+    if isinstance(value, int) and value < 0:
+        raise ValidationError(f"Index must be an integer starting from '0', but was '{value}'.")
+    return INT if isinstance(found, NullType) else found if isinstance(found, IntegralType) else None
+
+
+def _choice_type(call: Operands) -> DataType:
+    found = common_type(call.types[1:])
+    return STRING if found is None or isinstance(found, NullType) else found
+
+
+def _elt(index: Datum, *columns: Datum) -> Datum:
+    numbers = index.cast(pa.int64())
+    is_there = pc.and_(pc.greater_equal(numbers, 1), pc.less_equal(numbers, len(columns)))
+    places = pc.if_else(is_there, pc.subtract_checked(pc.if_else(is_there, numbers, 1), 1), pa.scalar(None, pa.int64()))
+    if isinstance(places, pa.Scalar):
+        return columns[places.as_py()] if places.is_valid else pa.scalar(None, columns[0].type)
+    return pc.choose(places, *[array_of(column, len(places)) for column in columns])
+
+
+def _define(
+    name: str,
+    signatures: Signature | Sequence[Signature],
+    result: ResultRule,
+    bind: Callable[[Call], Kernel],
+    usage: str,
+    summary: str,
+    **more: object,
+) -> ScalarFunction:
+    return scalar(name, signatures, result, bind, summary, usage=usage, section="string", **more)
+
+
+def _as_first(call: Operands) -> DataType:
+    """STRING for a text and BYTES for bytes, with NULL where an operand has it."""
+    return returns(BYTES_TYPE if isinstance(call.types[0], BYTES) else STRING)(call)
+
+
+_INDEX: Final = where("<INTEGER_NUMERIC>", _index)
+_TWO_ALIKE: Final = (takes(TEXT, TEXT), takes(BINARY, BINARY))
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    *(
+        _define(
+            name,
+            takes(TEXT, INTEGER, INTEGER, optional=1),
+            nullable(returns_text),
+            _substring,
+            usage,
+            "The characters from a place on, as many as a length says; below 0 places count from the end.",
+        )
+        for name, usage in (
+            ("SUBSTRING", "SUBSTRING(string FROM start [FOR length])"),
+            ("SUBSTR", "SUBSTR(string, start[, length])"),
+        )
+    ),
+    _define(
+        "LEFT",
+        takes(TEXT, INTEGER),
+        nullable(returns_text),
+        _left,
+        "LEFT(string, length)",
+        "The first characters, none for a length below 0.",
+    ),
+    _define(
+        "RIGHT",
+        takes(TEXT, INTEGER),
+        nullable(returns_text),
+        _right,
+        "RIGHT(string, length)",
+        "The last characters, none for a length below 0.",
+    ),
+    _define(
+        "POSITION",
+        takes(TEXT, TEXT, INTEGER, optional=1),
+        returns(INT),
+        per_value(_position),
+        "POSITION(string1 IN string2)",
+        "The place, from 1 on, at which the second text has the first, or 0 where it does not.",
+    ),
+    _define(
+        "LOCATE",
+        takes(TEXT, TEXT, INTEGER, optional=1),
+        returns(INT),
+        per_value(_position),
+        "LOCATE(string1, string2[, start])",
+        "The place, from a start on, at which the second text has the first, or 0 where it does not.",
+    ),
+    _define(
+        "INSTR",
+        takes(TEXT, TEXT, INTEGER, INTEGER, optional=2),
+        returns(INT),
+        per_value(_instr),
+        "INSTR(string1, string2[, start[, occurrence]])",
+        "The place at which the first text has the second, or 0; with a start below 0 it looks from the end on.",
+        can_fail=True,
+    ),
+    _define(
+        "STARTSWITH",
+        _TWO_ALIKE,
+        returns(BOOLEAN_TYPE),
+        _at_end(pc.starts_with, lambda text, part: text.startswith(part)),
+        "STARTSWITH(string1, string2)",
+        "Whether the first text, or bytes, begin with the second.",
+    ),
+    _define(
+        "ENDSWITH",
+        _TWO_ALIKE,
+        returns(BOOLEAN_TYPE),
+        _at_end(pc.ends_with, lambda text, part: text.endswith(part)),
+        "ENDSWITH(string1, string2)",
+        "Whether the first text, or bytes, end with the second.",
+    ),
+    _define(
+        "SPLIT",
+        takes(TEXT, TEXT),
+        returns(ArrayType(STRING)),
+        per_value(_split),
+        "SPLIT(string, separator)",
+        "The parts between separators as an array; the characters where the separator is empty.",
+    ),
+    _define(
+        "SPLIT_INDEX",
+        (takes(TEXT, INTEGER, INTEGER), takes(TEXT, TEXT, INTEGER)),
+        returns_nullable(STRING),
+        _split_index,
+        "SPLIT_INDEX(string, separator, index)",
+        "One of the parts between separators, from 0 on, or NULL where there are fewer.",
+        python_name="splitIndex",
+    ),
+    _define(
+        "SUBSTRING_INDEX",
+        (takes(TEXT, TEXT, INTEGER), takes(BINARY, BINARY, INTEGER)),
+        _as_first,
+        per_value(_up_to_count),
+        "SUBSTRING_INDEX(string, separator, count)",
+        "What is before so many separators; below 0, behind so many from the end on.",
+    ),
+    _define(
+        "STR_TO_MAP",
+        (takes(TEXT), takes(TEXT, TEXT, TEXT)),
+        returns_nullable(MapType(STRING, STRING)),
+        per_value(_to_map),
+        "STR_TO_MAP(string[, pairs, values])",
+        "A map of the pairs in the text; regular expressions say what is between pairs and what before a value.",
+        can_fail=True,
+        python_name="strToMap",
+    ),
+    _define(
+        "ELT",
+        (takes(_INDEX, TEXT, repeated=1), takes(_INDEX, BINARY, repeated=1)),
+        nullable(_choice_type),
+        lambda call: _elt,
+        "ELT(index, value1, value2, ...)",
+        "One of the values, from 1 on, or NULL where there is none.",
+    ),
+)

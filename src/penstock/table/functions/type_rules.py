@@ -1,0 +1,217 @@
+"""Flink's rules for types: what several have in common, what is cast without being asked, what decimals become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.table.data.logical_types import (
+    PRECISION_MAX,
+    ArrayType,
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    IntervalResolution,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    NullType,
+    NumericType,
+    RowField,
+    RowType,
+    SmallIntType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+    YearMonthIntervalType,
+)
+
+INTEGERS: Final[tuple[type[DataType], ...]] = (TinyIntType, SmallIntType, IntType, BigIntType)
+#: digits of a whole number, when it becomes a decimal
+DIGITS: Final = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
+MIN_ADJUSTED_SCALE: Final = 6
+TEXTS: Final = (CharType, VarCharType)
+BYTES: Final = (BinaryType, VarBinaryType)
+TIMES: Final = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
+INTERVALS: Final = (YearMonthIntervalType, DayTimeIntervalType)
+
+
+def is_text(found: DataType) -> bool:
+    """Whether it is CHAR, VARCHAR or STRING."""
+    return isinstance(found, TEXTS)
+
+
+def as_decimal(found: DataType) -> DecimalType:
+    """The decimal that holds all values of an exact number."""
+    if isinstance(found, DecimalType):
+        return found
+    return DecimalType(DIGITS[type(found)], 0, found.is_nullable)  # type: ignore[index]
+
+
+def adjusted_decimal(precision: int, scale: int) -> DecimalType:
+    """A decimal of at most 38 digits: where there are too many, fractions go first, down to 6 of them."""
+    if precision <= PRECISION_MAX:
+        return DecimalType(precision, scale)
+    whole = precision - scale
+    return DecimalType(PRECISION_MAX, max(PRECISION_MAX - whole, min(scale, MIN_ADJUSTED_SCALE)))
+
+
+def sum_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
+    """The type of `+` and `-`."""
+    scale = max(one.scale, other.scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    return adjusted_decimal(whole + scale + 1, scale)
+
+
+def product_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
+    """The type of `*`."""
+    return adjusted_decimal(one.precision + other.precision + 1, one.scale + other.scale)
+
+
+def quotient_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
+    """The type of `/`."""
+    scale = max(MIN_ADJUSTED_SCALE, one.scale + other.precision + 1)
+    return adjusted_decimal(one.precision - one.scale + other.scale + scale, scale)
+
+
+def remainder_of_decimals(one: DecimalType, other: DecimalType) -> DecimalType:
+    """The type of MOD."""
+    scale = max(one.scale, other.scale)
+    return adjusted_decimal(min(one.precision - one.scale, other.precision - other.scale) + scale, scale)
+
+
+def rounded_decimal(one: DecimalType, digits: int) -> DecimalType:
+    """The type of ROUND to so many digits of a fraction."""
+    if digits >= one.scale:
+        return DecimalType(one.precision, one.scale)
+    whole = 1 + one.precision - one.scale
+    return DecimalType(min(PRECISION_MAX, whole if digits < 0 else whole + digits), max(digits, 0))
+
+
+def common_type(types: Sequence[DataType]) -> DataType | None:
+    """The least type that holds the values of all of these, or None; with NULL where one of them has it."""
+    known = [one for one in types if not isinstance(one, NullType)]
+    if not known:
+        return NullType() if types else None
+    found: DataType | None = known[0]
+    for one in known[1:]:
+        found = None if found is None else _common(found, one)
+    if found is None:
+        return None
+    return found.nullable() if any(one.is_nullable for one in types) else found.not_null()
+
+
+def _common(one: DataType, other: DataType) -> DataType | None:
+    if one.not_null() == other.not_null():
+        return one
+    if isinstance(one, NumericType) and isinstance(other, NumericType):
+        return _common_number(one, other)
+    for family, longest in ((TEXTS, VarCharType), (BYTES, VarBinaryType)):
+        if isinstance(one, family) and isinstance(other, family):
+            same = type(one) is type(other) and one.length == other.length
+            return one if same else longest(max(one.length, other.length, 1))
+    if isinstance(one, TIMES) and isinstance(other, TIMES):
+        return _common_time(one, other)
+    if isinstance(one, YearMonthIntervalType) and isinstance(other, YearMonthIntervalType):
+        return YearMonthIntervalType(_wider(one.resolution, other.resolution), max(one.precision, other.precision))
+    if isinstance(one, DayTimeIntervalType) and isinstance(other, DayTimeIntervalType):
+        return DayTimeIntervalType(
+            _wider(one.resolution, other.resolution),
+            max(one.day_precision, other.day_precision),
+            max(one.fractional_precision, other.fractional_precision),
+        )
+    if type(one) is not type(other):
+        return None
+    return _common_nested(one, other)
+
+
+def _common_number(one: DataType, other: DataType) -> DataType:
+    for kind in (DoubleType, FloatType):
+        if isinstance(one, kind) or isinstance(other, kind):
+            mixed = kind is FloatType and (isinstance(one, DecimalType) or isinstance(other, DecimalType))
+            return DoubleType() if mixed else kind()
+    if isinstance(one, IntegralType) and isinstance(other, IntegralType):
+        return max(one, other, key=lambda found: INTEGERS.index(type(found)))
+    left, right = as_decimal(one), as_decimal(other)
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return DecimalType(min(PRECISION_MAX, whole + scale), scale)
+
+
+def _common_time(one: DataType, other: DataType) -> DataType | None:
+    if isinstance(one, TimeType) or isinstance(other, TimeType):
+        if isinstance(one, TimeType) and isinstance(other, TimeType):
+            return TimeType(max(one.precision, other.precision))
+        return None
+    kinds = [
+        kind for kind in (LocalZonedTimestampType, TimestampType) if isinstance(one, kind) or isinstance(other, kind)
+    ]
+    precision = max(getattr(one, "precision", 0), getattr(other, "precision", 0))
+    return kinds[0](precision)
+
+
+def _common_nested(one: DataType, other: DataType) -> DataType | None:
+    parts = [common_type(pair) for pair in zip(one.children(), other.children(), strict=False)]
+    if len(parts) != len(list(one.children())) or len(parts) != len(list(other.children())) or None in parts:
+        return None
+    kept: list[DataType] = [part for part in parts if part is not None]
+    if isinstance(one, MultisetType):
+        return MultisetType(kept[0])
+    if isinstance(one, ArrayType):
+        return ArrayType(kept[0])
+    if isinstance(one, MapType):
+        return MapType(kept[0], kept[1])
+    if type(one) is RowType:
+        return RowType([RowField(field.name, part) for field, part in zip(one.fields, kept, strict=True)])
+    return None
+
+
+def _wider(one: IntervalResolution, other: IntervalResolution) -> IntervalResolution:
+    order = ["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
+    ends = [resolution.value.split(" TO ") for resolution in (one, other)]
+    first = min((end[0] for end in ends), key=order.index)
+    last = max((end[-1] for end in ends), key=order.index)
+    return IntervalResolution(first if first == last else f"{first} TO {last}")
+
+
+def can_cast_implicitly(found: DataType, to: DataType) -> bool:
+    """Whether an operand of one type is taken where another is asked for, without a cast that is written."""
+    if isinstance(found, NullType) or found.not_null() == to.not_null():
+        return True
+    if isinstance(found, NumericType) and isinstance(to, NumericType):
+        return _holds_number(found, to)
+    if is_text(found):
+        return isinstance(to, VarCharType) or (isinstance(to, CharType) and isinstance(found, CharType))
+    if isinstance(found, BYTES):
+        return isinstance(to, VarBinaryType) or type(found) is type(to)
+    if isinstance(found, TIMES) and isinstance(to, TIMES):
+        if isinstance(found, TimeType) or isinstance(to, TimeType):
+            return type(found) is type(to)
+        return isinstance(to, TimestampType | LocalZonedTimestampType) or type(found) is type(to)
+    if isinstance(found, INTERVALS):
+        return type(found) is type(to)
+    if type(found) is not type(to) or isinstance(found, BooleanType):
+        return type(found) is type(to)
+    mine, wanted = list(found.children()), list(to.children())
+    return len(mine) == len(wanted) and all(map(can_cast_implicitly, mine, wanted))
+
+
+def _holds_number(found: DataType, to: DataType) -> bool:
+    if isinstance(to, DoubleType):
+        return True
+    if isinstance(to, FloatType):
+        return not isinstance(found, DoubleType)
+    if isinstance(to, DecimalType):
+        return not isinstance(found, DoubleType | FloatType)
+    return isinstance(found, IntegralType) and INTEGERS.index(type(found)) <= INTEGERS.index(type(to))

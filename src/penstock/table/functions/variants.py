@@ -1,0 +1,247 @@
+"""VARIANT: values that say themselves what they are, read from JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import (
+    PRECISION_MAX,
+    BigIntType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    SmallIntType,
+    TinyIntType,
+    VariantType,
+)
+from penstock.table.data.values import Kernel
+from penstock.table.functions.definition import Call, ScalarFunction, scalar
+from penstock.table.functions.java_numbers import double_text
+from penstock.table.functions.json_documents import (
+    JsonTextError,
+    key_order,
+    read_json,
+    reader,
+    scalar_text,
+    storable,
+    text_in_quotes,
+)
+from penstock.table.functions.kernels import value_kernel
+from penstock.table.functions.signatures import AS_BOOLEAN, TEXT, nullable, returns, takes
+from penstock.table.functions.type_rules import BYTES, TEXTS
+
+_WIDE: Final = Context(prec=400)
+_BITS: Final[dict[type[DataType], int]] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A value of the type VARIANT.
+
+    `value` is None, a boolean, a number (`int`, `Decimal` or `float`), a text, bytes, a list or a dictionary of such.
+    """
+
+    value: Any
+
+    @classmethod
+    def of_json(cls, text: str, keeps_last: bool = False) -> Variant:
+        """The value that a text of JSON means. Raises `TableRuntimeError` where it means none.
+
+        With `keeps_last`, the last one counts of keys that come twice; else they are an error.
+        """
+        try:
+            return cls(_normal(read_json(text, _READERS[keeps_last])))
+        except JsonTextError as error:
+            raise TableRuntimeError(f"Failed to parse json string: {text}, {error}") from error
+
+    def json(self) -> str:
+        """The text of JSON."""
+        return _text(self.value)
+
+    def item(self, key: int | str) -> Variant | None:
+        """An element by its index from 1 on, or what an object has for a key; None where there is none.
+
+        Raises `TableRuntimeError` where it is no array, or no object.
+        """
+        if isinstance(key, int):
+            if not isinstance(self.value, list):
+                raise TableRuntimeError(f"Expected an array to take the element {key} of, and not {self.json()}")
+            return Variant(self.value[key - 1]) if 1 <= key <= len(self.value) else None
+        if not isinstance(self.value, dict):
+            raise TableRuntimeError(f"Expected an object to take the field {key!r} of, and not {self.json()}")
+        return Variant(self.value[key]) if key in self.value else None
+
+    def __str__(self) -> str:
+        return self.json()
+
+
+_READERS: Final = {keeps_last: reader(keeps_last) for keeps_last in (False, True)}
+
+
+def _normal(value: Any) -> Any:
+    """Keys in order, and numbers in the smallest kind that holds them."""
+    if isinstance(value, dict):
+        return {key: _normal(value[key]) for key in sorted(value, key=key_order)}
+    if isinstance(value, list):
+        return list(map(_normal, value))
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return Decimal(value) if len(str(abs(value))) <= PRECISION_MAX else float(value)
+    if isinstance(value, Decimal):
+        _, digits, exponent = value.as_tuple()
+        fits = len(digits) <= PRECISION_MAX and -int(exponent) <= PRECISION_MAX
+        return value if fits else float(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{text_in_quotes(key)}:{_text(one)}" for key, one in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    if isinstance(value, str):
+        return text_in_quotes(value)
+    if isinstance(value, Decimal):
+        return _plain(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'"{double_text(value)}"'
+    return "null" if value is None else scalar_text(value)
+
+
+def _plain(number: Decimal) -> str:
+    """A decimal without an exponent, and without zeros at its end."""
+    text = f"{number if number else number.copy_abs():f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# --- for other functions ---------------------------------------------------------------------------------------------
+
+
+def variant_item(value: Variant | None, key: int | str | None) -> Variant | None:
+    """What ITEM gives: `value[key]`. See `Variant.item`."""
+    return None if value is None or key is None else value.item(key)
+
+
+def variant_cast(value: Variant | None, data_type: DataType) -> Any:
+    """A variant as a value of a type of single values. Raises `TableRuntimeError` where that would change it.
+
+    As text a variant is its JSON. The null of JSON becomes NULL.
+    """
+    if value is None or isinstance(data_type, VariantType):
+        return value
+    if isinstance(data_type, TEXTS):
+        return storable(value.json())
+    found = value.value
+    if found is None:
+        return None
+    cast = _cast_of(type(data_type))
+    result = None if cast is None else cast(found, data_type)
+    if result is None:
+        raise TableRuntimeError(f"Cannot cast the VARIANT {value.json()} to {data_type.nullable()}")
+    return result
+
+
+def _cast_of(kind: type[DataType]) -> Callable[[Any, DataType], Any] | None:
+    if kind in _BITS:
+        return _to_whole
+    if issubclass(kind, BYTES):
+        return lambda found, to: found if isinstance(found, bytes) else None
+    return {BooleanType: _to_boolean, DecimalType: _to_decimal, FloatType: _to_float, DoubleType: _to_double}.get(kind)
+
+
+def _is_number(found: Any) -> bool:
+    return isinstance(found, int | float | Decimal) and not isinstance(found, bool)
+
+
+def _to_boolean(found: Any, to: DataType) -> bool | None:
+    return found if isinstance(found, bool) else None
+
+
+def _to_whole(found: Any, to: DataType) -> int | None:
+    if not _is_number(found) or (isinstance(found, float) and not math.isfinite(found)) or found != int(found):
+        return None
+    most = 2 ** (_BITS[type(to)] - 1)
+    return int(found) if -most <= found < most else None
+
+
+def _to_double(found: Any, to: DataType) -> float | None:
+    return float(found) if _is_number(found) else None
+
+
+def _to_float(found: Any, to: DataType) -> float | None:
+    if not _is_number(found):
+        return None
+    with np.errstate(over="ignore"):
+        result = float(np.float32(float(found)))
+    return None if math.isinf(result) and not math.isinf(float(found)) else result
+
+
+def _to_decimal(found: Any, to: DataType) -> Decimal | None:
+    assert isinstance(to, DecimalType)
+    if not _is_number(found) or (isinstance(found, float) and not math.isfinite(found)):
+        return None
+    exact = Decimal(repr(found)) if isinstance(found, float) else Decimal(found)
+    if exact.adjusted() >= to.precision - to.scale and exact != 0:
+        return None
+    result = exact.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
+    return result if result == exact else None
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2048)
+def _try_parse(text: str, keeps_last: bool) -> Variant | TableRuntimeError:
+    try:
+        return Variant.of_json(text, keeps_last)
+    except TableRuntimeError as error:
+        return error
+
+
+def _parse(is_try: bool) -> Callable[[Call], Kernel]:
+    def parsed(text: str, keeps_last: bool = False) -> Variant | None:
+        found = _try_parse(text, keeps_last)
+        if isinstance(found, Variant):
+            return found
+        if is_try:
+            return None
+        raise found
+
+    return lambda call: value_kernel(parsed, call.types, call.result)
+
+
+_PARSES: Final = takes(TEXT, AS_BOOLEAN, optional=1)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "PARSE_JSON",
+        _PARSES,
+        returns(VariantType()),
+        _parse(False),
+        "The value that a text of JSON means. A key that comes twice is an error, unless the second operand is TRUE.",
+        can_fail=True,
+        usage="PARSE_JSON(string[, boolean])",
+        python_name="parseJson",
+        section="variant",
+    ),
+    scalar(
+        "TRY_PARSE_JSON",
+        _PARSES,
+        nullable(returns(VariantType())),
+        _parse(True),
+        "As PARSE_JSON, and NULL for a text that is not JSON.",
+        usage="TRY_PARSE_JSON(string[, boolean])",
+        python_name="tryParseJson",
+        section="variant",
+    ),
+)

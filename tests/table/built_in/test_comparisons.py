@@ -1,0 +1,122 @@
+"""Comparisons of different types, GREATEST and LEAST, TYPEOF."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.table.functions import Row, session_of, typed_sql
+
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.sql.type_parser import TypeParser
+
+
+def type_of(text: str) -> DataType:
+    return TypeParser(text).data_type()
+
+
+def given(sql: str, **columns: tuple[str, list[Any]]) -> list[Any]:
+    """What an expression gives for these columns: their types and values."""
+    kinds = [type_of(kind) for kind, _ in columns.values()]
+    arrays = [column_of(values, kind) for kind, (_, values) in zip(kinds, columns.values(), strict=True)]
+    row = Row(list(columns), kinds, [])
+    (found,) = typed_sql(sql, row, session_of())
+    (answer,) = Evaluator([found], session_of())(Columns(arrays, len(arrays[0]) if arrays else 1))
+    assert isinstance(answer, pa.Array)
+    return values_of(answer, found.type)
+
+
+def kind(sql: str, **columns: str) -> str:
+    types = [type_of(text) for text in columns.values()]
+    return str(typed_sql(sql, Row(list(columns), types, []), session_of())[0].type)
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("1 = '1'", True),
+        ("1 < '2'", True),
+        ("1.5 = ' 1 '", False),
+        ("TRUE = 'true'", True),
+        ("DATE '2020-01-01' < '2020-01-02'", True),
+        ("'2020-01-01 00:00:00' < TIMESTAMP '2020-01-01 00:00:00.5'", True),
+        ("TIME '12:00:00' = '12'", True),
+        ("CAST(1 AS FLOAT) = CAST(1 AS DECIMAL(1, 0))", True),
+        ("x'01' < x'02'", True),
+        ("'a' = NULL", None),
+        ("1 IN (1.0, 2.5)", True),
+    ],
+)
+def test_operands_of_different_types(sql: str, wanted: object) -> None:
+    assert given(sql) == [wanted]
+
+
+def test_text_is_read_as_what_it_is_compared_with() -> None:
+    texts = ("STRING", ["2020-01-01", "soon", None, "2020-01-02"])
+    assert given("d = DATE '2020-01-01'", d=texts) == [True, None, None, False]
+    assert given("n > 5", n=("STRING", ["4", " 6", None])) == [False, True, None]
+    with pytest.raises(TableRuntimeError):
+        given("n > 5", n=("STRING", ["many"]))
+
+
+@pytest.mark.parametrize("constant", ["'invalid'", "'2020-13-01'"])
+def test_a_constant_that_is_no_point_in_time_is_told_when_the_query_is_planned(constant: str) -> None:
+    with pytest.raises(ValidationError, match=r"Error when casting CHAR.* NOT NULL to DATE"):
+        kind(f"d = {constant}", d="DATE")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["TRUE = 1", "x'01' = 'a'", "DATE '2020-01-01' = 1", "ARRAY[1] < ARRAY[2]", "TIME '12:00:00' = DATE '2020-01-01'"],
+)
+def test_types_that_cannot_be_compared(sql: str) -> None:
+    with pytest.raises(ValidationError):
+        kind(sql)
+
+
+def test_greatest_and_least() -> None:
+    one, other = ("INT", [1, 5, None, 2]), ("INT", [3, 4, 1, None])
+    assert given("GREATEST(a, b)", a=one, b=other) == [3, 5, None, None]
+    assert given("LEAST(a, b, 2)", a=one, b=other) == [1, 2, None, None]
+    assert given("GREATEST('b', 'abc')") == ["b"]
+    assert given("LEAST(1, 2.5)") == [Decimal("1.0")]
+    assert given("GREATEST(TRUE, FALSE)") == [True]
+    assert given("LEAST(TRUE, FALSE)") == [False]
+    assert given("GREATEST(a)", a=one) == [1, 5, None, 2]
+    assert given("GREATEST(a, b)", a=("BYTES", [b"a", None]), b=("BYTES", [b"b", b""])) == [b"b", None]
+
+
+def test_the_type_of_greatest() -> None:
+    assert kind("GREATEST(a, b)", a="INT NOT NULL", b="BIGINT NOT NULL") == "BIGINT NOT NULL"
+    assert kind("LEAST(a, b)", a="INT NOT NULL", b="DECIMAL(3, 2)") == "DECIMAL(12, 2)"
+    for sql in ("GREATEST(1, 'a')", "LEAST('a', DATE '2020-01-01')", "GREATEST(TRUE, 1)", "GREATEST()"):
+        with pytest.raises(ValidationError):
+            kind(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("TYPEOF(1)", "INT NOT NULL"),
+        ("TYPEOF('abc')", "CHAR(3) NOT NULL"),
+        ("TYPEOF(a)", "ROW<`x` STRING, `y` TIMESTAMP_LTZ(3)>"),
+        ("TYPEOF(a, FALSE)", "ROW<`x` STRING, `y` TIMESTAMP_LTZ(3)>"),
+        ("TYPEOF(a, TRUE)", "ROW<`x` VARCHAR(2147483647), `y` TIMESTAMP(3) WITH LOCAL TIME ZONE>"),
+        ("TYPEOF(b, TRUE)", "MAP<VARBINARY(2147483647) NOT NULL, ARRAY<INT>>"),
+        ("TYPEOF(NULL)", "NULL"),
+        ("TYPEOF(NULL, TRUE)", None),
+    ],
+)
+def test_typeof(sql: str, wanted: str | None) -> None:
+    columns = {
+        "a": ("ROW<x STRING, y TIMESTAMP_LTZ(3)>", [None, None]),
+        "b": ("MAP<BYTES NOT NULL, ARRAY<INT>>", [None, None]),
+    }
+    assert given(sql, **columns) == [wanted, wanted]
+    assert kind("TYPEOF(1)") == "STRING"

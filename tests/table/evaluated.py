@@ -1,0 +1,37 @@
+"""What an expression gives: its value, its type, and its values for the rows of some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.table.functions import Row, results, session_of, typed_sql
+
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.signatures import STRING
+
+
+def value(sql: str) -> Any:
+    """The value of an expression of constants."""
+    row, session = Row([], [], []), session_of()
+    (found,) = results(typed_sql(sql, row, session), row, session)
+    return found
+
+
+def type_text(sql: str) -> str:
+    """The type of an expression of constants."""
+    (found,) = typed_sql(sql, Row([], [], []), session_of())
+    return str(found.type)
+
+
+def column(sql: str, types: Mapping[str, DataType] | None = None, **columns: list[Any]) -> list[Any]:
+    """The values of an expression for rows, whose columns are of STRING unless `types` says otherwise."""
+    kinds = [(types or {}).get(name, STRING) for name in columns]
+    session = session_of()
+    (found,) = typed_sql(sql, Row(list(columns), kinds, [None] * len(kinds)), session)
+    arrays = [column_of(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
+    (array,) = Evaluator([found], session)(Columns(arrays, len(arrays[0])))
+    return values_of(array, found.type)

@@ -1,0 +1,277 @@
+"""What functions give, beside Flink's answers: `python -m tests.table.functions FILE`.
+
+FILE is JSON: `sets` of expressions over a row, with typed results and with the errors that Flink gives; `as_string`,
+expressions whose results are shown as text; `aggregates`, queries over rows. Each case that is answered otherwise is
+printed; `--only` takes those alone whose expression or test contains something.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+from tests.table import table_api_text
+from tests.table.flink_values import UnknownTypeError, alike, calcite_type, held, parse_type, type_of_value
+
+from penstock.base.errors import PenstockError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.data.logical_types import (
+    LENGTH_MAX,
+    CharType,
+    DataType,
+    DecimalType,
+    LocalZonedTimestampType,
+    RowType,
+    SmallIntType,
+    TinyIntType,
+    VarCharType,
+    YearMonthIntervalType,
+)
+from penstock.table.data.values import column_of, values_of
+from penstock.table.data.zones import moment_ns
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.cast_numbers import fitted
+from penstock.table.functions.definition import Session
+from penstock.table.sql import SqlParserError, parse_statement, syntax
+from penstock.table.typed.nodes import Field, FunctionCall, Typed
+
+NOW_NS = 1_700_000_000_123_456_789
+
+
+class NotApplicableError(Exception):
+    """A case that is about Java."""
+
+
+@dataclass
+class Row:
+    """The input of a set of expressions: one row."""
+
+    names: list[str]
+    types: list[DataType]
+    values: list[Any]
+    table: str = "testTable"
+    zone: str = "UTC"
+
+    def columns(self) -> Columns:
+        """The row as columns of one value each."""
+        return Columns([column_of([one], kind) for one, kind in zip(self.values, self.types, strict=True)], 1)
+
+    def field(self, name: str) -> Typed | None:
+        """A column by its name."""
+        if name not in self.names:
+            return None
+        index = self.names.index(name)
+        return Field(self.types[index], index, name)
+
+    # as a scope of the analyser
+
+    def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
+        if path[0] == self.table:
+            path = path[1:]
+        found = self.field(path[0])
+        if found is None:
+            raise ValidationError(f"Column '{path[0]}' not found in any table")
+        return found, path[1:]
+
+    def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
+        raise NotApplicableError("a query in an expression")
+
+    def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
+        return None
+
+
+def expressions_of(sql: str) -> list[syntax.Expression]:
+    """The expressions of a list of them."""
+    statement = parse_statement(f"SELECT {sql}")
+    return [item.expression for item in statement.query.items]  # type: ignore[attr-defined]
+
+
+def session_of(zone: str = "UTC") -> Session:
+    """A session whose clock stands still."""
+    return Session(ZoneInfo(zone), lambda: NOW_NS)
+
+
+def typed_sql(sql: str, row: Row, session: Session) -> list[Typed]:
+    """The typed expressions of a text."""
+    analyser = ScalarAnalyser(row, Calls(session))
+    return [analyser.typed(one) for one in expressions_of(sql)]
+
+
+def typed_calls(texts: list[str], row: Row, session: Session) -> list[Typed]:
+    """The same for expressions of the Table API."""
+    calls = Calls(session)
+    return [table_api_text.typed(text, calls, row.field) for text in texts]
+
+
+def typed_case(case: dict[str, Any], row: Row, session: Session) -> list[Typed]:
+    """The expressions of a case, whichever way it writes them."""
+    if "sql" in case:
+        return typed_sql(case["sql"], row, session)
+    texts = case["table_api"]
+    return typed_calls([texts] if isinstance(texts, str) else texts, row, session)
+
+
+def results(found: list[Typed], row: Row, session: Session) -> list[Any]:
+    """What they give for the row."""
+    columns = Evaluator(found, session)(row.columns())
+    return [values_of(column, one.type)[0] for column, one in zip(columns, found, strict=True)]
+
+
+def row_of_set(one: dict[str, Any]) -> Row:
+    """The row of a set, whose columns are f0, f1 and on."""
+    if one["needs_java_udf"]:
+        raise NotApplicableError(f"needs {', '.join(map(str, one['needs_java_udf']))}")
+    kinds = [parse_type(kind) for kind in one["types"]] if one["types"] else list(map(type_of_value, one["fields"]))
+    zone = _ZONES.get(one["test"], "UTC")
+    values = [_field(value, kind, zone) for value, kind in zip(one["fields"], kinds, strict=True)]
+    return Row([f"f{index}" for index in range(len(kinds))], kinds, values, zone=zone)
+
+
+#: the time zones of tests that have one of their own
+_ZONES = {"CastFunctionITCase": "Asia/Shanghai", "ComparisonFunctionITCase": "America/Los_Angeles"}
+
+
+def _field(written: Any, kind: DataType, zone: str) -> Any:
+    """A value as Flink's tests make it: a literal that is cast to the type of its column."""
+    value = held(written, kind)
+    if isinstance(kind, LocalZonedTimestampType) and isinstance(written, dict) and written["$"] == "timestamp":
+        return moment_ns(value, ZoneInfo(zone))
+    if isinstance(kind, DecimalType) and value is not None:
+        return fitted(value, kind.precision, kind.scale)
+    if isinstance(kind, CharType) and isinstance(value, str):
+        return value.ljust(kind.length)[: kind.length]
+    if isinstance(kind, SmallIntType | TinyIntType) and isinstance(value, int):
+        half = 2**7 if isinstance(kind, TinyIntType) else 2**15
+        return (value + half) % (2 * half) - half
+    return value
+
+
+def check_case(case: dict[str, Any], row: Row) -> str:
+    """What is wrong with the answer to a case, or nothing."""
+    session = session_of(row.zone)
+    found = typed_case(case, row, session)
+    answers = results(found, row, session)
+    for expression, answer, wanted, kind in zip(found, answers, case["results"], case["types"], strict=False):
+        expected = parse_type(kind)
+        if expression.type.nullable() != expected.nullable() or expression.type != expected:
+            return f"type {expression.type}, not {expected}"
+        if not alike(answer, held(wanted, expected)):
+            return f"{answer!r}, not {held(wanted, expected)!r}"
+    return ""
+
+
+def check_error(case: dict[str, Any], row: Row) -> str:
+    """As `check_case`, for a case that must fail: when it is planned (`validation`), or when it runs."""
+    session = session_of(row.zone)
+    try:
+        found = typed_case(case, row, session)
+    except (ValidationError, SqlParserError):
+        return "" if case.get("validation", True) else "refused when planned, not when it runs"
+    try:
+        answers = results(found, row, session)
+    except TableRuntimeError:
+        return "refused when it runs, not when planned" if case.get("validation", False) else ""
+    return f"{answers!r}, not an error: {case['message'][:100]!r}"
+
+
+def check_text(case: dict[str, Any], row: Row) -> str:
+    """As `check_case`, for a case whose answer is shown as text."""
+    session = session_of(case["time_zone"])
+    (found,) = typed_sql(case["sql"], row, session)
+    text = FunctionCall(VarCharType(LENGTH_MAX), "CAST", (found,))
+    (answer,) = results([text], row, session)
+    shown = "NULL" if answer is None else answer
+    if shown != case["expected"]:
+        return f"{shown!r}, not {case['expected']!r}"
+    kind = calcite_type(found.type)
+    return "" if kind == case["type"] else f"type {kind}, not {case['type']}"
+
+
+def row_of_text(one: dict[str, Any]) -> Row:
+    """The row of cases whose answers are shown as text."""
+    kind = parse_type(one["row_type"]) if one["row_type"] != "Row" else RowType()
+    assert isinstance(kind, RowType)
+    types = [_calcite_column(one) for one in kind.field_types()]
+    values = [_field(value, field, "UTC") for value, field in zip(one["row"][1:], types, strict=True)]
+    return Row(kind.field_names(), types, values)
+
+
+def _calcite_column(kind: DataType) -> DataType:
+    """The type of a column, whose intervals of months have years, too."""
+    return YearMonthIntervalType(nullable=kind.is_nullable) if isinstance(kind, YearMonthIntervalType) else kind
+
+
+Check = Callable[[dict[str, Any], Row], str]
+
+
+def cases_of(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], Callable[[], Row], Check]]:
+    """All cases: the test, the case, its row, and how it is checked."""
+    for one in data["sets"]:
+        label = f"{one['test']} {one['function'] or one['description'] or ''}"
+        for case in one["cases"]:
+            yield label, case, lambda one=one: row_of_set(one), check_case  # type: ignore[misc]
+        for case in one["errors"]:
+            yield label, case, lambda one=one: row_of_set(one), check_error  # type: ignore[misc]
+    for one in data["as_string"]:
+        for case in one["cases"]:
+            yield one["test"], case, lambda one=one: row_of_text(one), check_text  # type: ignore[misc]
+        for case in one["errors"]:
+            yield one["test"], case, lambda one=one: row_of_text(one), check_error  # type: ignore[misc]
+
+
+def outcome(case: dict[str, Any], row: Callable[[], Row], check: Check) -> str:
+    """What is wrong, or nothing. Raises `NotApplicableError` for what is about Java."""
+    try:
+        return check(case, row())
+    except (PenstockError, SqlParserError) as error:
+        return f"{type(error).__name__}: {error}"
+    except (NotApplicableError, UnknownTypeError) as error:
+        raise NotApplicableError(str(error)) from error
+    except Exception as error:  # noqa: BLE001 - a runner goes on
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.option("--only", default="", help="Only cases whose expression or test contains this.")
+@click.option("--quiet", is_flag=True, help="Print the sums alone.")
+def main(file: Path, only: str, quiet: bool) -> None:
+    """Compare answers."""
+    right: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for label, case, row, check in cases_of(json.loads(file.read_text())):
+        shown = str(case.get("sql", case.get("table_api")))
+        if only not in shown and only not in label:
+            continue
+        kind = check.__name__.removeprefix("check_")
+        try:
+            wrong = outcome(case, row, check)
+        except NotApplicableError as error:
+            skipped[str(error)[:80]] += 1
+            continue
+        total[kind] += 1
+        right[kind] += not wrong
+        if wrong and not quiet:
+            text = f"{label}: {shown[:300]}\n    {wrong[:400]}"
+            print(text.encode(errors="replace").decode())
+    for reason, count in skipped.items():
+        print(f"{count} do not apply: {reason}")
+    for kind in total:
+        print(f"{kind}: {right[kind]} of {total[kind]}")
+    print(f"{right.total()} of {total.total()} give what Flink gives")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What expressions of points in time give, as text: for tests that read as a specification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from tests.table.functions import NOW_NS, Row, typed_sql
+
+from penstock.table.data.logical_types import LENGTH_MAX, DataType, VarCharType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.definition import Session
+from penstock.table.typed.nodes import FunctionCall, Typed
+
+
+def session(zone: str = "UTC") -> Session:
+    """A session whose clock stands still, at 2023-11-14 22:13:20.123456789 UTC."""
+    return Session(ZoneInfo(zone), lambda: NOW_NS)
+
+
+def typed(sql: str, zone: str = "UTC", columns: dict[str, DataType] | None = None) -> Typed:
+    """The one typed expression of a text."""
+    names = columns or {}
+    row = Row(list(names), list(names.values()), [None] * len(names))
+    (found,) = typed_sql(sql, row, session(zone))
+    return found
+
+
+def shown(sql: str, zone: str = "UTC") -> tuple[str | None, str]:
+    """The value as text and the type."""
+    found = typed(sql, zone)
+    text = FunctionCall(VarCharType(LENGTH_MAX), "CAST", (found,))
+    (column,) = Evaluator([text], session(zone))(Columns([], 1))
+    return column[0].as_py(), str(found.type)
+
+
+def of_rows(sql: str, values: Sequence[Any], kind: DataType, zone: str = "UTC") -> list[Any]:
+    """The values for rows of one column `x`."""
+    found = typed(sql, zone, {"x": kind})
+    (column,) = Evaluator([found], session(zone))(Columns([column_of(values, kind)], len(values)))
+    return values_of(column, found.type)
