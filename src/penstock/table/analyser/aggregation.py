@@ -1,0 +1,293 @@
+"""What expressions mean after GROUP BY, and calls with OVER: both find aggregate calls and give them a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.subqueries import ScalarQueries, Uncorrelated
+from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.evaluator import operands_of
+from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
+from penstock.table.functions.json_construction import embedded_operands
+from penstock.table.functions.signatures import BIGINT
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.sql import syntax
+from penstock.table.typed.nodes import Constant, Typed, transformed
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Typed):
+    """A column that a later step of the plan will have: the `number`-th one of its `stage`."""
+
+    stage: str
+    number: int
+
+
+def nodes_of(node: object) -> Iterator[syntax.Expression]:
+    """An expression as it is written, and all in it; queries are not looked into."""
+    if isinstance(node, syntax.Query):
+        return
+    if isinstance(node, syntax.Expression):
+        yield node
+    if isinstance(node, tuple):
+        for part in node:
+            yield from nodes_of(part)
+    elif is_dataclass(node):
+        for one in fields(node):
+            yield from nodes_of(getattr(node, one.name))
+
+
+def is_aggregate(node: syntax.Expression) -> bool:
+    """Whether it is a call of an aggregate function."""
+    return isinstance(node, syntax.Call) and node.name in AGGREGATE_FUNCTIONS
+
+
+def contains_aggregate(node: object) -> bool:
+    """Whether an aggregate is called in it, other than over a window."""
+    if isinstance(node, syntax.Over):
+        return contains_aggregate(node.call.operands) if isinstance(node.call, syntax.Call) else False
+    if isinstance(node, syntax.Query):
+        return False
+    if isinstance(node, syntax.Expression) and is_aggregate(node):
+        return True
+    if isinstance(node, tuple):
+        return any(map(contains_aggregate, node))
+    if is_dataclass(node):
+        return any(contains_aggregate(getattr(node, one.name)) for one in fields(node))
+    return False
+
+
+def contains_over(node: object) -> bool:
+    """Whether a call over a window is in it."""
+    return any(isinstance(one, syntax.Over) for one in nodes_of(node))
+
+
+def contains_query(node: object) -> bool:
+    """Whether a query is in an expression."""
+    if isinstance(node, syntax.Query):
+        return True
+    if isinstance(node, tuple):
+        return any(map(contains_query, node))
+    return is_dataclass(node) and any(contains_query(getattr(node, one.name)) for one in fields(node))
+
+
+def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, has_groups: bool) -> AggregateCall:
+    """An aggregate call with its types. Raises `ValidationError` where its function does not take these operands."""
+    function = AGGREGATE_FUNCTIONS.get(call.name)
+    if function is None:
+        raise ValidationError(f"{call.name} is no aggregate function: it cannot be called with OVER")
+    if function.only_over and not is_over:
+        raise ValidationError(f"OVER must be specified for {function.name}")
+    _check_extras(call, function)
+    operands = [analyser.typed(one) for one in call.operands if not isinstance(one, syntax.Star)]
+    seen = operands_of(operands, call.options, analyser.calls.session)
+    for signature in function.signatures:
+        types = signature.match(seen)
+        if types is not None:
+            break
+    else:
+        shown = ", ".join(str(one.type) for one in operands)
+        expected = "\n".join(f"{function.name}{signature}" for signature in function.signatures)
+        raise ValidationError(
+            f"Invalid function call:\n{function.name}({shown})\n"
+            f"Invalid input arguments. Expected signatures are:\n{expected}"
+        )
+    casts = tuple(analyser.calls.implicit(one, to) for one, to in zip(operands, types, strict=True))
+    result = function.result(operands_of(casts, call.options, analyser.calls.session))
+    condition = None
+    if call.condition is not None:
+        condition = analyser.calls.call("IS TRUE", [analyser.typed(call.condition)])
+    if not function.never_null and (condition is not None or is_over or not has_groups):
+        result = result.nullable()
+    if function.name.startswith("JSON_"):
+        options = (*call.options, *embedded_operands("JSON_OBJECT", operands))
+    else:
+        options = _options(call)
+    return AggregateCall(function.name, casts, result, call.is_distinct, condition, (), options)
+
+
+def _check_extras(call: syntax.Call, function: AggregateFunction) -> None:
+    """Raises `ValidationError` for what is written in or after a call and its function does not take."""
+    if call.respects_nulls is not None and not function.takes_nulls:
+        raise ValidationError(f"{function.name} takes neither IGNORE NULLS nor RESPECT NULLS")
+    if call.order:
+        raise ValidationError(f"{function.name} takes no order: neither ORDER BY nor WITHIN GROUP")
+    if call.within_distinct:
+        raise ValidationError(f"{function.name} does not take WITHIN DISTINCT")
+
+
+def _options(call: syntax.Call) -> tuple[str, ...]:
+    nulls = () if call.respects_nulls is None else ("RESPECT NULLS" if call.respects_nulls else "IGNORE NULLS",)
+    return (*call.options, *nulls)
+
+
+class GroupedScope:
+    """After GROUP BY: what is grouped by, and aggregates. Anything else is refused."""
+
+    def __init__(self, inner: ScalarAnalyser, keys: Sequence[Typed], has_groups: bool, scalars: ScalarQueries) -> None:
+        self.inner = inner
+        self._scalars = scalars
+        #: queries in expressions, each of which gives a column after the groups
+        self.queries: list[Uncorrelated] = []
+        self.keys = list(keys)
+        self.has_groups = has_groups
+        self.calls: list[AggregateCall] = []
+        #: results that depend on the set of keys: GROUPING and its like, as operands
+        self.groupings: list[tuple[int, ...]] = []
+
+    def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
+        """See `Scope`: only reached for a column that is not grouped by."""
+        self.inner.scope.resolve(path, at)
+        raise ValidationError(f"Expression '{'.'.join(path)}' is not being grouped")
+
+    def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
+        """See `Scope`."""
+        found = self._scalars(node, None)
+        self.queries.append(found)
+        return Pending(found.plan.schema[0].type.nullable(), "query", len(self.queries) - 1)
+
+    def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
+        """See `Scope`."""
+        if isinstance(node, syntax.Over):
+            return None
+        if isinstance(node, syntax.Call) and node.name in ("GROUPING", "GROUPING_ID", "GROUP_ID"):
+            return self._grouping(node)
+        if is_aggregate(node):
+            assert isinstance(node, syntax.Call)
+            if contains_aggregate(node.operands):
+                raise ValidationError(f"Aggregate expressions cannot be nested: {node.name}")
+            return self._called(aggregate_call(node, self.inner, False, self.has_groups))
+        if contains_aggregate(node) or contains_over(node) or contains_query(node):
+            return None
+        try:
+            found = self.inner.typed(node)
+        except ValidationError:
+            return None
+        if isinstance(found, Constant):
+            return found
+        for index, key in enumerate(self.keys):
+            if found == key:
+                return Pending(key.type, "key", index)
+        return None
+
+    def _called(self, call: AggregateCall) -> Typed:
+        if call not in self.calls:
+            self.calls.append(call)
+        return Pending(call.type, "aggregate", self.calls.index(call))
+
+    def _grouping(self, node: syntax.Call) -> Typed:
+        numbers = []
+        for operand in node.operands:
+            found = self.inner.typed(operand)
+            if found not in self.keys:
+                raise ValidationError(f"Argument to function {node.name} must be a grouped expression")
+            numbers.append(self.keys.index(found))
+        which = tuple(numbers)
+        if which not in self.groupings:
+            self.groupings.append(which)
+        return Pending(BIGINT.not_null(), "grouping", self.groupings.index(which))
+
+
+@dataclass(frozen=True, slots=True)
+class OverCall:
+    """A call over a window, with everything typed."""
+
+    call: AggregateCall
+    partition: tuple[Typed, ...]
+    order: tuple[tuple[Typed, bool, str | None], ...]
+    is_rows: bool
+    lower: tuple[str, Typed | None]
+    upper: tuple[str, Typed | None]
+
+    @property
+    def window(self) -> tuple[object, ...]:
+        """Everything but the call: calls that share it run together."""
+        return (self.partition, self.order, self.is_rows, self.lower, self.upper)
+
+
+class OverScope:
+    """Where calls over windows may stand: they become columns that a step before the projection has."""
+
+    def __init__(self, inner: ScalarAnalyser, windows: dict[str, syntax.WindowSpecification]) -> None:
+        self.inner = inner
+        self.windows = windows
+        self.found: list[OverCall] = []
+
+    def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
+        """See `Scope`."""
+        return self.inner.scope.resolve(path, at)
+
+    def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
+        """See `Scope`."""
+        return self.inner.scope.subquery(node, analyser)
+
+    def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
+        """See `Scope`."""
+        if isinstance(node, syntax.Over):
+            return self._over(node)
+        return self.inner.scope.special(node, analyser)
+
+    def _over(self, node: syntax.Over) -> Typed:
+        if not isinstance(node.call, syntax.Call):
+            raise ValidationError("OVER must be used with an aggregate function")
+        window = self._window(node.window)
+        function = AGGREGATE_FUNCTIONS.get(node.call.name)
+        if function is not None and function.needs_order and not window.order:
+            raise ValidationError(f"{function.name} needs ORDER BY in its OVER window")
+        is_rows, lower, upper = self._frame(window, function)
+        found = OverCall(
+            aggregate_call(node.call, self.inner, True, True),
+            tuple(self.inner.typed(one) for one in window.partition),
+            tuple((self.inner.typed(one.expression), one.is_descending, one.nulls) for one in window.order),
+            is_rows,
+            lower,
+            upper,
+        )
+        if found not in self.found:
+            self.found.append(found)
+        return Pending(found.call.type, "over", self.found.index(found))
+
+    def _window(self, window: syntax.WindowSpecification | str) -> syntax.WindowSpecification:
+        if isinstance(window, str):
+            if window not in self.windows:
+                raise ValidationError(f"Window '{window}' not found")
+            return self._window(self.windows[window])
+        if window.base is None:
+            return window
+        base = self._window(window.base)
+        return replace(
+            window, base=None, partition=window.partition or base.partition, order=window.order or base.order
+        )
+
+    def _frame(
+        self, window: syntax.WindowSpecification, function: AggregateFunction | None
+    ) -> tuple[bool, tuple[str, Typed | None], tuple[str, Typed | None]]:
+        """ROWS or RANGE, and both ends; without a frame it ends at the current row, or with the partition."""
+        if window.unit is None:
+            end = "CURRENT ROW" if window.order else "FOLLOWING"
+            return function is not None and function.name == "ROW_NUMBER", ("PRECEDING", None), (end, None)
+        if function is not None and function.only_over:
+            raise ValidationError(
+                "ROW/RANGE not allowed with RANK, DENSE_RANK, ROW_NUMBER, PERCENTILE_CONT/DISC or LAG/LEAD functions"
+            )
+        current = syntax.Bound("CURRENT ROW")
+        return window.unit == "ROWS", self._bound(window.lower or current), self._bound(window.upper or current)
+
+    def _bound(self, bound: syntax.Bound) -> tuple[str, Typed | None]:
+        if bound.distance is None:
+            return bound.direction, None
+        distance = self.inner.typed(bound.distance)
+        if not isinstance(distance, Constant):
+            raise ValidationError("the ends of an OVER window must be constant")
+        return bound.direction, distance
+
+
+def placed(expression: Typed, columns: dict[tuple[str, int], Typed]) -> Typed:
+    """An expression with what was pending put in its place."""
+
+    def change(node: Typed) -> Typed:
+        return columns[node.stage, node.number] if isinstance(node, Pending) else node
+
+    return transformed(expression, change)

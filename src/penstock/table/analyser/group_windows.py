@@ -1,0 +1,101 @@
+"""TUMBLE, HOP and SESSION in GROUP BY, the older way to write windows: they become window tables.
+
+`GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)` groups by the start and the end of a window; TUMBLE_START, TUMBLE_END and
+TUMBLE_ROWTIME are its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from penstock.table.analyser.rewriting import rewritten
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import Part, RelationScope
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DayTimeIntervalType, LocalZonedTimestampType, TimestampType
+from penstock.table.plan.logical import WindowTable
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import relations, syntax
+from penstock.table.typed.nodes import Constant, Field
+
+#: how many intervals each takes
+WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
+_NAMES: Final = {"START": "$window_start", "END": "$window_end", "ROWTIME": "$window_time"}
+
+
+def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAnalyser) -> relations.Select:
+    """A SELECT whose window in GROUP BY is columns of its input, which the scope has from now on."""
+    found = [one for item in select.group or () for one in item.expressions if _is_window(one)]
+    if not found:
+        return select
+    if len(found) > 1:
+        raise ValidationError("GROUP BY can have one window: TUMBLE, HOP or SESSION")
+    window = found[0]
+    assert isinstance(window, syntax.Call)
+    _add(window, scope, rows)
+    edges = [syntax.Reference((_NAMES[word],), at=window.at) for word in ("START", "END", "ROWTIME")]
+
+    def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        name = _function_of(node, window)
+        if name is None:
+            return None
+        return [syntax.Reference((_NAMES[name],)) if name in _NAMES else syntax.Call("PROCTIME", path=("PROCTIME",))]
+
+    def group(item: relations.GroupItem) -> relations.GroupItem:
+        spread = [more for one in item.expressions for more in (edges if one == window else (one,))]
+        return replace(item, expressions=tuple(spread))
+
+    def one(expression: syntax.Expression) -> syntax.Expression:
+        return rewritten(expression, change)[0]
+
+    return replace(
+        select,
+        items=tuple(replace(item, expression=one(item.expression)) for item in select.items),
+        group=tuple(map(group, select.group or ())),
+        having=None if select.having is None else one(select.having),
+        qualify=None if select.qualify is None else one(select.qualify),
+    )
+
+
+def _is_window(node: syntax.Expression) -> bool:
+    return isinstance(node, syntax.Call) and node.name in WINDOWS and len(node.operands) == WINDOWS[node.name] + 1
+
+
+def _function_of(node: syntax.Expression, window: syntax.Call) -> str | None:
+    """START, END, ROWTIME or PROCTIME of the window."""
+    if not isinstance(node, syntax.Call):
+        return None
+    kind, _, name = node.name.partition("_")
+    return name if kind == window.name and name and node.operands == window.operands else None
+
+
+def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser) -> None:
+    time = rows.typed(window.operands[0])
+    if not isinstance(time, Field) or not isinstance(time.type, TimestampType | LocalZonedTimestampType):
+        raise ValidationError(f"Window aggregate can only be defined over a time attribute column, but is {time.type}")
+    sizes = []
+    for operand in window.operands[1:]:
+        size = rows.typed(operand)
+        if not isinstance(size, Constant) or not isinstance(size.type, DayTimeIntervalType):
+            raise ValidationError(f"{window.name} window takes intervals of days to seconds, not {size.type}")
+        sizes.append(int(size.value))  # type: ignore[call-overload]
+    plan = scope.plan
+    column = plan.schema[time.index]
+    kind = LocalZonedTimestampType if isinstance(time.type, LocalZonedTimestampType) else TimestampType
+    edges = (
+        PlanColumn(_NAMES["START"], TimestampType(3, False)),
+        PlanColumn(_NAMES["END"], TimestampType(3, False)),
+        PlanColumn(_NAMES["ROWTIME"], kind(3, False), column.time),
+    )
+    width = len(plan.schema)
+    scope.parts.append(Part(None, (), width, RowSchema(edges)))
+    scope.hidden |= set(range(width, width + len(edges)))
+    scope.plan = WindowTable(
+        schema=RowSchema((*plan.schema.columns, *edges)),
+        input=plan,
+        kind=window.name,
+        time=time.index,
+        sizes=tuple(sizes),
+    )

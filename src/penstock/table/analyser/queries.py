@@ -1,0 +1,287 @@
+"""Queries: from what is written to a logical plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.group_windows import with_windows
+from penstock.table.analyser.planned import PlannedQuery
+from penstock.table.analyser.relations import RelationAnalyser
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import RelationScope
+from penstock.table.analyser.seams import CommonTable, Tables
+from penstock.table.analyser.select import SelectPlan, nulls_first, project
+from penstock.table.analyser.subqueries import Uncorrelated, matching, scalar_query
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import BooleanType, IntegralType
+from penstock.table.functions.type_rules import common_type
+from penstock.table.plan.logical import Distinct, Filter, Node, Project, SetOperation, Sort, SortKey, Values
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import relations, syntax
+from penstock.table.typed.nodes import Constant, Field, Typed
+
+
+class QueryAnalyser:
+    """Makes plans of queries. `tables` knows the tables, `calls` the functions."""
+
+    def __init__(self, tables: Tables, calls: Calls) -> None:
+        self.tables = tables
+        self.calls = calls
+        self.common: list[CommonTable] = []
+        self.relations = RelationAnalyser(self)
+
+    def query(self, node: syntax.Query, outer: RelationScope | None = None) -> Node:
+        """The plan of a query. `outer`: the columns of the query around it, which it may use."""
+        match node:
+            case relations.Select():
+                return self._select(node, outer).build()
+            case relations.Values(rows):
+                return self._values(rows, outer)
+            case relations.TableQuery(path):
+                return self.relations.named(path, ())[0]
+            case PlannedQuery(plan):
+                return plan
+            case relations.SetOperation():
+                return self._set_operation(node, outer)
+            case relations.Ordered():
+                return self._ordered(node, outer)
+            case relations.With():
+                with self._known(node, outer):
+                    return self.query(node.query, outer)
+            case _:
+                raise UnsupportedError(f"a query that begins with {node.kind} is not supported")
+
+    # --- SELECT ------------------------------------------------------------------------------------------------------
+
+    def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
+        for hint in node.hints:
+            if hint.name.upper() == "STATE_TTL":
+                raise UnsupportedError("the hint STATE_TTL is not supported yet: the state of queries is kept for ever")
+        scope = self.relations.scope(node.source, outer)
+        scope.outer = outer
+        scope.scalars = self._scalar
+        if node.where is not None:
+            self._where(node.where, scope)
+        node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
+        return SelectPlan(node, scope, self.calls, lambda one, around: self._scalar(one, around or scope))
+
+    def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
+        """The rows of a plan for which a condition holds."""
+        scope = self.relations.scope_of(plan)
+        scope.scalars = self._scalar
+        self._where(condition, scope)
+        width = len(plan.schema)
+        if len(scope.plan.schema) == width:
+            return scope.plan
+        return project(scope.plan, scope.plan.schema.fields()[:width], plan.schema.names)
+
+    def _where(self, condition: syntax.Expression, scope: RelationScope) -> None:
+        """Keep the rows for which all parts of a condition hold. IN and EXISTS of queries become joins."""
+        plain: list[Typed] = []
+        joined = []
+        for part in _parts(condition):
+            test, is_negated = _test_of_query(part)
+            if test is None:
+                plain.append(ScalarAnalyser(scope, self.calls).typed(part))
+            else:
+                joined.append((test, is_negated))
+        if plain:
+            found = plain[0] if len(plain) == 1 else self.calls.call("AND", plain)
+            found = self.calls.implicit(self._boolean(found), BooleanType())
+            scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=found)
+        for test, is_negated in joined:
+            self._matching(test, is_negated, scope)
+
+    def _boolean(self, found: Typed) -> Typed:
+        if not isinstance(found.type, BooleanType) and not isinstance(found, Constant):
+            raise ValidationError(f"WHERE clause must be a condition, not {found.type}")
+        return found
+
+    def _matching(self, test: syntax.In | syntax.Exists, is_negated: bool, scope: RelationScope) -> None:
+        compared: Sequence[Typed] = ()
+        if isinstance(test, syntax.In):
+            assert isinstance(test.among, syntax.Query)
+            query = self.query(test.among, scope)
+            items = test.operand.items if isinstance(test.operand, syntax.RowValue) else (test.operand,)
+            analyser = ScalarAnalyser(scope, self.calls)
+            compared = [analyser.typed(one) for one in items]
+            if len(compared) != len(query.schema):
+                raise ValidationError(f"IN compares {len(compared)} values with {len(query.schema)} columns")
+        else:
+            query = self.query(test.query, scope)
+        scope.plan = matching(scope.plan, query, compared, is_negated, self.calls)
+
+    def _scalar(self, node: syntax.Expression, around: RelationScope) -> Uncorrelated:
+        if not isinstance(node, syntax.Subquery):
+            raise UnsupportedError(
+                f"{type(node).__name__} of a query is only supported as a condition of its own in WHERE"
+            )
+        return scalar_query(self.query(node.query, around), self.calls)
+
+    # --- other queries -----------------------------------------------------------------------------------------------
+
+    def _values(self, rows: Sequence[Sequence[syntax.Expression]], outer: RelationScope | None) -> Node:
+        analyser = ScalarAnalyser(self.relations.nothing(outer), self.calls)
+        typed = [[analyser.typed(one) for one in _items(row)] for row in rows]
+        width = len(typed[0])
+        if any(len(row) != width for row in typed):
+            raise ValidationError("Values passed to VALUES operator must have compatible types")
+        columns = []
+        for index in range(width):
+            found = common_type([row[index].type for row in typed])
+            if found is None:
+                raise ValidationError("Values passed to VALUES operator must have compatible types")
+            columns.append(PlanColumn(f"EXPR${index}", found))
+        settled = tuple(
+            tuple(self.calls.implicit(one, column.type) for one, column in zip(row, columns, strict=True))
+            for row in typed
+        )
+        return Values(schema=RowSchema(tuple(columns)), rows=settled)
+
+    def _set_operation(self, node: relations.SetOperation, outer: RelationScope | None) -> Node:
+        left, right = self.query(node.left, outer), self.query(node.right, outer)
+        if len(left.schema) != len(right.schema):
+            raise ValidationError(f"Column count mismatch in {node.operator}")
+        columns = []
+        for index, (one, other) in enumerate(zip(left.schema, right.schema, strict=True)):
+            found = common_type([one.type, other.type])
+            if found is None:
+                raise ValidationError(
+                    f"Type mismatch in column {index + 1} of {node.operator}: {one.type} and {other.type}"
+                )
+            time = one.time if one.time is other.time else None
+            columns.append(PlanColumn(one.name, found, time))
+        schema = RowSchema(tuple(columns))
+        parts = tuple(self._cast_to(part, schema) for part in (left, right))
+        if node.operator == "UNION":
+            flat = tuple(more for part in parts for more in _flat(part, node.is_all))
+            union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
+            return union if node.is_all else Distinct(schema=schema, input=union)
+        return SetOperation(schema=schema, operator=node.operator, parts=parts, is_all=node.is_all)
+
+    def _cast_to(self, plan: Node, schema: RowSchema) -> Node:
+        """A plan with columns of these types, where they differ."""
+        fields = plan.schema.fields()
+        casts = [self.calls.implicit(one, column.type) for one, column in zip(fields, schema, strict=True)]
+        if all(isinstance(one, Field) for one in casts):
+            return plan
+        return project(plan, casts, schema.names)
+
+    def _ordered(self, node: relations.Ordered, outer: RelationScope | None) -> Node:
+        offset = self._count(node.offset, "OFFSET") or 0
+        fetch = self._count(node.fetch, "LIMIT")
+        if isinstance(node.query, relations.Select) and node.order:
+            return self._ordered_select(node, node.query, outer, offset, fetch)
+        plan = self.query(node.query, outer)
+        scope = self.relations.scope_of(plan)
+        keys = []
+        for item in node.order:
+            place = _ordinal(item.expression, len(plan.schema))
+            found = (
+                plan.schema.field(place)
+                if place is not None
+                else ScalarAnalyser(scope, self.calls).typed(item.expression)
+            )
+            if not isinstance(found, Field):
+                raise UnsupportedError("ORDER BY of an expression is only supported after SELECT")
+            keys.append(SortKey(found.index, item.is_descending, nulls_first(item.is_descending, item.nulls)))
+        return Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
+
+    def _ordered_select(
+        self,
+        node: relations.Ordered,
+        query: relations.Select,
+        outer: RelationScope | None,
+        offset: int,
+        fetch: int | None,
+    ) -> Node:
+        select = self._select(query, outer)
+        more: list[Typed] = []
+        keys = []
+        width = len(select.selected)
+        for item in node.order:
+            place = self._selected_place(item.expression, select)
+            if place is None:
+                typed = select.analyser.typed(item.expression)
+                same = [index for index, one in enumerate(select.selected) if one.expression == typed]
+                if same:
+                    place = same[0]
+                else:
+                    more += [] if typed in more else [typed]
+                    place = width + more.index(typed)
+            keys.append(SortKey(place, item.is_descending, nulls_first(item.is_descending, item.nulls)))
+        plan = select.build(more)
+        plan = Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
+        if not more:
+            return plan
+        kept = plan.schema.fields()[:width]
+        return Project(schema=RowSchema(plan.schema.columns[:width]), input=plan, expressions=tuple(kept))
+
+    def _selected_place(self, expression: syntax.Expression, select: SelectPlan) -> int | None:
+        place = _ordinal(expression, len(select.selected))
+        if place is not None or not isinstance(expression, syntax.Reference) or len(expression.path) > 1:
+            return place
+        named = [index for index, one in enumerate(select.selected) if one.name == expression.path[0]]
+        return named[0] if named else None
+
+    def _count(self, expression: syntax.Expression | None, what: str) -> int | None:
+        if expression is None:
+            return None
+        found = ScalarAnalyser(self.relations.nothing(None), self.calls).typed(expression)
+        if not isinstance(found, Constant) or not isinstance(found.type, IntegralType) or found.value is None:
+            raise ValidationError(f"{what} must be a constant whole number")
+        return int(found.value)  # type: ignore[call-overload, no-any-return]
+
+    @contextmanager
+    def _known(self, node: relations.With, outer: RelationScope | None) -> Iterator[None]:
+        if node.is_recursive:
+            raise UnsupportedError("WITH RECURSIVE is not supported")
+        before = list(self.common)
+        for table in node.tables:
+            plan = self.query(table.query, outer)
+            if table.columns:
+                plan = self.relations.renamed(plan, table.columns)
+            self.common.append(CommonTable(table.name, plan))
+        try:
+            yield
+        finally:
+            self.common = before
+
+
+def _items(row: Sequence[syntax.Expression]) -> Sequence[syntax.Expression]:
+    return row[0].items if len(row) == 1 and isinstance(row[0], syntax.RowValue) else row
+
+
+def _flat(part: Node, is_all: bool) -> tuple[Node, ...]:
+    nested = isinstance(part, SetOperation) and part.operator == "UNION" and part.is_all and is_all
+    return part.parts if nested and isinstance(part, SetOperation) else (part,)
+
+
+def _ordinal(expression: syntax.Expression, count: int) -> int | None:
+    """The place of a column that is named by its number."""
+    if not isinstance(expression, syntax.NumberLiteral) or not expression.text.isdigit():
+        return None
+    if not 1 <= int(expression.text) <= count:
+        raise ValidationError(f"Ordinal out of range: ORDER BY {expression.text}, and there are {count} columns")
+    return int(expression.text) - 1
+
+
+def _parts(condition: syntax.Expression) -> list[syntax.Expression]:
+    if isinstance(condition, syntax.Call) and condition.name == "AND":
+        return [part for operand in condition.operands for part in _parts(operand)]
+    return [condition]
+
+
+def _test_of_query(part: syntax.Expression) -> tuple[syntax.In | syntax.Exists | None, bool]:
+    """IN or EXISTS of a query, and whether it is denied."""
+    is_negated = False
+    while isinstance(part, syntax.Call) and part.name == "NOT":
+        part, is_negated = part.operands[0], not is_negated
+    if isinstance(part, syntax.In) and isinstance(part.among, syntax.Query):
+        return part, is_negated != part.is_negated
+    if isinstance(part, syntax.Exists) and not part.is_unique:
+        return part, is_negated
+    return None, False

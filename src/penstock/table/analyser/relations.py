@@ -1,0 +1,218 @@
+"""FROM: tables, views, queries, joins and table functions, and what names mean after them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import Part, RelationScope, scope_of
+from penstock.table.analyser.seams import Queries
+from penstock.table.analyser.select import project
+from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from penstock.table.plan.logical import Correlate, Join, JoinType, Node, TemporalJoin, Values
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import relations, syntax
+from penstock.table.typed.nodes import Field, Typed
+
+_JOINS = {"CROSS": JoinType.INNER} | {one.value: one for one in JoinType}
+
+
+class RelationAnalyser:
+    """Makes plans of relations, for the analyser of a query."""
+
+    def __init__(self, queries: Queries) -> None:
+        self.queries = queries
+        self.calls = queries.calls
+
+    def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
+        """What names mean after FROM. Without FROM there is one row without columns."""
+        if relation is None:
+            return self.nothing(outer)
+        match relation:
+            case relations.Join():
+                return self._join(relation, outer)
+            case relations.AliasedJoin(inner):
+                return self.scope(inner, outer)
+            case relations.NamedTable():
+                plan, path = self.named(relation.path, relation.hints)
+                return self._called(plan, relation, path)
+            case relations.DerivedTable(query):
+                return self._called(self.queries.query(query, outer if relation.is_lateral else None), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS:
+                return self._called(window_table(call, self.queries), relation)
+            case relations.UnnestedTable() | relations.FunctionTable():
+                return self._correlated(self.nothing(outer), relation, False, None)
+            case _:
+                raise UnsupportedError(f"{type(relation).__name__} is not supported in FROM")
+
+    def nothing(self, outer: RelationScope | None) -> RelationScope:
+        """One row without columns."""
+        plan = Values(schema=RowSchema(()), rows=((),))
+        return RelationScope([], plan, outer=outer)
+
+    def scope_of(self, plan: Node) -> RelationScope:
+        """What names mean over a plan."""
+        return scope_of(plan)
+
+    def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]]:
+        """The plan of a table, view or query of WITH. Raises `ValidationError` where there is none."""
+        if len(path) == 1:
+            for table in reversed(self.queries.common):
+                if table.name == path[0]:
+                    return table.plan, path
+        found = self.queries.tables.scan(path, hints)
+        if found is None:
+            raise ValidationError(
+                f"Object '{path[-1]}' not found" + (f" within '{'.'.join(path[:-1])}'" * (len(path) > 1))
+            )
+        return found
+
+    def renamed(self, plan: Node, names: Sequence[str]) -> Node:
+        """The same columns under other names."""
+        if len(names) != len(plan.schema):
+            raise ValidationError(f"the list of names has {len(names)} columns, and the table {len(plan.schema)}")
+        return project(plan, plan.schema.fields(), names)
+
+    def _called(self, plan: Node, relation: relations.Relation, path: tuple[str, ...] = ()) -> RelationScope:
+        if relation.columns:
+            plan = self.renamed(plan, relation.columns)
+        return scope_of(plan, relation.alias, path)
+
+    # --- joins -------------------------------------------------------------------------------------------------------
+
+    def _join(self, node: relations.Join, outer: RelationScope | None) -> RelationScope:
+        left = self.scope(node.left, outer)
+        join_type = _JOINS[node.join_type]
+        if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
+            return self._temporal(left, node, node.right, join_type)
+        if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
+            return self._correlated(left, node.right, join_type is JoinType.LEFT, node.condition)
+        if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
+            raise UnsupportedError("LATERAL of a query is not supported yet; LATERAL TABLE(function(…)) is")
+        right = self.scope(node.right, outer)
+        joined = self._joined(left, right, join_type)
+        names = list(node.using)
+        if node.is_natural:
+            names = [name for name in left.schema.names if name in right.schema.names]
+        conditions = [self._equal(name, left, right, joined) for name in names]
+        if node.condition is not None:
+            conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
+        condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
+        schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
+        joined.plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=condition)
+        if join_type in (JoinType.SEMI, JoinType.ANTI):
+            joined.parts = left.parts
+        return joined
+
+    def _joined(self, left: RelationScope, right: RelationScope, join_type: JoinType) -> RelationScope:
+        """The columns of both sides; the plan comes later, when the condition is known."""
+        width = len(left.schema)
+        schema = left.schema.joined(right.schema, join_type.keeps_right, join_type.keeps_left)
+        parts = [*left.parts, *(replace(part, offset=part.offset + width) for part in right.parts)]
+        plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=TRUE)
+        hidden = left.hidden | {index + width for index in right.hidden}
+        return RelationScope(parts, plan, dict(left.merged), hidden, left.outer)
+
+    def _equal(self, name: str, left: RelationScope, right: RelationScope, joined: RelationScope) -> Typed:
+        """The condition of a column of USING, which is one column from here on."""
+        one, _ = left.resolve((name,), -1)
+        other, _ = right.resolve((name,), -1)
+        assert isinstance(one, Field)
+        assert isinstance(other, Field)
+        width = len(left.schema)
+        mine, its = joined.schema.field(one.index), joined.schema.field(other.index + width)
+        joined.hidden.add(its.index)
+        joined.hidden.add(mine.index)
+        joined.merged[name] = self.calls.call("COALESCE", [mine, its]) if mine.type.is_nullable else mine
+        if not isinstance(joined.merged[name], Field):
+            joined.hidden.discard(mine.index)
+        return self.calls.call("=", [one, replace(other, index=other.index + width)])
+
+    def _temporal(
+        self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType
+    ) -> RelationScope:
+        """FOR SYSTEM_TIME AS OF a time attribute of the left side."""
+        plan, path = self.named(table.path, table.hints)
+        right = self._called(plan, table, path)
+        assert table.as_of is not None
+        time = ScalarAnalyser(left, self.calls).typed(table.as_of)
+        if not isinstance(time, Field) or left.schema[time.index].time is None:
+            raise ValidationError(
+                "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
+            )
+        if join_type not in (JoinType.INNER, JoinType.LEFT):
+            raise ValidationError(f"Temporal table join supports INNER and LEFT, not {join_type.value}")
+        joined = self._joined(left, right, join_type)
+        conditions = [ScalarAnalyser(joined, self.calls).typed(node.condition)] if node.condition is not None else []
+        joined.plan = TemporalJoin(
+            schema=joined.schema,
+            left=left.plan,
+            right=right.plan,
+            join_type=join_type,
+            condition=all_of(conditions, self.calls),
+            time=time,
+        )
+        return joined
+
+    # --- table functions and UNNEST ----------------------------------------------------------------------------------
+
+    def _correlated(
+        self, left: RelationScope, relation: relations.Relation, keeps: bool, condition: syntax.Expression | None
+    ) -> RelationScope:
+        if not isinstance(relation, relations.UnnestedTable):
+            raise UnsupportedError("table functions of the program are not supported yet")
+        analyser = ScalarAnalyser(left, self.calls)
+        operands = tuple(analyser.typed(one) for one in relation.expressions)
+        if len(operands) != 1:
+            raise ValidationError("UNNEST takes one array, map or multiset")
+        columns = _unnested(operands[0].type)
+        if relation.with_ordinality:
+            columns.append(PlanColumn("ORDINALITY", IntType(False)))
+        names = relation.columns or [column.name for column in columns]
+        if len(names) != len(columns):
+            raise ValidationError(f"UNNEST gives {len(columns)} columns, and the list of names has {len(names)}")
+        schema = RowSchema(tuple(columns)).renamed(names)
+        joined = left.schema.joined(schema, right_nullable=keeps)
+        options = ("WITH ORDINALITY",) if relation.with_ordinality else ()
+        plan = Correlate(
+            schema=joined, input=left.plan, function="UNNEST", operands=operands, keeps=keeps, options=options
+        )
+        part = Part(relation.alias, (), len(left.schema), schema)
+        found = RelationScope([*left.parts, part], plan, left.merged, left.hidden, left.outer)
+        if condition is not None:
+            typed = ScalarAnalyser(found, self.calls).typed(condition)
+            if typed != TRUE:
+                found.plan = replace(plan, condition=typed)
+        return found
+
+
+def _is_lateral_function(relation: relations.Relation) -> bool:
+    if not isinstance(relation, relations.FunctionTable):
+        return False
+    call = relation.call
+    return not (isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS)
+
+
+def _unnested(collection: DataType) -> list[PlanColumn]:
+    """The columns of the elements of an array or multiset, or of the entries of a map."""
+    if isinstance(collection, MapType):
+        return [PlanColumn("KEY", collection.key_type), PlanColumn("VALUE", collection.value_type)]
+    if not isinstance(collection, ArrayType | MultisetType):
+        raise ValidationError(f"UNNEST takes an array, a map or a multiset, not {collection}")
+    element = collection.element_type
+    if isinstance(element, RowType):
+        return [PlanColumn(field.name, field.data_type) for field in element.fields]
+    return [PlanColumn("EXPR$0", element)]

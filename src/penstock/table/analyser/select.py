@@ -1,0 +1,326 @@
+"""SELECT: its steps, from the rows of FROM to the columns that are selected.
+
+An expression may be asked for at any time before `build`, by ORDER BY too. What it needs of earlier steps, keys and
+aggregates or calls over windows, is collected on the way and gets its place when the plan is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.aggregation import (
+    GroupedScope,
+    OverCall,
+    OverScope,
+    Pending,
+    contains_aggregate,
+    placed,
+)
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import RelationScope
+from penstock.table.analyser.subqueries import ScalarQueries, with_scalar
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import BooleanType, RowType
+from penstock.table.plan.logical import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
+    Filter,
+    FrameBound,
+    Node,
+    Over,
+    Project,
+    SortKey,
+)
+from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
+from penstock.table.sql import relations, syntax
+from penstock.table.typed.nodes import Constant, Field, Typed
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A column that is selected: its expression and its name."""
+
+    expression: Typed
+    name: str
+    syntax: syntax.Expression | None = None
+
+
+class SelectPlan:
+    """The steps of one SELECT. `scope`: what names mean after FROM and WHERE, and the plan of these."""
+
+    def __init__(self, node: relations.Select, scope: RelationScope, calls: Calls, scalars: ScalarQueries) -> None:
+        self.node = node
+        self.scope = scope
+        self.calls = calls
+        self.rows = ScalarAnalyser(scope, calls)
+        self.grouped: GroupedScope | None = None
+        self.sets: tuple[tuple[int, ...], ...] = ()
+        before_over = self.rows
+        if self._is_aggregated():
+            keys = self._group_keys()
+            self.grouped = GroupedScope(self.rows, keys, bool(keys), scalars)
+            before_over = ScalarAnalyser(self.grouped, calls)
+        self.over = OverScope(before_over, dict(node.windows))
+        self.analyser = ScalarAnalyser(self.over, calls)
+        self.having = None if node.having is None else before_over.typed(node.having)
+        self.qualify = None if node.qualify is None else self.analyser.typed(node.qualify)
+        self.selected = list(self._select_items())
+
+    # --- what is selected --------------------------------------------------------------------------------------------
+
+    def _is_aggregated(self) -> bool:
+        node = self.node
+        if node.group is not None or node.having is not None:
+            return True
+        return any(contains_aggregate(item.expression) for item in node.items)
+
+    def _select_items(self) -> Iterable[Selected]:
+        for place, item in enumerate(self.node.items):
+            expression = item.expression
+            if isinstance(expression, syntax.Star):
+                yield from self._star(expression)
+                continue
+            if isinstance(expression, syntax.FieldAccess) and expression.name == "*":
+                yield from self._all_fields(self.analyser.typed(expression.operand))
+                continue
+            typed = self.analyser.typed(expression)
+            yield Selected(typed, item.alias or _name_of(expression, place), expression)
+
+    def _star(self, star: syntax.Star) -> Iterable[Selected]:
+        try:
+            columns = self.scope.star(star.path)
+        except ValidationError:
+            if not star.path:
+                raise
+            yield from self._all_fields(self.analyser.typed(syntax.Reference(star.path)))
+            return
+        for column in columns:
+            yield Selected(column if self.grouped is None else self._grouped_column(column), column.name)
+
+    def _grouped_column(self, column: Field) -> Typed:
+        assert self.grouped is not None
+        for index, key in enumerate(self.grouped.keys):
+            if key == column:
+                return Pending(key.type, "key", index)
+        raise ValidationError(f"Expression '{column.name}' is not being grouped")
+
+    def _all_fields(self, row: Typed) -> Iterable[Selected]:
+        if not isinstance(row.type, RowType):
+            raise ValidationError(f"{row} is no row: it has no fields")
+        for name in row.type.field_names():
+            yield Selected(self.analyser.field(row, name), name)
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _group_keys(self) -> list[Typed]:
+        keys: list[Typed] = []
+        sets: list[tuple[int, ...]] = [()]
+
+        def numbers(expressions: Sequence[syntax.Expression]) -> tuple[int, ...]:
+            found = []
+            for expression in expressions:
+                typed = self._group_expression(expression)
+                if typed not in keys:
+                    keys.append(typed)
+                found.append(keys.index(typed))
+            return tuple(found)
+
+        def sets_of(item: relations.GroupItem) -> list[tuple[int, ...]]:
+            if item.kind == "ROLLUP":
+                parts = [numbers(one.expressions) for one in item.sets] or [(one,) for one in numbers(item.expressions)]
+                return [sum(parts[:length], ()) for length in range(len(parts), -1, -1)]
+            if item.kind == "CUBE":
+                parts = [numbers(one.expressions) for one in item.sets] or [(one,) for one in numbers(item.expressions)]
+                return _subsets(parts)
+            if item.kind == "GROUPING SETS":
+                return [one for inner in item.sets for one in sets_of(inner)]
+            return [numbers(item.expressions)]
+
+        for item in self.node.group or ():
+            sets = [one + tuple(more for more in other if more not in one) for one in sets for other in sets_of(item)]
+        if len(sets) > 1:
+            self.sets = tuple(sets)
+        return keys
+
+    def _group_expression(self, expression: syntax.Expression) -> Typed:
+        if isinstance(expression, syntax.NumberLiteral) and expression.text.isdigit():
+            index = int(expression.text)
+            if not 1 <= index <= len(self.node.items):
+                raise ValidationError(f"GROUP BY {index}: there are {len(self.node.items)} selected columns")
+            expression = self.node.items[index - 1].expression
+        try:
+            return self.rows.typed(expression)
+        except ValidationError:
+            if not isinstance(expression, syntax.Reference) or len(expression.path) > 1:
+                raise
+            named = [item for item in self.node.items if item.alias == expression.path[0]]
+            if len(named) != 1:
+                raise
+            return self.rows.typed(named[0].expression)
+
+    # --- the plan ----------------------------------------------------------------------------------------------------
+
+    def build(self, more: Sequence[Typed] = ()) -> Node:
+        """The plan, with further columns after those that are selected."""
+        plan = self.scope.plan
+        columns: dict[tuple[str, int], Typed] = {}
+        if self.grouped is not None:
+            plan = self._aggregate(plan, columns)
+        if self.having is not None:
+            plan = Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.having, columns)))
+        plan = self._overs(plan, columns)
+        if self.qualify is not None:
+            plan = Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.qualify, columns)))
+        expressions = [placed(one.expression, columns) for one in self.selected]
+        expressions += [placed(one, columns) for one in more]
+        names = [one.name for one in self.selected] + [f"$sort{index}" for index in range(len(more))]
+        plan = project(plan, expressions, names)
+        if self.node.is_distinct:
+            if more:
+                raise ValidationError("with SELECT DISTINCT, ORDER BY can only have what is selected")
+            plan = Distinct(schema=plan.schema, input=plan)
+        return plan
+
+    def _true(self, condition: Typed) -> Typed:
+        return self.calls.implicit(condition, BooleanType())
+
+    def _aggregate(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
+        grouped = self.grouped
+        assert grouped is not None
+        if grouped.groupings:
+            raise UnsupportedError("GROUPING and GROUPING_ID are not supported yet")
+        expressions = list(grouped.keys)
+        calls = [_moved(call, expressions) for call in grouped.calls]
+        names = [_column_name(key, index) for index, key in enumerate(grouped.keys)]
+        names += [f"$f{index}" for index in range(len(names), len(expressions))]
+        before = project(plan, expressions, names)
+        keys = tuple(range(len(grouped.keys)))
+        key_columns = [self._key_column(before.schema, index) for index in keys]
+        call_columns = [PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)]
+        schema = RowSchema((*key_columns, *call_columns))
+        for index in keys:
+            columns["key", index] = schema.field(index)
+        for index in range(len(calls)):
+            columns["aggregate", index] = schema.field(len(keys) + index)
+        found: Node = Aggregate(schema=schema, input=before, keys=keys, calls=tuple(calls), sets=self.sets)
+        for number, query in enumerate(grouped.queries):
+            found, columns["query", number] = with_scalar(found, query, self.calls)
+        return found
+
+    def _key_column(self, schema: RowSchema, index: int) -> PlanColumn:
+        """A key stays a time attribute only where the groups are windows; it may be NULL where sets leave it out."""
+        column = schema[index]
+        is_windowed = all(name in schema.names for name in WINDOW_COLUMNS)
+        if column.time is not None and not (is_windowed and column.time is TimeAttribute.ROWTIME):
+            column = replace(column, time=None)
+        if self.sets and any(index not in one for one in self.sets):
+            column = replace(column, type=column.type.nullable())
+        return column
+
+    def _overs(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
+        """A step for each window, which has the calls that share it."""
+        windows: dict[tuple[object, ...], list[int]] = {}
+        for number, found in enumerate(self.over.found):
+            windows.setdefault(found.window, []).append(number)
+        for numbers in windows.values():
+            plan = self._over(plan, numbers, columns)
+        return plan
+
+    def _over(self, plan: Node, numbers: Sequence[int], columns: dict[tuple[str, int], Typed]) -> Node:
+        first = self.over.found[numbers[0]]
+        width = len(plan.schema)
+        expressions: list[Typed] = list(plan.schema.fields())
+        partition = tuple(_place(placed(one, columns), expressions) for one in first.partition)
+        order = tuple(
+            SortKey(_place(placed(one, columns), expressions), down, nulls_first(down, nulls))
+            for one, down, nulls in first.order
+        )
+        calls = [_moved(self._placed_call(self.over.found[number], columns), expressions) for number in numbers]
+        if len(expressions) > width:
+            names = plan.schema.names + [f"$o{index}" for index in range(width, len(expressions))]
+            plan = project(plan, expressions, names)
+        call_columns = [PlanColumn(f"$over{number}", self.over.found[number].call.type) for number in numbers]
+        schema = RowSchema((*plan.schema.columns, *call_columns))
+        for place, number in enumerate(numbers):
+            columns["over", number] = schema.field(len(plan.schema) + place)
+        return Over(
+            schema=schema,
+            input=plan,
+            partition=partition,
+            order=order,
+            is_rows=first.is_rows,
+            lower=_bound(first.lower),
+            upper=_bound(first.upper),
+            calls=tuple(calls),
+        )
+
+    def _placed_call(self, found: OverCall, columns: dict[tuple[str, int], Typed]) -> AggregateCall:
+        call = found.call
+        condition = None if call.condition is None else placed(call.condition, columns)
+        return replace(call, operands=tuple(placed(one, columns) for one in call.operands), condition=condition)
+
+
+def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> Node:
+    """A projection; columns that are only passed on stay time attributes."""
+    found = []
+    for expression, name in zip(expressions, names, strict=True):
+        time = plan.schema[expression.index].time if isinstance(expression, Field) else None
+        found.append(PlanColumn(name, expression.type, time or time_of(expression)))
+    return Project(schema=RowSchema(tuple(found)), input=plan, expressions=tuple(expressions))
+
+
+def time_of(expression: Typed) -> TimeAttribute | None:
+    """Which time attribute an expression makes: PROCTIME()."""
+    return TimeAttribute.PROCTIME if getattr(expression, "function", "") == "PROCTIME" else None
+
+
+def _name_of(expression: syntax.Expression, place: int) -> str:
+    if isinstance(expression, syntax.Reference):
+        return expression.path[-1]
+    return expression.name if isinstance(expression, syntax.FieldAccess) else f"EXPR${place}"
+
+
+def nulls_first(is_descending: bool, nulls: str | None) -> bool:
+    """Where NULL goes: it is the least value unless it is said otherwise."""
+    return not is_descending if nulls is None else nulls == "FIRST"
+
+
+def _place(expression: Typed, expressions: list[Typed]) -> int:
+    """Its place among expressions, which get it when it is not there yet."""
+    if expression not in expressions:
+        expressions.append(expression)
+    return expressions.index(expression)
+
+
+def _moved(call: AggregateCall, expressions: list[Typed]) -> AggregateCall:
+    """A call whose operands are columns of a projection; constants stay where they are."""
+
+    def column(operand: Typed) -> Typed:
+        if isinstance(operand, Constant):
+            return operand
+        return Field(operand.type, _place(operand, expressions), getattr(operand, "name", ""))
+
+    condition = None if call.condition is None else column(call.condition)
+    return replace(call, operands=tuple(map(column, call.operands)), condition=condition)
+
+
+def _column_name(expression: Typed, index: int) -> str:
+    return getattr(expression, "name", "") or f"$k{index}"
+
+
+def _bound(bound: tuple[str, Typed | None]) -> FrameBound:
+    direction, distance = bound
+    return FrameBound(direction != "FOLLOWING", distance, direction == "CURRENT ROW")
+
+
+def _subsets(parts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    if not parts:
+        return [()]
+    rest = _subsets(parts[1:])
+    return [parts[0] + one for one in rest] + rest

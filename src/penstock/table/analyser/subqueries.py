@@ -1,0 +1,256 @@
+"""Queries in expressions become joins.
+
+A query may use columns of the query around it (`OuterField`). Conditions that do are taken out of its plan and become
+conditions of the join; the columns of its own that they need are passed on to its top, through groups as further keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.literals import number
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import BooleanType
+from penstock.table.plan.logical import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
+    Filter,
+    Join,
+    JoinType,
+    Node,
+    Project,
+    Sort,
+)
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, transformed
+
+#: plans the query of an expression, which gives one column; further arguments say what is around it
+ScalarQueries = Callable[..., "Uncorrelated"]
+TRUE = Constant(BooleanType(False), True)
+
+
+@dataclass(frozen=True, slots=True)
+class OuterField(Typed):
+    """A column of the query around this one."""
+
+    index: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncorrelated:
+    """A plan that uses nothing from outside, and the conditions that did.
+
+    In these, columns of the plan are fields, and those from outside still outer fields.
+    """
+
+    plan: Node
+    conditions: tuple[Typed, ...]
+
+
+def conjuncts(condition: Typed) -> list[Typed]:
+    """The parts of a condition that all have to be true."""
+    if isinstance(condition, FunctionCall) and condition.function == "AND":
+        return [part for operand in condition.operands for part in conjuncts(operand)]
+    return [condition]
+
+
+def uses_outer(expression: Typed) -> bool:
+    """Whether it uses a column from outside."""
+    return any(isinstance(one, OuterField) for one in expression.walk())
+
+
+def all_of(conditions: Sequence[Typed], calls: Calls) -> Typed:
+    """One condition that is true where all of these are."""
+    if not conditions:
+        return TRUE
+    return conditions[0] if len(conditions) == 1 else calls.call("AND", conditions)
+
+
+def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
+    """Take the conditions out that use columns from outside. Raises `UnsupportedError` where that is not possible."""
+    match plan:
+        case Filter():
+            return _filter(plan, calls)
+        case Project():
+            return _project(plan, calls)
+        case Aggregate():
+            return _aggregate(plan, calls)
+        case Join(join_type=JoinType.INNER):
+            return _join(plan, calls)
+        case Distinct():
+            inner = uncorrelated(plan.input, calls)
+            if inner.conditions:
+                raise UnsupportedError("DISTINCT in a query that uses columns of the query around it is not supported")
+            return Uncorrelated(replace(plan, input=inner.plan), ())
+        case _:
+            _refuse(plan)
+            return Uncorrelated(plan, ())
+
+
+def _filter(plan: Filter, calls: Calls) -> Uncorrelated:
+    inner = uncorrelated(plan.input, calls)
+    mine: list[Typed] = []
+    outer: list[Typed] = []
+    for part in conjuncts(plan.condition):
+        (outer if uses_outer(part) else mine).append(part)
+    kept = inner.plan
+    if mine:
+        kept = Filter(schema=kept.schema, input=kept, condition=all_of(mine, calls))
+    return Uncorrelated(kept, (*inner.conditions, *outer))
+
+
+def _project(plan: Project, calls: Calls) -> Uncorrelated:
+    if any(map(uses_outer, plan.expressions)):
+        raise UnsupportedError("a selected column that uses a column of the query around it is not supported")
+    inner = uncorrelated(plan.input, calls)
+    expressions = list(plan.expressions)
+    columns = list(plan.schema.columns)
+
+    def moved(node: Typed) -> Typed:
+        if not isinstance(node, Field):
+            return node
+        if node not in expressions:
+            expressions.append(node)
+            columns.append(replace(inner.plan.schema[node.index], name=f"$c{len(columns)}"))
+        return replace(node, index=expressions.index(node))
+
+    conditions = tuple(transformed(one, moved) for one in inner.conditions)
+    schema = RowSchema(tuple(columns))
+    return Uncorrelated(Project(schema=schema, input=inner.plan, expressions=tuple(expressions)), conditions)
+
+
+def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
+    inner = uncorrelated(plan.input, calls)
+    if not inner.conditions:
+        return Uncorrelated(replace(plan, input=inner.plan), ())
+    if plan.sets or not all(map(_is_equality, inner.conditions)):
+        raise UnsupportedError(
+            "a query with groups that compares its columns with those of the query around it other than by = "
+            "is not supported"
+        )
+    used = sorted({one.index for part in inner.conditions for one in part.walk() if isinstance(one, Field)})
+    keys = (*plan.keys, *(one for one in used if one not in plan.keys))
+    more = [inner.plan.schema[index] for index in keys[len(plan.keys) :]]
+    width = len(plan.keys)
+    # Further keys come last, so that the columns there were keep their places.
+    columns = [*plan.schema.columns[:width], *more, *plan.schema.columns[width:]]
+    grouped = Aggregate(schema=RowSchema(tuple(columns)), input=inner.plan, keys=keys, calls=plan.calls)
+    order = [*range(width), *range(width + len(more), len(columns)), *range(width, width + len(more))]
+    schema = RowSchema(tuple(columns[index] for index in order))
+    top = Project(schema=schema, input=grouped, expressions=tuple(grouped.schema.field(index) for index in order))
+
+    def moved(node: Typed) -> Typed:
+        return replace(node, index=order.index(keys.index(node.index))) if isinstance(node, Field) else node
+
+    return Uncorrelated(top, tuple(transformed(one, moved) for one in inner.conditions))
+
+
+def _join(plan: Join, calls: Calls) -> Uncorrelated:
+    left, right = uncorrelated(plan.left, calls), uncorrelated(plan.right, calls)
+    mine = [part for part in conjuncts(plan.condition) if not uses_outer(part)]
+    outer = [part for part in conjuncts(plan.condition) if uses_outer(part)]
+    if (left.conditions and len(left.plan.schema) != len(plan.left.schema)) or (
+        right.conditions and len(right.plan.schema) != len(plan.right.schema)
+    ):
+        raise UnsupportedError("a join of queries that use columns of the query around them is not supported")
+    width = len(left.plan.schema)
+    conditions = (*left.conditions, *(shifted(one, width) for one in right.conditions), *outer)
+    schema = left.plan.schema.joined(right.plan.schema)
+    joined = Join(
+        schema=schema, left=left.plan, right=right.plan, join_type=plan.join_type, condition=all_of(mine, calls)
+    )
+    return Uncorrelated(joined, conditions)
+
+
+def _is_equality(condition: Typed) -> bool:
+    if not isinstance(condition, FunctionCall) or condition.function != "=":
+        return False
+    return sum(map(uses_outer, condition.operands)) == 1
+
+
+def _refuse(plan: Node) -> None:
+    for node in plan.inputs():
+        _refuse(node)
+    parts: list[Any] = [getattr(plan, "condition", None), *getattr(plan, "expressions", ())]
+    if any(isinstance(part, Typed) and uses_outer(part) for part in parts):
+        name = type(plan).__name__
+        raise UnsupportedError(f"a query with {name} that uses columns of the query around it is not supported")
+
+
+def shifted(expression: Typed, by: int) -> Typed:
+    """The same over columns that are further to the right."""
+    return transformed(
+        expression, lambda node: replace(node, index=node.index + by) if isinstance(node, Field) else node
+    )
+
+
+def join_condition(found: Uncorrelated, width: int, more: Sequence[Typed], calls: Calls) -> Typed:
+    """The condition of a join whose left side, of `width` columns, is the query around."""
+
+    def settled(node: Typed) -> Typed:
+        if isinstance(node, Field):
+            return replace(node, index=node.index + width)
+        return Field(node.type, node.index, node.name) if isinstance(node, OuterField) else node
+
+    return all_of([*(transformed(one, settled) for one in found.conditions), *more], calls)
+
+
+def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls) -> Node:
+    """The rows of the left side for which the query has rows; with `equal_to`, those whose columns equal these."""
+    found = uncorrelated(query, calls)
+    width = len(left.schema)
+    equalities = []
+    for index, one in enumerate(equal_to):
+        column = shifted(found.plan.schema.field(index), width)
+        equality = calls.call("=", [one, column])
+        if is_negated and (one.type.is_nullable or column.type.is_nullable):
+            # NOT IN is unknown, and so not true, where either is NULL.
+            equality = calls.call("OR", [equality, calls.call("IS NULL", [equality])])
+        equalities.append(equality)
+    return Join(
+        schema=left.schema,
+        left=left,
+        right=found.plan,
+        join_type=JoinType.ANTI if is_negated else JoinType.SEMI,
+        condition=join_condition(found, width, equalities, calls),
+    )
+
+
+def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
+    """A query that gives one value: more than one row is an error when it runs."""
+    if len(query.schema) != 1:
+        raise ValidationError(f"a query in an expression must give one column, not {len(query.schema)}")
+    found = uncorrelated(query, calls)
+    if _has_one_row(query):
+        return found
+    if found.conditions:
+        raise UnsupportedError("a query in an expression that uses outer columns must have an aggregate")
+    column = found.plan.schema[0]
+    call = AggregateCall("SINGLE_VALUE", (found.plan.schema.field(0),), column.type.nullable())
+    schema = RowSchema((PlanColumn(column.name, column.type.nullable()),))
+    return Uncorrelated(Aggregate(schema=schema, input=found.plan, keys=(), calls=(call,)), ())
+
+
+def _has_one_row(plan: Node) -> bool:
+    while isinstance(plan, Project | Sort):
+        plan = plan.input
+    return isinstance(plan, Aggregate) and not plan.keys
+
+
+def with_scalar(plan: Node, found: Uncorrelated, calls: Calls) -> tuple[Node, Typed]:
+    """A plan with the columns of a query after its own, and the value of the query."""
+    width = len(plan.schema)
+    schema = plan.schema.joined(found.plan.schema, right_nullable=True)
+    condition = join_condition(found, width, (), calls)
+    joined = Join(schema=schema, left=plan, right=found.plan, join_type=JoinType.LEFT, condition=condition)
+    value: Typed = schema.field(width)
+    if found.conditions and not found.plan.schema[0].type.is_nullable:
+        # COUNT gives 0 where no row matches, and the join NULL.
+        value = calls.call("COALESCE", [value, calls.cast(number("0"), value.type)])
+    return joined, value

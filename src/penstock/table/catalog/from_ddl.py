@@ -1,0 +1,169 @@
+"""CREATE TABLE, as it is written, to what a catalog holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.catalog.schema import Schema, UnresolvedColumn, UnresolvedWatermark
+from penstock.table.data.errors import ValidationError
+from penstock.table.sql import statements
+
+
+def schema_of(elements: statements.Elements) -> Schema:
+    """The schema that stands in the parentheses. Raises `ValidationError` for what Flink refuses there."""
+    columns = tuple(_column(one) for one in elements.columns)
+    marks = []
+    for mark in elements.watermarks:
+        if len(mark.column) > 1:
+            raise UnsupportedError("a watermark on a field of a row is not supported: make it a computed column")
+        marks.append(UnresolvedWatermark(mark.column[0], mark.expression))
+    keys = [(one.columns, one.name, one.is_enforced) for one in elements.constraints if not one.is_unique]
+    if len(keys) < len(elements.constraints):
+        raise ValidationError("UNIQUE constraint is not supported yet")
+    keys += [((one.path[-1],), one.constraint, one.is_enforced) for one in elements.columns if one.is_primary]
+    if len(keys) > 1:
+        raise ValidationError("Duplicate primary key definition")
+    if not keys:
+        return Schema(columns, tuple(marks))
+    names, title, is_enforced = keys[0]
+    if is_enforced is not False:
+        raise ValidationError(
+            "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint. ENFORCED/NOT ENFORCED controls if the "
+            "constraint checks are performed on the incoming/outgoing data. Flink does not own the data therefore the "
+            "only supported mode is the NOT ENFORCED mode"
+        )
+    return Schema(columns, tuple(marks), tuple(names), title or "PK_" + "_".join(names))
+
+
+def _column(column: statements.Column) -> UnresolvedColumn:
+    return UnresolvedColumn(
+        column.path[-1],
+        column.type,
+        column.expression,
+        column.is_metadata,
+        column.metadata,
+        column.is_virtual,
+        column.comment,
+    )
+
+
+def table_of(statement: statements.CreateTable, base: CatalogBaseTable | None = None) -> CatalogBaseTable:
+    """The table that a statement makes. `base`: the table of its LIKE."""
+    schema = schema_of(statement.elements)
+    options = dict(statement.options)
+    partition = statement.partition_keys
+    comment, distribution = statement.comment, statement.distribution
+    if base is not None and statement.like is not None:
+        schema, options, partition, distribution = _merged(statement, base, schema, options)
+        comment = comment if comment is not None else base.comment
+    names = [column.name for column in schema.columns]
+    for key in partition:
+        if key not in names:
+            raise ValidationError(
+                f"Partition column '{key}' not defined in the table schema. Available columns: {names}"
+            )
+    return CatalogBaseTable(schema, options, comment, partition, distribution)
+
+
+#: which parts of a table LIKE takes, and how unless something else is said
+_LIKE_PARTS = {
+    "CONSTRAINTS": "INCLUDING",
+    "DISTRIBUTION": "INCLUDING",
+    "GENERATED": "INCLUDING",
+    "METADATA": "INCLUDING",
+    "OPTIONS": "OVERWRITING",
+    "PARTITIONS": "INCLUDING",
+    "WATERMARKS": "INCLUDING",
+}
+
+
+def _merged(
+    statement: statements.CreateTable, base: CatalogBaseTable, schema: Schema, options: dict[str, str]
+) -> tuple[Schema, dict[str, str], tuple[str, ...], statements.Distribution | None]:
+    assert statement.like is not None
+    rules = dict(_LIKE_PARTS)
+    said = {part: rule for rule, part in statement.like.options}
+    if "ALL" in said:
+        overwritten = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
+        for part in rules:
+            fits = said["ALL"] != "OVERWRITING" or part in overwritten
+            rules[part] = said["ALL"] if fits else rules[part]
+    rules.update({part: rule for part, rule in said.items() if part != "ALL"})
+    merged = Schema(
+        _merged_columns(base.schema.columns, schema.columns, rules),
+        _merged_marks(base.schema.watermarks, schema.watermarks, rules["WATERMARKS"]),
+        *_merged_key(base.schema, schema, rules["CONSTRAINTS"]),
+    )
+    partition = statement.partition_keys
+    if rules["PARTITIONS"] == "INCLUDING" and base.partition_keys:
+        if partition:
+            raise ValidationError(
+                "The base table already has partitions defined. You might want to specify EXCLUDING PARTITIONS."
+            )
+        partition = base.partition_keys
+    distribution = statement.distribution
+    if rules["DISTRIBUTION"] == "INCLUDING" and base.distribution is not None:
+        if distribution is not None:
+            raise ValidationError(
+                "The base table already has a distribution defined. You might want to specify EXCLUDING DISTRIBUTION."
+            )
+        distribution = base.distribution
+    return merged, _merged_options(base.options, options, rules["OPTIONS"]), partition, distribution
+
+
+def _merged_options(base: object, own: dict[str, str], rule: str) -> dict[str, str]:
+    theirs = dict(base) if rule != "EXCLUDING" else {}  # type: ignore[call-overload]
+    if rule == "INCLUDING":
+        for key in own:
+            if key in theirs:
+                raise ValidationError(
+                    f"There already exists an option ['{key}' -> '{theirs[key]}'] in the base table. "
+                    "You might want to specify EXCLUDING OPTIONS or OVERWRITING OPTIONS."
+                )
+    return {**theirs, **own}
+
+
+def _merged_columns(
+    base: Sequence[UnresolvedColumn], own: Sequence[UnresolvedColumn], rules: dict[str, str]
+) -> tuple[UnresolvedColumn, ...]:
+    found: dict[str, UnresolvedColumn] = {}
+    for column in base:
+        if rules.get(_rule_of(column), "INCLUDING") != "EXCLUDING":
+            found[column.name] = column
+    for column in own:
+        part = _rule_of(column)
+        there = found.get(column.name)
+        if there is not None and not (_rule_of(there) == part and rules.get(part) == "OVERWRITING"):
+            raise ValidationError(f"A column named '{column.name}' already exists in the base table.")
+        found[column.name] = column
+    return tuple(found.values())
+
+
+def _rule_of(column: UnresolvedColumn) -> str:
+    return "METADATA" if column.is_metadata else "GENERATED" if column.expression is not None else ""
+
+
+def _merged_marks(
+    base: tuple[UnresolvedWatermark, ...], own: tuple[UnresolvedWatermark, ...], rule: str
+) -> tuple[UnresolvedWatermark, ...]:
+    if rule == "EXCLUDING":
+        return own
+    names = [mark.column for mark in own]
+    for mark in base:
+        if mark.column in names and rule == "INCLUDING":
+            raise ValidationError(
+                f"There already exists a watermark spec for column '{mark.column}' in the base table."
+            )
+    return (*(mark for mark in base if mark.column not in names), *own)
+
+
+def _merged_key(base: Schema, own: Schema, rule: str) -> tuple[tuple[str, ...], str | None]:
+    if rule == "EXCLUDING" or not base.primary_key:
+        return own.primary_key, own.primary_key_name
+    if own.primary_key:
+        raise ValidationError(
+            "The base table already has a primary key. You might want to specify EXCLUDING CONSTRAINTS."
+        )
+    return base.primary_key, base.primary_key_name

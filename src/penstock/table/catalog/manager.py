@@ -1,0 +1,232 @@
+"""All catalogs of a program, the current one, and temporary tables and views, which hide those of catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.queries import QueryAnalyser
+from penstock.table.analyser.select import project
+from penstock.table.catalog.catalog import Catalog
+from penstock.table.catalog.columns import ColumnKind, ResolvedSchema
+from penstock.table.catalog.inline_view import InlineView
+from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
+from penstock.table.catalog.resolution import resolve, row_schema
+from penstock.table.catalog.schema import Schema, UnresolvedColumn
+from penstock.table.data.errors import ValidationError
+from penstock.table.functions.definition import Session
+from penstock.table.plan.logical import Node, Scan, WatermarkAssigner
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.sql import parse_statement, relations, statements
+from penstock.table.typed.nodes import Typed
+
+Path = tuple[str, str, str]
+
+
+class CatalogManager:
+    """Finds tables by their names. `session` is asked anew for each query, because options change.
+
+    `is_user_function` says whether a name is that of a function of the program.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        session: Callable[[], Session] = Session,
+        is_user_function: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self._catalogs = {catalog.name: catalog}
+        self._temporary: dict[Path, CatalogBaseTable] = {}
+        self._session = session
+        self._is_user_function = is_user_function
+        self.current_catalog = catalog.name
+        self.current_database = catalog.get_default_database()
+
+    # --- where the program is ----------------------------------------------------------------------------------------
+
+    def list_catalogs(self) -> list[str]:
+        """The names of all catalogs."""
+        return sorted(self._catalogs)
+
+    def catalog(self, name: str) -> Catalog:
+        """A catalog by its name. Raises `ValidationError` where there is none."""
+        if name not in self._catalogs:
+            raise ValidationError(f"Catalog {name} does not exist")
+        return self._catalogs[name]
+
+    def register_catalog(self, name: str, catalog: Catalog) -> None:
+        """Add a catalog."""
+        if name in self._catalogs:
+            raise ValidationError(f"Catalog {name} already exists.")
+        self._catalogs[name] = catalog
+
+    def unregister_catalog(self, name: str) -> None:
+        """Remove a catalog that is not the current one."""
+        self.catalog(name)
+        if name == self.current_catalog:
+            raise ValidationError("Cannot drop a catalog which is currently in use.")
+        del self._catalogs[name]
+
+    def use_catalog(self, name: str) -> None:
+        """Make a catalog the current one, with its default database."""
+        self.current_database = self.catalog(name).get_default_database()
+        self.current_catalog = name
+
+    def use_database(self, name: str) -> None:
+        """Make a database of the current catalog the current one."""
+        self.catalog(self.current_catalog).get_database(name)
+        self.current_database = name
+
+    def qualified(self, path: tuple[str, ...]) -> Path:
+        """The whole path of a name, which may leave out catalog and database."""
+        match path:
+            case (name,):
+                return self.current_catalog, self.current_database, name
+            case (database, name):
+                return self.current_catalog, database, name
+            case (catalog, database, name):
+                return catalog, database, name
+            case _:
+                raise ValidationError(f"a name has at most a catalog and a database before it: {'.'.join(path)}")
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    def find(self, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable] | None:
+        """A table or view, a temporary one first."""
+        whole = self.qualified(path)
+        temporary = self._temporary.get(whole)
+        if temporary is not None:
+            return whole, temporary
+        catalog = self._catalogs.get(whole[0])
+        at = ObjectPath(whole[1], whole[2])
+        if catalog is None or not catalog.table_exists(at):
+            return None
+        return whole, catalog.get_table(at)
+
+    def temporary(self, path: tuple[str, ...]) -> CatalogBaseTable | None:
+        """A temporary table or view."""
+        return self._temporary.get(self.qualified(path))
+
+    def list_temporary(self, views: bool | None = None) -> list[str]:
+        """The names of temporary tables and views of the current database; `views`: only these, or only others."""
+        return sorted(
+            name
+            for (catalog, database, name), table in self._temporary.items()
+            if (catalog, database) == (self.current_catalog, self.current_database)
+            and (views is None or table.is_view is views)
+            and not name.startswith("*anonymous_")
+        )
+
+    def create(
+        self, path: tuple[str, ...], table: CatalogBaseTable, is_temporary: bool, if_not_exists: bool = False
+    ) -> None:
+        """Add a table or view."""
+        whole = self.qualified(path)
+        if not is_temporary:
+            self.catalog(whole[0]).create_table(ObjectPath(whole[1], whole[2]), table, if_not_exists)
+            return
+        if whole not in self._temporary:
+            self._temporary[whole] = table
+        elif not if_not_exists:
+            raise ValidationError(f"Temporary table '{'.'.join(whole)}' already exists")
+
+    def drop(self, path: tuple[str, ...], is_view: bool, is_temporary: bool, if_exists: bool) -> bool:
+        """Remove a table or view. Returns whether there was one."""
+        whole = self.qualified(path)
+        what = "view" if is_view else "table"
+        temporary = self._temporary.get(whole)
+        if is_temporary:
+            if temporary is None or temporary.is_view is not is_view:
+                if if_exists:
+                    return False
+                raise ValidationError(f"Temporary {what} with identifier '{'.'.join(whole)}' does not exist.")
+            del self._temporary[whole]
+            return True
+        if temporary is not None and temporary.is_view is is_view:
+            raise ValidationError(
+                f"Temporary {what} with identifier '{'.'.join(whole)}' exists. Drop it first before removing the "
+                f"permanent {what}."
+            )
+        found = self.find(path)
+        if found is None or found[1].is_view is not is_view:
+            if if_exists:
+                return False
+            raise ValidationError(f"{what.capitalize()} with identifier '{'.'.join(whole)}' does not exist.")
+        self.catalog(whole[0]).drop_table(ObjectPath(whole[1], whole[2]))
+        return True
+
+    # --- for the analyser --------------------------------------------------------------------------------------------
+
+    def calls(self) -> Calls:
+        """Calls of functions as the session has them now."""
+        return Calls(self._session(), self._is_user_function)
+
+    def analyser(self) -> QueryAnalyser:
+        """An analyser of queries over these tables."""
+        return QueryAnalyser(self, self.calls())
+
+    def resolved(self, table: CatalogBaseTable) -> ResolvedSchema:
+        """The resolved schema of a table."""
+        return resolve(table.schema, self.calls())
+
+    def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
+        """See `Tables`: a view is its query, and a table its stored columns, then those that are computed."""
+        found = self.find(path)
+        if found is None:
+            return None
+        whole, table = found
+        if table.is_view:
+            return self._view(whole, table), whole
+        options = dict(table.options)
+        options.update(pair for hint in hints if hint.name.upper() == "OPTIONS" for pair in hint.options)
+        return _read(whole, self.resolved(table), tuple(options.items())), whole
+
+    def view_schema(self, plan: Node, names: tuple[str, ...]) -> Schema:
+        """The schema of a view of this plan. `names`: those of its columns, if the statement has any."""
+        if names and len(names) != len(plan.schema):
+            raise ValidationError(
+                "VIEW definition and input fields not match:\n"
+                f"\tDef fields: [{', '.join(names)}].\n\tInput fields: [{', '.join(plan.schema.names)}]."
+            )
+        titles = names or plan.schema.names
+        for name in titles:
+            if list(titles).count(name) > 1:
+                raise ValidationError(f"A column with the same name `{name}` has been defined in the view")
+        pairs = zip(titles, plan.schema.types, strict=True)
+        return Schema(tuple(UnresolvedColumn(name, data_type) for name, data_type in pairs))
+
+    def _view(self, path: Path, view: CatalogBaseTable) -> Node:
+        if isinstance(view, InlineView):
+            return view.plan
+        assert view.query is not None
+        statement = parse_statement(view.query)
+        assert isinstance(statement, statements.QueryStatement)
+        before = self.current_catalog, self.current_database
+        self.current_catalog, self.current_database = view.place or path[:2]
+        try:
+            plan = self.analyser().query(statement.query)
+        finally:
+            self.current_catalog, self.current_database = before
+        names = [column.name for column in view.schema.columns]
+        return project(plan, plan.schema.fields(), names) if names and names != plan.schema.names else plan
+
+
+def _read(path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ...]) -> Node:
+    stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
+    key = schema.primary_key.columns if schema.primary_key is not None else ()
+    places = tuple(index for index, column in enumerate(stored) if column.name in key)
+    plan: Node = Scan(schema=row_schema(stored).without_time(), path=path, options=options, key=places)
+    names = [column.name for column in schema.columns]
+    if len(stored) < len(schema.columns):
+        fields = {column.name: plan.schema.field(index) for index, column in enumerate(stored)}
+        expressions: list[Typed] = [
+            fields[column.name] if column.expression is None else column.expression for column in schema.columns
+        ]
+        plan = project(plan, expressions, names)
+    for mark in schema.watermark_specs:
+        index = names.index(mark.rowtime_attribute)
+        columns = tuple(
+            PlanColumn(column.name, plan.schema[place].type, column.time) for place, column in enumerate(schema.columns)
+        )
+        plan = WatermarkAssigner(schema=RowSchema(columns), input=plan, column=index, expression=mark.expression)
+    return plan

@@ -1,0 +1,109 @@
+"""Schemas as they are declared, resolved: types of computed columns, time attributes, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.select import time_of
+from penstock.table.catalog.columns import Column, ColumnKind, ResolvedSchema, UniqueConstraint, WatermarkSpec
+from penstock.table.catalog.schema import Schema, UnresolvedWatermark
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import LocalZonedTimestampType, TimestampType
+from penstock.table.plan.logical import Values
+from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
+from penstock.table.typed.nodes import Field
+
+
+def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
+    """The resolved schema. Raises `ValidationError` for what does not fit together."""
+    columns = [
+        Column(
+            one.name,
+            one.data_type,
+            ColumnKind.METADATA if one.is_metadata else ColumnKind.PHYSICAL,
+            metadata_key=one.metadata_key,
+            is_virtual=one.is_virtual,
+            comment=one.comment,
+        )
+        for one in schema.columns
+        if one.data_type is not None
+    ]
+    _check_names([one.name for one in schema.columns])
+    analyser = ScalarAnalyser(scope_of(_rows(columns)), calls)
+    stored = {column.name: column for column in columns}
+    resolved = []
+    for one in schema.columns:
+        if one.expression is None:
+            resolved.append(stored[one.name])
+            continue
+        try:
+            typed = analyser.typed(one.expression)
+        except ValidationError as error:
+            raise ValidationError(f"Invalid expression for computed column '{one.name}': {error}") from error
+        column = replace(Column.computed(one.name, typed, one.expression), comment=one.comment)
+        resolved.append(replace(column, time=time_of(typed)))
+    marks = [_watermark(one, resolved, calls) for one in schema.watermarks]
+    if len(marks) > 1:
+        raise ValidationError("Multiple watermark definitions are not supported yet.")
+    for mark in marks:
+        index = [column.name for column in resolved].index(mark.rowtime_attribute)
+        resolved[index] = replace(resolved[index], time=TimeAttribute.ROWTIME)
+    key = _primary_key(schema, resolved)
+    if key is not None:
+        resolved = [
+            replace(one, data_type=one.data_type.not_null()) if one.name in key.columns else one for one in resolved
+        ]
+    return ResolvedSchema(tuple(resolved), tuple(marks), key)
+
+
+def row_schema(columns: Sequence[Column]) -> RowSchema:
+    """The columns as rows of a plan have them."""
+    return RowSchema(tuple(PlanColumn(one.name, one.data_type, one.time) for one in columns))
+
+
+def _rows(columns: Sequence[Column]) -> Values:
+    return Values(schema=row_schema(columns), rows=())
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValidationError(f"Schema must not contain duplicate column names. Found duplicates: [{name}]")
+
+
+def _watermark(mark: UnresolvedWatermark, columns: Sequence[Column], calls: Calls) -> WatermarkSpec:
+    found = next((column for column in columns if column.name == mark.column), None)
+    if found is None:
+        names = ", ".join(column.name for column in columns)
+        raise ValidationError(
+            f"Invalid column name '{mark.column}' for rowtime attribute in watermark declaration. "
+            f"Available names are: [{names}]"
+        )
+    if not isinstance(found.data_type, TimestampType | LocalZonedTimestampType) or found.data_type.precision > 3:
+        raise ValidationError(
+            f"Invalid data type of time field for watermark definition. The field must be of type TIMESTAMP(p) or "
+            f"TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the time field type is "
+            f"{found.data_type}"
+        )
+    typed = ScalarAnalyser(scope_of(_rows(columns)), calls).typed(mark.expression)
+    if not isinstance(typed, Field) and not isinstance(typed.type, TimestampType | LocalZonedTimestampType):
+        raise ValidationError(f"Invalid data type of expression for watermark definition: {typed.type}")
+    return WatermarkSpec(mark.column, typed, mark.expression)
+
+
+def _primary_key(schema: Schema, columns: Sequence[Column]) -> UniqueConstraint | None:
+    if not schema.primary_key:
+        return None
+    for name in schema.primary_key:
+        found = [column for column in columns if column.name == name]
+        if not found:
+            raise ValidationError(f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' does not exist.")
+        if not found[0].is_physical():
+            raise ValidationError(
+                f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' is not a physical column."
+            )
+    return UniqueConstraint(schema.primary_key_name or "PK_" + "_".join(schema.primary_key), schema.primary_key)

@@ -1,0 +1,66 @@
+"""Aggregates, windows of aggregates, and what there is to know of a window that rows are grouped by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Self
+
+from penstock.table.data.errors import ValidationError
+from penstock.table.methods.operand import Operand, Unary, node_of
+from penstock.table.sql import syntax
+
+#: names of the calls that stand for a part of a window until the window is known, and the columns that they become
+WINDOW_PARTS: Final = {
+    "$START": "window_start",
+    "$END": "window_end",
+    "$ROWTIME": "window_time",
+    "$PROCTIME": "window_time",
+}
+
+
+class Aggregates(Operand):
+    """Values of many rows."""
+
+    count = Unary("COUNT", "How many rows have a value that is not NULL.")
+    sum = Unary("SUM", "The sum, or NULL for no value.")
+    sum0 = Unary("SUM0", "The sum, or 0 for no value.")
+    avg = Unary("AVG", "The mean.")
+    min = Unary("MIN", "The least value.")
+    max = Unary("MAX", "The greatest value.")
+    first_value = Unary("FIRST_VALUE", "The first value that is not NULL.")
+    last_value = Unary("LAST_VALUE", "The last value that is not NULL.")
+    stddev_pop = Unary("STDDEV_POP", "The standard deviation of all values.")
+    stddev_samp = Unary("STDDEV_SAMP", "The standard deviation, of a sample.")
+    var_pop = Unary("VAR_POP", "The variance of all values.")
+    var_samp = Unary("VAR_SAMP", "The variance, of a sample.")
+    collect = Unary("COLLECT", "A multiset of all values.")
+    array_agg = Unary("ARRAY_AGG", "An array of all values.")
+
+    def list_agg(self, separator: object | None = None) -> Self:
+        """All texts with a separator in between, which is a comma unless it is given."""
+        return self._called("LISTAGG", separator)
+
+    def percentile(self, percentage: object, frequency: object | None = None) -> Self:
+        """The value below which a share of all values lies, from 0 to 1; `frequency`: how often each value counts."""
+        return self._called("PERCENTILE", percentage, frequency)
+
+    @property
+    def distinct(self) -> Self:
+        """The aggregate over distinct values alone: `col("a").sum.distinct`."""
+        if not isinstance(self._node, syntax.Call):
+            raise ValidationError(f"distinct belongs to an aggregate, such as {self}.count.distinct")
+        return self._new(replace(self._node, is_distinct=True))
+
+    def over(self, alias: object) -> Self:
+        """The aggregate over a window of `over_window`, by the name of the window."""
+        name = node_of(alias)
+        if not isinstance(name, syntax.Reference):
+            raise ValidationError(f'over takes the name of a window, as col("w"), and not {alias}')
+        return self._new(syntax.Over(self._node, name.path[-1]))
+
+    # --- a window ----------------------------------------------------------------------------------------------------
+
+    start = Unary("$START", "The time at which a window begins, of a window that rows are grouped by.")
+    end = Unary("$END", "The time at which a window ends; this moment itself is not in it.")
+    rowtime = Unary("$ROWTIME", "The event time of a window, its last millisecond, as a time attribute.")
+    proctime = Unary("$PROCTIME", "The processing time of a window, as a time attribute.")

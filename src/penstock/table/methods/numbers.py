@@ -1,0 +1,60 @@
+"""Numbers."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from penstock.table.methods.operand import Operand, Unary, node_of
+from penstock.table.methods.units import TimeIntervalUnit
+from penstock.table.sql import syntax
+
+
+class Numbers(Operand):
+    """What there is for numbers."""
+
+    abs = Unary("ABS", "The number without its sign.")
+    exp = Unary("EXP", "e to the power of the number.")
+    ln = Unary("LN", "The natural logarithm.")
+    log2 = Unary("LOG2", "The logarithm to base 2.")
+    log10 = Unary("LOG10", "The logarithm to base 10.")
+    sqrt = Unary("SQRT", "The square root.")
+    sign = Unary("SIGN", "-1, 0 or 1: the sign of the number.")
+    sin = Unary("SIN", "The sine of an angle in radians.")
+    cos = Unary("COS", "The cosine of an angle in radians.")
+    tan = Unary("TAN", "The tangent of an angle in radians.")
+    cot = Unary("COT", "The cotangent of an angle in radians.")
+    sinh = Unary("SINH", "The hyperbolic sine.")
+    cosh = Unary("COSH", "The hyperbolic cosine.")
+    tanh = Unary("TANH", "The hyperbolic tangent.")
+    asin = Unary("ASIN", "The angle in radians whose sine it is.")
+    acos = Unary("ACOS", "The angle in radians whose cosine it is.")
+    atan = Unary("ATAN", "The angle in radians whose tangent it is.")
+    degrees = Unary("DEGREES", "An angle in radians as degrees.")
+    radians = Unary("RADIANS", "An angle in degrees as radians.")
+    bin = Unary("BIN", "A whole number as a text of binary digits.")
+    hex = Unary("HEX", "A whole number, or a text, as a text of hexadecimal digits.")
+    unhex = Unary("UNHEX", "The bytes that a text of hexadecimal digits stands for.")
+
+    def log(self, base: object | None = None) -> Self:
+        """The logarithm to a base, which is e unless it is given."""
+        return self._called("LOG") if base is None else self._new(node_of(base))._called("LOG", self)
+
+    def round(self, places: object) -> Self:
+        """The number with so many decimal places."""
+        return self._called("ROUND", places)
+
+    def truncate(self, n: object = 0) -> Self:
+        """The number cut to `n` decimal places, 0 unless they are given."""
+        return self._called("TRUNCATE", n)
+
+    def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
+        """The greatest whole number up to it; with a unit, the beginning of the unit in which a point in time lies."""
+        return self._called("FLOOR", _unit(time_interval_unit))
+
+    def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
+        """The least whole number from it on; with a unit, the end of the unit in which a point in time lies."""
+        return self._called("CEIL", _unit(time_interval_unit))
+
+
+def _unit(unit: TimeIntervalUnit | None) -> Operand | None:
+    return None if unit is None else Operand(syntax.Unit(unit.value))

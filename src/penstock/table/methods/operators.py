@@ -1,0 +1,154 @@
+"""Operators of Python, comparisons, logic, NULL and casts."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from penstock.base.errors import WrongTypeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.methods.literals import literal_of
+from penstock.table.methods.operand import Operand, Test, node_of
+from penstock.table.sql import syntax
+
+
+class Operators(Operand):
+    """Operators of Python stand for those of SQL: `&` for AND, `|` for OR, `~` for NOT."""
+
+    def _reversed(self, operator: str, left: object) -> Self:
+        return self._new(syntax.Call(operator, (literal_of(left), self._node)))
+
+    def __add__(self, other: object) -> Self:
+        return self._operated("+", other)
+
+    def __radd__(self, other: object) -> Self:
+        return self._reversed("+", other)
+
+    def __sub__(self, other: object) -> Self:
+        return self._operated("-", other)
+
+    def __rsub__(self, other: object) -> Self:
+        return self._reversed("-", other)
+
+    def __mul__(self, other: object) -> Self:
+        return self._operated("*", other)
+
+    def __rmul__(self, other: object) -> Self:
+        return self._reversed("*", other)
+
+    def __truediv__(self, other: object) -> Self:
+        return self._operated("/", other)
+
+    def __rtruediv__(self, other: object) -> Self:
+        return self._reversed("/", other)
+
+    def __mod__(self, other: object) -> Self:
+        return self._operated("%", other)
+
+    def __rmod__(self, other: object) -> Self:
+        return self._reversed("%", other)
+
+    def __pow__(self, other: object) -> Self:
+        return self._called("POWER", other)
+
+    def __rpow__(self, other: object) -> Self:
+        return self._new(literal_of(other))._called("POWER", self)
+
+    def __neg__(self) -> Self:
+        return self._operated("MINUS_PREFIX")
+
+    def __abs__(self) -> Self:
+        return self._called("ABS")
+
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
+        return self._operated("=", other)
+
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
+        return self._operated("<>", other)
+
+    def __lt__(self, other: object) -> Self:
+        return self._operated("<", other)
+
+    def __le__(self, other: object) -> Self:
+        return self._operated("<=", other)
+
+    def __gt__(self, other: object) -> Self:
+        return self._operated(">", other)
+
+    def __ge__(self, other: object) -> Self:
+        return self._operated(">=", other)
+
+    def __and__(self, other: object) -> Self:
+        return self._operated("AND", other)
+
+    def __rand__(self, other: object) -> Self:
+        return self._reversed("AND", other)
+
+    def __or__(self, other: object) -> Self:
+        return self._operated("OR", other)
+
+    def __ror__(self, other: object) -> Self:
+        return self._reversed("OR", other)
+
+    def __invert__(self) -> Self:
+        return self._operated("NOT")
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise WrongTypeError(
+            f"{self} has no value before the query runs: write & | ~ and if_then_else, not and, or, not and if; "
+            "and put comparisons beside & and | in parentheses"
+        )
+
+    # --- NULL and truth ----------------------------------------------------------------------------------------------
+
+    is_null = Test("IS NULL", "Whether it is NULL.")
+    is_not_null = Test("IS NOT NULL", "Whether it is not NULL.")
+    is_true = Test("IS TRUE", "Whether it is true: neither false nor NULL.")
+    is_false = Test("IS FALSE", "Whether it is false: neither true nor NULL.")
+    is_not_true = Test("IS NOT TRUE", "Whether it is false or NULL.")
+    is_not_false = Test("IS NOT FALSE", "Whether it is true or NULL.")
+
+    def if_null(self, null_replacement: object) -> Self:
+        """The value, or the replacement where it is NULL."""
+        return self._called("IFNULL", null_replacement)
+
+    def then(self, if_true: object, if_false: object) -> Self:
+        """The first value where the condition is true, else the second one."""
+        return self._new(syntax.Case(None, ((self._node, node_of(if_true)),), node_of(if_false)))
+
+    # --- one of several ----------------------------------------------------------------------------------------------
+
+    def between(self, lower_bound: object, upper_bound: object) -> Self:
+        """Whether it is at least the lower bound and at most the upper one."""
+        return self._new(syntax.Between(self._node, node_of(lower_bound), node_of(upper_bound)))
+
+    def not_between(self, lower_bound: object, upper_bound: object) -> Self:
+        """Whether it is less than the lower bound or greater than the upper one."""
+        return self._new(syntax.Between(self._node, node_of(lower_bound), node_of(upper_bound), is_negated=True))
+
+    def in_(self, first_element_or_table: object, *remaining_elements: object) -> Self:
+        """Whether it is one of these values, or of those in a table of one column."""
+        query = _query_of(first_element_or_table)
+        if query is None:
+            among = (first_element_or_table, *remaining_elements)
+            return self._new(syntax.In(self._node, tuple(map(node_of, among))))
+        if remaining_elements:
+            raise WrongTypeError("in_ takes one table, or values, and not both")
+        return self._new(syntax.In(self._node, query))
+
+    # --- types -------------------------------------------------------------------------------------------------------
+
+    def cast(self, data_type: DataType) -> Self:
+        """The value as another type. A value that cannot be cast makes the job fail."""
+        return self._new(syntax.Cast(self._node, data_type))
+
+    def try_cast(self, data_type: DataType) -> Self:
+        """The value as another type, or NULL where it cannot be cast."""
+        return self._new(syntax.Cast(self._node, data_type, is_try=True))
+
+
+def _query_of(value: object) -> syntax.Query | None:
+    """The query that a table stands for, and None for what is no table."""
+    make = getattr(type(value), "_query", None)
+    return None if make is None else make(value)

@@ -1,0 +1,271 @@
+"""The operations of a logical plan. All are values; each knows the columns of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import pyarrow as pa
+
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.typed.nodes import Field, Typed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The base of all. `schema`: the columns of the rows that it gives."""
+
+    schema: RowSchema
+
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes that it reads."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan(Node):
+    """A table of a catalog, with its path. `options`: the table's and those of hints; `key`: its primary key."""
+
+    path: tuple[str, str, str]
+    options: tuple[tuple[str, str], ...] = ()
+    key: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values(Node):
+    """Rows of constants."""
+
+    rows: tuple[tuple[Typed, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowRows(Node):
+    """Rows that the program has in memory, as an Arrow table with a column for each one of the schema."""
+
+    data: pa.Table = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unary(Node):
+    """The base of what reads one input."""
+
+    input: Node
+
+    def inputs(self) -> tuple[Node, ...]:
+        """See `Node`."""
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project(Unary):
+    """A column for each expression."""
+
+    expressions: tuple[Typed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Unary):
+    """The rows for which a condition is true."""
+
+    condition: Typed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkAssigner(Unary):
+    """Says how far event time has come: `expression` of each row; `column` becomes the time attribute."""
+
+    column: int
+    expression: Typed
+
+
+class JoinType(Enum):
+    """Which rows a join gives besides the pairs that match."""
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "SEMI"
+    ANTI = "ANTI"
+
+    @property
+    def keeps_left(self) -> bool:
+        """Whether rows of the left side come without a match."""
+        return self in (JoinType.LEFT, JoinType.FULL)
+
+    @property
+    def keeps_right(self) -> bool:
+        """Whether rows of the right side come without a match."""
+        return self in (JoinType.RIGHT, JoinType.FULL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join(Node):
+    """Pairs of rows for which a condition is true; its fields count through both sides."""
+
+    left: Node
+    right: Node
+    join_type: JoinType
+    condition: Typed
+
+    def inputs(self) -> tuple[Node, ...]:
+        """See `Node`."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate function over columns of the input. `condition`: only rows for which this column is true."""
+
+    function: str
+    operands: tuple[Typed, ...]
+    type: DataType
+    is_distinct: bool = False
+    condition: Typed | None = None
+    order: tuple[SortKey, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        inner = ", ".join(map(str, self.operands)) or "*"
+        text = f"{self.function}({'DISTINCT ' if self.is_distinct else ''}{inner})"
+        return text if self.condition is None else f"{text} FILTER {self.condition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Unary):
+    """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
+
+    With several `sets`, each of which has some of the keys, there are groups for each set.
+    """
+
+    keys: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    sets: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distinct(Unary):
+    """Each row once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOperation(Node):
+    """UNION, INTERSECT or EXCEPT."""
+
+    operator: str
+    parts: tuple[Node, ...]
+    is_all: bool
+
+    def inputs(self) -> tuple[Node, ...]:
+        """See `Node`."""
+        return self.parts
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column to sort by."""
+
+    index: int
+    is_descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sort(Unary):
+    """Rows in order; `offset` rows are left out, then at most `fetch` come."""
+
+    keys: tuple[SortKey, ...] = ()
+    offset: int = 0
+    fetch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBound:
+    """One end of a frame. `distance`: None for unbounded, a constant for ROWS and RANGE; 0 for the current row."""
+
+    is_preceding: bool
+    distance: Typed | None = None
+    is_current: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over(Unary):
+    """The columns of the input, and for each call what it gives over a frame around the row."""
+
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    is_rows: bool
+    lower: FrameBound
+    upper: FrameBound
+    calls: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank(Unary):
+    """The rows of each partition whose number in the order is from `start` to an end: `end`, or what a column says.
+
+    `shows_number`: the number is a column behind those of the input. `is_sort`: it is ORDER BY with LIMIT, or LIMIT.
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    start: int
+    end: int | None
+    end_column: int | None = None
+    shows_number: bool = False
+    is_sort: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTable(Unary):
+    """TUMBLE, HOP, CUMULATE or SESSION (`kind`): the columns of the input, and start, end and time of the window.
+
+    `sizes` in ms, as the function has them: size; slide and size; step and size; gap.
+    """
+
+    kind: str
+    time: int
+    sizes: tuple[int, ...]
+    offset: int = 0
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlate(Unary):
+    """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any."""
+
+    function: str
+    operands: tuple[Typed, ...]
+    keeps: bool = False
+    condition: Typed | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalJoin(Node):
+    """Each row of the left side with the version of the right side at a time (`time`: a column of the left side)."""
+
+    left: Node
+    right: Node
+    join_type: JoinType
+    condition: Typed
+    time: Field
+
+    def inputs(self) -> tuple[Node, ...]:
+        """See `Node`."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write(Unary):
+    """Rows go into a table. `options`: the table's and those of hints; `key`: its primary key."""
+
+    path: tuple[str, str, str]
+    options: tuple[tuple[str, str], ...] = ()
+    key: tuple[int, ...] = ()
+    #: columns of the table that the query fills
+    columns: tuple[int, ...] = ()
+    overwrites: bool = False
+    conflict: str | None = None
+    static_partition: tuple[tuple[str, str], ...] = field(default=())

@@ -1,0 +1,86 @@
+"""The columns of the rows that a part of a plan gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from penstock.table.data.logical_types import DataType, RowField, RowType
+from penstock.table.typed.nodes import Field
+
+
+class TimeAttribute(Enum):
+    """What makes a column a time attribute: it carries the event time, or stands for the processing time."""
+
+    ROWTIME = "*ROWTIME*"
+    PROCTIME = "*PROCTIME*"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanColumn:
+    """A column. `time`: which time attribute it is, if any."""
+
+    name: str
+    type: DataType
+    time: TimeAttribute | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.time.value}" if self.time is not None else str(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchema:
+    """The columns of rows, in order. Names may be there twice."""
+
+    columns: tuple[PlanColumn, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[PlanColumn]:
+        return iter(self.columns)
+
+    def __getitem__(self, index: int) -> PlanColumn:
+        return self.columns[index]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def types(self) -> list[DataType]:
+        """The types of the columns."""
+        return [column.type for column in self.columns]
+
+    def row_type(self) -> RowType:
+        """The columns as a type."""
+        return RowType([RowField(column.name, column.type) for column in self.columns], False)
+
+    def field(self, index: int) -> Field:
+        """A reference to a column."""
+        column = self.columns[index]
+        return Field(column.type, index, column.name)
+
+    def fields(self) -> list[Field]:
+        """References to all columns."""
+        return [self.field(index) for index in range(len(self.columns))]
+
+    def joined(self, other: RowSchema, left_nullable: bool = False, right_nullable: bool = False) -> RowSchema:
+        """The columns of both, those of a side that may be missing with NULL."""
+        left = _nullable(self.columns) if left_nullable else self.columns
+        right = _nullable(other.columns) if right_nullable else other.columns
+        return RowSchema((*left, *right))
+
+    def without_time(self) -> RowSchema:
+        """The same columns, none of which is a time attribute."""
+        return RowSchema(tuple(replace(one, time=None) for one in self.columns))
+
+    def renamed(self, names: Sequence[str]) -> RowSchema:
+        """The same columns under other names."""
+        return RowSchema(tuple(replace(one, name=name) for one, name in zip(self.columns, names, strict=True)))
+
+
+def _nullable(columns: Iterable[PlanColumn]) -> tuple[PlanColumn, ...]:
+    return tuple(replace(column, type=column.type.nullable()) for column in columns)

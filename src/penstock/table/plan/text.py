@@ -1,0 +1,155 @@
+"""Plans as text, a line for each node, as EXPLAIN shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.table.plan import logical
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+_INFIX: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "AND", "OR", "||"})
+
+
+def expression_text(node: Typed, names: list[str]) -> str:
+    """An expression over columns of these names."""
+    match node:
+        case Field():
+            return names[node.index] if node.index < len(names) else str(node)
+        case Constant():
+            return _constant(node)
+        case FunctionCall(function=name) if name in _INFIX:
+            return "(" + f" {name} ".join(expression_text(one, names) for one in node.operands) + ")"
+        case FunctionCall(function="CAST" | "TRY_CAST"):
+            return f"{node.function}({expression_text(node.operands[0], names)} AS {node.type.nullable()})"
+        case FunctionCall(function=name) if name.startswith("IS "):
+            return f"{expression_text(node.operands[0], names)} {name}"
+        case FunctionCall():
+            return f"{node.function}({', '.join(expression_text(one, names) for one in node.operands)})"
+        case _:
+            return str(node)
+
+
+def _constant(node: Constant) -> str:
+    if node.value is None:
+        return f"NULL:{node.type}"
+    return "'" + node.value.replace("'", "''") + "'" if isinstance(node.value, str) else str(node.value)
+
+
+def names_of(*nodes: logical.Node) -> list[str]:
+    """The names of the columns of nodes side by side; those that are there again get a number."""
+    found: list[str] = []
+    for name in (name for node in nodes for name in node.schema.names):
+        number = 0
+        while name + (str(number - 1) if number else "") in found:
+            number += 1
+        found.append(name + (str(number - 1) if number else ""))
+    return found
+
+
+def plan_text(plan: logical.Node) -> str:
+    """A plan: each node with what it does, and below it what it reads."""
+    lines: list[str] = []
+
+    def add(node: logical.Node, depth: int) -> None:
+        lines.append("  " * depth + node_text(node))
+        for inner in node.inputs():
+            add(inner, depth + 1)
+
+    add(plan, 0)
+    return "\n".join(lines)
+
+
+def node_text(node: logical.Node) -> str:
+    """One node in a line."""
+    describe = _DESCRIBE.get(type(node))
+    return f"{type(node).__name__}({describe(node)})" if describe is not None else type(node).__name__
+
+
+def _project(node: Any) -> str:
+    names = names_of(node.input)
+    shown = []
+    for expression, column in zip(node.expressions, node.schema, strict=True):
+        text = expression_text(expression, names)
+        shown.append(text if text == column.name else f"{text} AS {column.name}")
+    return f"select=[{', '.join(shown)}]"
+
+
+def _aggregate(node: Any) -> str:
+    names = names_of(node.input)
+    calls = [
+        f"{_call(call, names)} AS {column.name}"
+        for call, column in zip(node.calls, node.schema.columns[len(node.keys) :], strict=True)
+    ]
+    keys = ", ".join(names[key] for key in node.keys)
+    sets = ", ".join("{" + ", ".join(names[key] for key in one) + "}" for one in node.sets)
+    parts = [f"groupBy=[{keys}]"] if node.keys else []
+    parts += [f"groups=[{sets}]"] if node.sets else []
+    return ", ".join([*parts, f"select=[{', '.join(calls)}]"])
+
+
+def _call(call: logical.AggregateCall, names: list[str]) -> str:
+    operands = ", ".join(expression_text(one, names) for one in call.operands) or "*" * (call.function == "COUNT")
+    text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands})"
+    return text if call.condition is None else f"{text} FILTER {expression_text(call.condition, names)}"
+
+
+def _sort(node: Any) -> str:
+    names = names_of(node.input)
+    order = [f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.keys]
+    parts = [f"orderBy=[{', '.join(order)}]"] if order else []
+    parts += [f"offset={node.offset}"] if node.offset else []
+    return ", ".join(parts + ([f"fetch={node.fetch}"] if node.fetch is not None else []))
+
+
+def _join(node: Any) -> str:
+    names = names_of(node.left, node.right)
+    return f"joinType={node.join_type.value}, where={expression_text(node.condition, names)}"
+
+
+def _over(node: Any) -> str:
+    names = names_of(node.input)
+    calls = ", ".join(_call(call, names) for call in node.calls)
+    partition = ", ".join(names[index] for index in node.partition)
+    order = ", ".join(f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.order)
+    unit = "ROWS" if node.is_rows else "RANGE"
+    return f"partitionBy=[{partition}], orderBy=[{order}], {unit}, select=[{calls}]"
+
+
+def _rank(node: Any) -> str:
+    names = names_of(node.input)
+    partition = ", ".join(names[index] for index in node.partition)
+    order = ", ".join(f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.order)
+    end = node.end if node.end_column is None else names[node.end_column]
+    numbers = f"rankStart={node.start}, rankEnd={end}"
+    return f"rankType=[ROW_NUMBER], rankRange=[{numbers}], partitionBy=[{partition}], orderBy=[{order}]"
+
+
+def _window(node: Any) -> str:
+    sizes = ", ".join(f"{size} ms" for size in node.sizes)
+    return f"{node.kind}({names_of(node.input)[node.time]}, {sizes})"
+
+
+_DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
+    logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
+    logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
+    logical.ArrowRows: lambda node: f"{node.data.num_rows} rows, fields=[{', '.join(node.schema.names)}]",
+    logical.Project: _project,
+    logical.Filter: lambda node: f"where={expression_text(node.condition, names_of(node.input))}",
+    logical.WatermarkAssigner: lambda node: (
+        f"rowtime=[{node.schema.names[node.column]}], "
+        f"watermark=[{expression_text(node.expression, names_of(node.input))}]"
+    ),
+    logical.Join: _join,
+    logical.TemporalJoin: _join,
+    logical.Aggregate: _aggregate,
+    logical.SetOperation: lambda node: f"{node.operator}{' ALL' if node.is_all else ''}",
+    logical.Sort: _sort,
+    logical.Over: _over,
+    logical.Rank: _rank,
+    logical.WindowTable: _window,
+    logical.Correlate: lambda node: (
+        f"{node.function}({', '.join(expression_text(one, names_of(node.input)) for one in node.operands)})"
+    ),
+    logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
+}

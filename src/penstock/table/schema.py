@@ -1,0 +1,5 @@
+"""The columns of a table as a program declares them."""
+
+from penstock.table.catalog.schema import Schema
+
+__all__ = ["Schema"]

@@ -1,0 +1,61 @@
+"""Plans of queries over a few tables, for tests."""
+
+from __future__ import annotations
+
+from penstock.table.catalog.catalog import Catalog
+from penstock.table.catalog.from_ddl import table_of
+from penstock.table.catalog.manager import CatalogManager
+from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.functions.definition import Session
+from penstock.table.plan.logical import Node
+from penstock.table.plan.text import plan_text
+from penstock.table.sql import parse_statement, statements
+
+NOW_NS = 1_700_000_000_000_000_000
+ORDERS = """
+CREATE TABLE orders (
+  id BIGINT NOT NULL, customer STRING, price DOUBLE, amount INT, ts TIMESTAMP(3), tags ARRAY<STRING>,
+  place ROW<city STRING, street ROW<name STRING, number INT>>,
+  WATERMARK FOR ts AS ts
+)
+"""
+CUSTOMERS = "CREATE TABLE customers (name STRING NOT NULL, city STRING, since DATE, PRIMARY KEY (name) NOT ENFORCED)"
+
+
+def manager_of(*ddl: str) -> CatalogManager:
+    """A manager that knows the tables of these statements."""
+    manager = CatalogManager(Catalog(), lambda: Session(now=lambda: NOW_NS))
+    for text in ddl:
+        create(manager, text)
+    return manager
+
+
+def create(manager: CatalogManager, ddl: str) -> None:
+    """Run CREATE TABLE or CREATE VIEW."""
+    statement = parse_statement(ddl)
+    if isinstance(statement, statements.CreateView):
+        plan = manager.analyser().query(statement.query)
+        schema = manager.view_schema(plan, statement.columns)
+        view = CatalogBaseTable(schema, query=statement.text, place=(manager.current_catalog, manager.current_database))
+        manager.create(statement.path, view, statement.is_temporary)
+        return
+    assert isinstance(statement, statements.CreateTable)
+    base = manager.find(statement.like.path) if statement.like is not None else None
+    manager.create(statement.path, table_of(statement, base[1] if base else None), statement.is_temporary)
+
+
+def plan_of(sql: str, manager: CatalogManager | None = None) -> Node:
+    """The plan of a query over `orders` and `customers`."""
+    statement = parse_statement(sql)
+    assert isinstance(statement, statements.QueryStatement)
+    return (manager or manager_of(ORDERS, CUSTOMERS)).analyser().query(statement.query)
+
+
+def planned(sql: str) -> str:
+    """The same as text, without the tables' catalog and database."""
+    return plan_text(plan_of(sql)).replace("default_catalog.default_database.", "")
+
+
+def columns_of(sql: str) -> list[str]:
+    """The columns of a query: their names and types."""
+    return [f"{column.name} {column}" for column in plan_of(sql).schema]
