@@ -8,6 +8,8 @@ printed; `--only` takes those alone whose expression or test contains something.
 from __future__ import annotations
 
 import json
+import logging
+import re
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from zoneinfo import ZoneInfo
 import click
 from tests.table import table_api_text
 from tests.table.flink_values import UnknownTypeError, alike, calcite_type, held, parse_type, type_of_value
+from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError
 from penstock.table.analyser.calls import Calls
@@ -26,6 +29,7 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
+    BitmapType,
     CharType,
     DataType,
     DecimalType,
@@ -40,6 +44,7 @@ from penstock.table.data.values import column_of, values_of
 from penstock.table.data.zones import moment_ns
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.functions.bitmaps import bitmap_bytes, bitmap_class
 from penstock.table.functions.cast_numbers import fitted
 from penstock.table.functions.definition import Session
 from penstock.table.sql import SqlParserError, parse_statement, syntax
@@ -211,10 +216,59 @@ def _calcite_column(kind: DataType) -> DataType:
     return YearMonthIntervalType(nullable=kind.is_nullable) if isinstance(kind, YearMonthIntervalType) else kind
 
 
-Check = Callable[[dict[str, Any], Row], str]
+Check = Callable[[dict[str, Any], Any], str]
 
 
-def cases_of(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], Callable[[], Row], Check]]:
+def table_of_aggregates(one: dict[str, Any]) -> Rows:
+    """The rows that queries of aggregates read."""
+    row = parse_type(one["source_type"])
+    assert isinstance(row, RowType)
+    kinds = row.field_types()
+    rows = [
+        (change, tuple(_held(value, kind) for value, kind in zip(values, kinds, strict=True)))
+        for change, *values in one["source_rows"]
+    ]
+    return Rows(dict(zip(row.field_names(), kinds, strict=True)), rows)
+
+
+def _held(value: Any, kind: DataType) -> Any:
+    """A value of a query of aggregates; of a bitmap whose text is cut off, all numbers up to the middle."""
+    if isinstance(kind, BitmapType) and value is not None and value["v"].endswith(",...}"):
+        return bitmap_bytes(bitmap_class()(range(int(value["v"][1:].split(",")[0]), 2**31)))
+    return held(value, kind)
+
+
+def query_of(case: dict[str, Any]) -> str:
+    """The query of a case, which may be of the Table API."""
+    if "sql" in case:
+        return str(case["sql"])
+    selected = ", ".join(re.sub(r"\barray\(([^()]*)\)", r"ARRAY[\1]", one) for one in case["select"])
+    grouped = f" GROUP BY {', '.join(case['group_by'])}" if case["group_by"] else ""
+    return f"SELECT {selected} FROM src{grouped}"
+
+
+def check_aggregate(case: dict[str, Any], source: Rows) -> str:
+    """As `check_case`, for a query of aggregates."""
+    is_error = "error_class" in case
+    try:
+        found = run(query_of(case), src=source)
+    except (ValidationError, SqlParserError) as error:
+        return "" if is_error and "Validation" in case["error_class"] else f"refused: {error}"
+    except PenstockError as error:
+        return "" if is_error and "Validation" not in case["error_class"] else f"{type(error).__name__}: {error}"
+    if is_error:
+        return f"{found.rows()!r}, not an error"
+    expected = parse_type(case["expected_type"])
+    assert isinstance(expected, RowType)
+    if found.types != expected.field_types():
+        return f"type {', '.join(map(str, found.types))}, not {expected}"
+    rows = found.rows()
+    wanted = [tuple(map(_held, values, found.types)) for _, *values in case["expected_rows"]]
+    missing = [one for one in wanted if not any(alike(one, other) for other in rows)]
+    return f"{rows!r}, not {wanted!r}" if missing or len(rows) != len(wanted) else ""
+
+
+def cases_of(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], Callable[[], Any], Check]]:
     """All cases: the test, the case, its row, and how it is checked."""
     for one in data["sets"]:
         label = f"{one['test']} {one['function'] or one['description'] or ''}"
@@ -222,6 +276,10 @@ def cases_of(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], Callab
             yield label, case, lambda one=one: row_of_set(one), check_case  # type: ignore[misc]
         for case in one["errors"]:
             yield label, case, lambda one=one: row_of_set(one), check_error  # type: ignore[misc]
+    for one in data["aggregates"]:
+        label = f"{one['test']} {one['function'] or one['description']}"
+        for case in one["cases"]:
+            yield label, case, lambda one=one: table_of_aggregates(one), check_aggregate  # type: ignore[misc]
     for one in data["as_string"]:
         for case in one["cases"]:
             yield one["test"], case, lambda one=one: row_of_text(one), check_text  # type: ignore[misc]
@@ -229,7 +287,7 @@ def cases_of(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], Callab
             yield one["test"], case, lambda one=one: row_of_text(one), check_error  # type: ignore[misc]
 
 
-def outcome(case: dict[str, Any], row: Callable[[], Row], check: Check) -> str:
+def outcome(case: dict[str, Any], row: Callable[[], Any], check: Check) -> str:
     """What is wrong, or nothing. Raises `NotApplicableError` for what is about Java."""
     try:
         return check(case, row())
@@ -248,11 +306,12 @@ def outcome(case: dict[str, Any], row: Callable[[], Row], check: Check) -> str:
 @click.option("--quiet", is_flag=True, help="Print the sums alone.")
 def main(file: Path, only: str, quiet: bool) -> None:
     """Compare answers."""
+    logging.disable(logging.WARNING)
     right: Counter[str] = Counter()
     total: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     for label, case, row, check in cases_of(json.loads(file.read_text())):
-        shown = str(case.get("sql", case.get("table_api")))
+        shown = str(case.get("sql", case.get("table_api", case.get("select"))))
         if only not in shown and only not in label:
             continue
         kind = check.__name__.removeprefix("check_")

@@ -1,0 +1,1 @@
+"""Connectors of tables: what a table's options say, as sources and sinks."""

@@ -1,0 +1,49 @@
+"""What runs plans: the seam between the Table API and the runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.table.functions.definition import Session
+from penstock.table.plan.logical import Node, Write
+
+#: a row of a changelog: its kind (`+I`, `-U`, `+U`, `-D`) and its values, as programs see them
+ChangelogRow = tuple[str, tuple[Any, ...]]
+
+
+class Job(Protocol):
+    """A job that was started."""
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait for its end. Raises what made it fail."""
+
+    def client(self) -> Any:
+        """The client of the job, as `StreamExecutionEnvironment.execute_async` gives it."""
+
+
+class CollectingJob(Job, Protocol):
+    """A job whose rows come to the client."""
+
+    def rows(self) -> Iterator[ChangelogRow]:
+        """The rows as they come; ends with the job."""
+
+    def cancel(self) -> None:
+        """Stop it: nobody reads the rows any more."""
+
+
+class Executor(Protocol):
+    """Plans to jobs. `options` are those of the session, as text; `session` is what functions know of it."""
+
+    def write(
+        self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> Job:
+        """Start one job that writes into all these tables."""
+
+    def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
+        """Start a job that gives the rows of a plan to the client."""
+
+    def explain(
+        self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """What EXPLAIN shows below the logical plans: how they would run."""

@@ -1,0 +1,95 @@
+"""Which accumulator keeps up which aggregate function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.base import Accumulator, Distinct
+from penstock.table.streaming.aggregates.bitmaps import (
+    BitmapBuild,
+    BitmapCombined,
+    RetractableCombined,
+    RetractableXor,
+)
+from penstock.table.streaming.aggregates.counts import CountOf, CountRows, CountValues, SingleValue
+from penstock.table.streaming.aggregates.extremes import Extreme, Percentile, RetractableExtreme
+from penstock.table.streaming.aggregates.gathered import (
+    ArrayAgg,
+    Collect,
+    FirstOrLast,
+    ListAgg,
+    RetractableFirstOrLast,
+    RetractableListAgg,
+)
+from penstock.table.streaming.aggregates.json import JsonArrayAgg, JsonObjectAgg
+from penstock.table.streaming.aggregates.sums import Average, RetractableSum, Sum, Variance
+
+__all__ = ["Accumulator", "accumulator_of", "check_unbounded"]
+
+_Make = Callable[[AggregateCall], Accumulator]
+
+_MAKE: Final[dict[str, _Make]] = {
+    "SUM": Sum,
+    "SUM0": Sum,
+    "$SUM0": Sum,
+    "AVG": Average,
+    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"), Variance),
+    "MIN": Extreme,
+    "MAX": Extreme,
+    "PERCENTILE": Percentile,
+    "SINGLE_VALUE": SingleValue,
+    "FIRST_VALUE": FirstOrLast,
+    "LAST_VALUE": FirstOrLast,
+    "COLLECT": Collect,
+    "ARRAY_AGG": ArrayAgg,
+    "LISTAGG": ListAgg,
+    **{f"JSON_OBJECTAGG{rule}": JsonObjectAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
+    **{f"JSON_ARRAYAGG{rule}": JsonArrayAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
+    **{
+        f"BITMAP_{word}{cardinality}_AGG": BitmapCombined
+        for word in ("AND", "OR", "XOR")
+        for cardinality in ("", "_CARDINALITY")
+    },
+}
+#: other ones where rows may go
+_RETRACTABLE: Final[dict[_Make, _Make]] = {
+    Sum: RetractableSum,
+    Extreme: RetractableExtreme,
+    FirstOrLast: RetractableFirstOrLast,
+    ListAgg: RetractableListAgg,
+    BitmapCombined: RetractableCombined,
+}
+#: functions for which it is all the same how often a value is there
+_ALIKE_IF_DISTINCT: Final = frozenset(("MIN", "MAX"))
+
+
+def accumulator_of(call: AggregateCall, retracts: bool) -> Accumulator:
+    """What keeps a call up. `retracts`: whether rows may go. Raises `UnsupportedError` for what nothing keeps up."""
+    if call.function == "APPROX_COUNT_DISTINCT":
+        return Distinct(call, CountValues(call))
+    found = _plain(call, retracts)
+    return Distinct(call, found) if call.is_distinct and call.function not in _ALIKE_IF_DISTINCT else found
+
+
+def _plain(call: AggregateCall, retracts: bool) -> Accumulator:
+    if call.function == "COUNT":
+        return (CountRows, CountValues)[len(call.operands)](call) if len(call.operands) < 2 else CountOf(call)
+    if call.function in ("BITMAP_BUILD_AGG", "BITMAP_BUILD_CARDINALITY_AGG"):
+        return BitmapBuild(call, retracts)
+    make = _MAKE.get(call.function)
+    if make is None:
+        raise UnsupportedError(f"{call.function} is not supported in streams yet")
+    if retracts:
+        make = RetractableXor if call.function.startswith("BITMAP_XOR") else _RETRACTABLE.get(make, make)
+    return make(call)
+
+
+def check_unbounded(call: AggregateCall) -> None:
+    """Raises `ValidationError` for a function that cannot be kept up for groups without an end."""
+    if call.function == "APPROX_COUNT_DISTINCT":
+        raise ValidationError("APPROX_COUNT_DISTINCT cannot be kept up in a stream without windows")
+    accumulator_of(call, False)

@@ -1,0 +1,1 @@
+"""Aggregate functions as they are kept up row by row, a family a file."""

@@ -1,0 +1,201 @@
+"""What all aggregates have in common.
+
+What is held for a group can be pickled; `add` and `retract` give what is held next, which may be the same object.
+Values are as `penstock.table.data.values` holds them. A row may be taken back before it comes: what is held then owes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.logical_types import ArrayType, DataType, DoubleType, FloatType, MapType, MultisetType, RowType
+from penstock.table.functions.comparison import hashable
+from penstock.table.plan.logical import AggregateCall
+
+#: Stands for a value that is no number, which differs even from itself.
+NAN: Final = "NaN"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a batch as one call sees them."""
+
+    #: the number of each row's group
+    groups: Sequence[int]
+    #: the operand of each row, or a tuple of several
+    operands: Sequence[Any]
+    #: which rows FILTER keeps; None for all
+    keeps: Sequence[bool] | None = None
+    #: not 0 for rows that go; None when none does
+    goes: bytes | None = None
+    #: rows after which their group is empty
+    ends: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def only_come(self) -> bool:
+        """Whether each row counts, and none goes."""
+        return self.keeps is None and self.goes is None
+
+
+class Accumulator:
+    """One aggregate call."""
+
+    #: whether only the first operand counts, so that `add_one` takes it without a tuple around it
+    takes_one = False
+    #: whether rows whose operand is NULL change nothing
+    skips_null = False
+
+    def __init__(self, call: AggregateCall) -> None:
+        self.call = call
+
+    def create(self) -> Any:
+        """For no row."""
+        return None
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """With another row. `values`: its operands."""
+        raise NotImplementedError
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """With a row less."""
+        raise UnsupportedError(f"{self.call.function} of rows that may go needs all values")
+
+    def value(self, held: Any) -> Any:
+        """What the function gives."""
+        return held
+
+    def is_spent(self, held: Any) -> bool:
+        """Whether what is held for a group without rows may be forgotten: not if it has rows for those that it owes."""
+        return bool(held == self.create())
+
+    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+        """What the function gives after each row. `held`: what is held for each group, which is brought up to date."""
+        add, retract, value = self.add, self.retract, self.value
+        keeps, goes, ends = rows.keeps, rows.goes, rows.ends
+        found = []
+        for row, (group, operands) in enumerate(zip(rows.groups, rows.operands, strict=True)):
+            one = held[group]
+            if keeps is None or keeps[row]:
+                one = held[group] = retract(one, operands) if goes is not None and goes[row] else add(one, operands)
+            found.append(value(one))
+            if row in ends and self.is_spent(one):
+                held[group] = self.create()
+        return found
+
+
+class SingleOperand(Accumulator):
+    """The base of aggregates of one operand, most of which leave NULL out."""
+
+    takes_one = True
+    skips_null = True
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """With another value; NULL only comes where `skips_null` is not set."""
+        raise NotImplementedError
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """With a value less."""
+        return super().retract(held, (value,))
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        value = values[0]
+        return held if value is None and self.skips_null else self.add_one(held, value)
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        value = values[0]
+        return held if value is None and self.skips_null else self.retract_one(held, value)
+
+    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+        """See `Accumulator`."""
+        add, retract, value = self.add_one, self.retract_one, self.value
+        takes_null = not self.skips_null
+        found = []
+        keeps, goes, ends = rows.keeps, rows.goes, rows.ends
+        if keeps is None and not ends:
+            gone = bytes(len(rows.groups)) if goes is None else goes
+            for group, operand, is_gone in zip(rows.groups, rows.operands, gone, strict=True):
+                one = held[group]
+                if operand is not None or takes_null:
+                    one = held[group] = retract(one, operand) if is_gone else add(one, operand)
+                found.append(value(one))
+            return found
+        for row, (group, operand) in enumerate(zip(rows.groups, rows.operands, strict=True)):
+            one = held[group]
+            if (operand is not None or takes_null) and (keeps is None or keeps[row]):
+                one = held[group] = retract(one, operand) if goes is not None and goes[row] else add(one, operand)
+            found.append(value(one))
+            if row in ends and self.is_spent(one):
+                held[group] = self.create()
+        return found
+
+
+class Distinct(SingleOperand):
+    """Another aggregate over each value once: [what that holds, {value: how often}]."""
+
+    def __init__(self, call: AggregateCall, inner: Accumulator) -> None:
+        super().__init__(call)
+        self._inner = inner
+        self.takes_one, self.skips_null = inner.takes_one, inner.skips_null
+        is_single = isinstance(inner, SingleOperand)
+        self._add: Callable[[Any, Any], Any] = inner.add_one if isinstance(inner, SingleOperand) else inner.add
+        self._retract: Callable[[Any, Any], Any] = (
+            inner.retract_one if isinstance(inner, SingleOperand) else inner.retract
+        )
+        self._key = key_of(call.operands[0].type) if is_single else hashable
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return [self._inner.create(), {}]
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return super().add(held, values) if self.takes_one else self.add_one(held, values)
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return super().retract(held, values) if self.takes_one else self.retract_one(held, values)
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        count = changed_count(held[1], value if self._key is None else self._key(value), 1)
+        if count == 1:
+            held[0] = self._add(held[0], value)
+        return held
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        count = changed_count(held[1], value if self._key is None else self._key(value), -1)
+        if count == 0:
+            held[0] = self._retract(held[0], value)
+        return held
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return self._inner.value(held[0])
+
+    def is_spent(self, held: Any) -> bool:
+        """See `Accumulator`."""
+        return not held[1]
+
+
+def changed_count(counts: dict[Any, int], key: Any, by: int) -> int:
+    """Count a key up or down; one that comes to 0 is no longer there. Below 0 rows have gone before they came."""
+    count = counts.get(key, 0) + by
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]
+    return count
+
+
+def key_of(data_type: DataType) -> Callable[[Any], Any] | None:
+    """What makes a key of a dictionary of a value; None where the value itself is one."""
+    if isinstance(data_type, FloatType | DoubleType):
+        return lambda value: value if value == value else NAN
+    return hashable if isinstance(data_type, ArrayType | MapType | MultisetType | RowType) else None

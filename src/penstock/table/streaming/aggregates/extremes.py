@@ -1,0 +1,148 @@
+"""MIN and MAX, and PERCENTILE, which also needs the values in order."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from typing import Any
+
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import ArrayType
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.base import NAN, Accumulator, Rows, SingleOperand, changed_count, key_of
+from penstock.table.typed.nodes import Constant
+
+
+class Extreme(SingleOperand):
+    """MIN and MAX of rows that only come: the best value."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._is_least = call.function == "MIN"
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        if held is None:
+            return value
+        return value if (value < held if self._is_least else value > held) else held
+
+    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+        """See `Accumulator`."""
+        if not rows.only_come:
+            return super().running(rows, held)
+        is_least = self._is_least
+        found = []
+        for group, operand in zip(rows.groups, rows.operands, strict=True):
+            best = held[group]
+            if operand is not None and (best is None or (operand < best if is_least else operand > best)):
+                held[group] = best = operand
+            found.append(best)
+        return found
+
+
+class RetractableExtreme(SingleOperand):
+    """MIN and MAX where rows may go: [the values that are there in order, {value: how often}].
+
+    What is no number is greater than all numbers, and stands beside them.
+    """
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._place = 0 if call.function == "MIN" else -1
+        self._key = key_of(call.type)
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return [[], {}]
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        key = value if self._key is None else self._key(value)
+        if changed_count(held[1], key, 1) == 1 and key is not NAN:
+            insort(held[0], value)
+        return held
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        key = value if self._key is None else self._key(value)
+        if changed_count(held[1], key, -1) == 0 and key is not NAN:
+            del held[0][bisect_left(held[0], value)]
+        return held
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        values, counts = held
+        if self._key is not None and counts.get(NAN, 0) > 0 and (self._place or not values):
+            return math.nan
+        return values[self._place] if values else None
+
+
+class Percentile(Accumulator):
+    """PERCENTILE: [the values in order, {value: how often}, the shares that are asked for]."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._is_list = isinstance(call.type, ArrayType)
+        share = call.operands[1]
+        self._shares = self._shares_of(share.value) if isinstance(share, Constant) else None
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return [[], {}, self._shares]
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return self._changed(held, values, 1)
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return self._changed(held, values, -1)
+
+    def _changed(self, held: Any, operands: tuple[Any, ...], sign: int) -> Any:
+        value = operands[0]
+        if held[2] is None:
+            held[2] = self._shares_of(operands[1])
+        weight = operands[2] if len(operands) > 2 else 1
+        if value is None or weight is None or weight <= 0:
+            return held
+        number = float(value)
+        before = held[1].get(number, 0)
+        after = changed_count(held[1], number, sign * weight)
+        if before <= 0 < after:
+            insort(held[0], number)
+        elif after <= 0 < before:
+            del held[0][bisect_left(held[0], number)]
+        return held
+
+    def _shares_of(self, value: Any) -> list[float]:
+        shares = [float(one) for one in (value if self._is_list else [value])]
+        for share in shares:
+            if not 0 <= share <= 1:
+                raise TableRuntimeError(f"PERCENTILE takes shares from 0 to 1, not {share}")
+        return shares
+
+    def is_spent(self, held: Any) -> bool:
+        """See `Accumulator`."""
+        return not held[1]
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        values, counts, shares = held
+        if not values or not shares:
+            return None
+        ends = []  # how many values there are up to each one
+        total = 0
+        for one in values:
+            total += counts[one]
+            ends.append(total)
+        found = [self._at(values, ends, share * (total - 1) + 1) for share in shares]
+        return found if self._is_list else found[0]
+
+    @staticmethod
+    def _at(values: list[float], ends: list[int], position: float) -> float:
+        """The value at a position, from 1 on; between two values in proportion."""
+        lower, higher = math.floor(position), math.ceil(position)
+        place = bisect_left(ends, lower)
+        if ends[place] >= higher:
+            return values[place]
+        return (higher - position) * values[place] + (position - lower) * values[place + 1]

@@ -1,0 +1,184 @@
+"""Aggregates that keep their values: COLLECT, LISTAGG, ARRAY_AGG, FIRST_VALUE, LAST_VALUE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.base import SingleOperand, changed_count, key_of
+from penstock.table.typed.nodes import Constant
+
+
+class Collect(SingleOperand):
+    """COLLECT: {key: [value, how often]}."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._key = key_of(call.operands[0].type)
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return {}
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return self._changed(held, value, 1)
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return self._changed(held, value, -1)
+
+    def _changed(self, held: Any, value: Any, by: int) -> Any:
+        key = value if self._key is None else self._key(value)
+        entry = held.get(key)
+        if entry is None:
+            held[key] = [value, by]
+        elif entry[1] + by:
+            entry[1] += by
+        else:
+            del held[key]
+        return held
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return [(value, count) for value, count in held.values() if count > 0]
+
+
+class Gathered(SingleOperand):
+    """The base of aggregates of values in the order of their arrival: [values, {key: how many are owed}]."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._key = key_of(call.operands[0].type)
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return [[], {}]
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        values, owed = held
+        if owed and is_owed(owed, value if self._key is None else self._key(value)):
+            return held
+        values.append(value)
+        return held
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        values, owed = held
+        try:
+            values.remove(value)
+        except ValueError:
+            changed_count(owed, value if self._key is None else self._key(value), 1)
+        return held
+
+
+def is_owed(owed: dict[Any, int], key: Any) -> bool:
+    """Whether a value has gone before it came; if so, it is no longer owed."""
+    if key not in owed:
+        return False
+    changed_count(owed, key, -1)
+    return True
+
+
+class ArrayAgg(Gathered):
+    """ARRAY_AGG: with NULL unless it is to be left out."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self.skips_null = "IGNORE NULLS" in call.options
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return list(held[0]) or None
+
+
+def separator_of(call: AggregateCall) -> str:
+    """What stands between the texts of LISTAGG."""
+    given = call.operands[1] if len(call.operands) > 1 else None
+    return str(given.value) if isinstance(given, Constant) else ","
+
+
+class ListAgg(SingleOperand):
+    """LISTAGG of rows that only come: the text."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._separator = separator_of(call)
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return value if held is None else f"{held}{self._separator}{value}"
+
+
+class RetractableListAgg(Gathered):
+    """LISTAGG where rows may go."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._separator = separator_of(call)
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return self._separator.join(held[0]) if held[0] else None
+
+
+class FirstOrLast(SingleOperand):
+    """FIRST_VALUE and LAST_VALUE of rows that only come: the value."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._is_first = call.function == "FIRST_VALUE"
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return held if self._is_first and held is not None else value
+
+
+class RetractableFirstOrLast(SingleOperand):
+    """The same where rows may go: [next number, {number: value}, {key: its numbers}, {key: how many are owed}].
+
+    Numbers are given as values come. Of equal values the earliest goes first.
+    """
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._key = key_of(call.operands[0].type)
+        self._is_first = call.function == "FIRST_VALUE"
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return [0, {}, {}, {}]
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        number, values, numbers, owed = held
+        key = value if self._key is None else self._key(value)
+        if is_owed(owed, key):
+            return held
+        values[number] = value
+        numbers.setdefault(key, []).append(number)
+        held[0] = number + 1
+        return held
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        _, values, numbers, owed = held
+        key = value if self._key is None else self._key(value)
+        known = numbers.get(key)
+        if known is None:
+            changed_count(owed, key, 1)
+            return held
+        del values[known.pop(0)]
+        if not known:
+            del numbers[key]
+        return held
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        values = held[1].values()
+        return next(iter(values) if self._is_first else reversed(values), None)
+
+    def is_spent(self, held: Any) -> bool:
+        """See `Accumulator`."""
+        return not held[1] and not held[3]

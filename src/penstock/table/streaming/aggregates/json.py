@@ -1,0 +1,102 @@
+"""JSON_OBJECTAGG and JSON_ARRAYAGG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.functions.json_documents import key_order, storable, text_in_quotes
+from penstock.table.functions.json_text import json_writer
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.base import Accumulator, changed_count
+from penstock.table.streaming.aggregates.gathered import Gathered, is_owed
+
+
+def _writer(call: AggregateCall, place: int) -> Callable[[Any], str | None]:
+    """What makes JSON of an operand, NULL of NULL; what is JSON already stays as it is."""
+    if any(one.startswith("EMBEDDED") and str(place) in one.split() for one in call.options):
+        return lambda value: value
+    write = json_writer(call.operands[place].type)
+    return lambda value: None if value is None else storable(write(value))
+
+
+def _keeps_null(call: AggregateCall, unless_said: bool) -> bool:
+    """Whether NULL becomes `null`; else it is left out. The function's name says it, or an option."""
+    for words in (call.function.replace("_", " "), *call.options):
+        if words.endswith("ABSENT ON NULL"):
+            return False
+        if words.endswith("NULL ON NULL"):
+            return True
+    return unless_said
+
+
+class JsonArrayAgg(Gathered):
+    """JSON_ARRAYAGG: values as JSON."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._key = None
+        self.skips_null = not _keeps_null(call, False)
+        self._write = _writer(call, 0)
+
+    def add_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return super().add_one(held, self._write(value))
+
+    def retract_one(self, held: Any, value: Any) -> Any:
+        """See `SingleOperand`."""
+        return super().retract_one(held, self._write(value))
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return f"[{','.join(['null' if one is None else one for one in held[0]])}]"
+
+
+class JsonObjectAgg(Accumulator):
+    """JSON_OBJECTAGG: [{key: value as JSON}, {(key, value): how many are owed}]."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._keeps_null = _keeps_null(call, True)
+        self._write = _writer(call, 1)
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return [{}, {}]
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        known, owed = held
+        key, value = self._pair(values)
+        if owed and is_owed(owed, (key, value)):
+            return held
+        if key in known:
+            raise TableRuntimeError(f"JSON_OBJECTAGG has met the key '{key}' twice; an object has each key once")
+        if value is not None or self._keeps_null:
+            known[key] = value
+        return held
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        known, owed = held
+        key, value = self._pair(values)
+        if value is None and not self._keeps_null:
+            return held
+        if key in known and known[key] == value:
+            del known[key]
+        else:
+            changed_count(owed, (key, value), 1)
+        return held
+
+    def _pair(self, values: tuple[Any, ...]) -> tuple[str, str | None]:
+        key, value = values
+        if key is None:
+            raise TableRuntimeError("a key of JSON_OBJECTAGG is NULL")
+        return key, self._write(value)
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        known = held[0]
+        parts = [f"{text_in_quotes(key)}:{known[key] or 'null'}" for key in sorted(known, key=key_order)]
+        return storable(f"{{{','.join(parts)}}}")

@@ -1,0 +1,80 @@
+"""Numbers of aggregates: whole numbers wrap as Java's do, decimals have a scale and an end."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Final
+
+from penstock.table.data.logical_types import (
+    BigIntType,
+    DataType,
+    DecimalType,
+    FloatType,
+    IntegralType,
+    IntType,
+    SmallIntType,
+    TinyIntType,
+)
+
+_BITS: dict[type[DataType], int] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
+#: for sums of decimals, which lose no digit
+EXACT: Final = Context(prec=80, rounding=ROUND_HALF_UP)
+#: for quotients of decimals
+_QUOTIENT: Final = Context(prec=38, rounding=ROUND_HALF_UP)
+#: in which whole numbers are summed for their mean
+SUM_OF_WHOLE: Final = BigIntType()
+
+
+def bounds(kind: DataType) -> tuple[int, int] | None:
+    """The least and the greatest number of a type of whole numbers."""
+    bits = _BITS.get(type(kind))
+    return None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def wrapped(kind: DataType) -> Callable[[Any], Any]:
+    """What keeps sums within a type."""
+    bits = _BITS.get(type(kind))
+    if bits is not None:
+        half, whole = 1 << (bits - 1), 1 << bits
+        return lambda value: value if -half <= value < half else (value + half) % whole - half
+    if isinstance(kind, FloatType):
+        return single
+    return lambda value: value
+
+
+def single(value: float) -> float:
+    """The nearest number of single precision."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def rounded(value: Decimal, scale: int) -> Decimal:
+    """A decimal with so many digits of a fraction."""
+    return value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+
+
+def fitted(value: Decimal, kind: DecimalType) -> Decimal | None:
+    """A decimal with the scale of a type; None where it has too many digits."""
+    found = value if value.as_tuple().exponent == -kind.scale else rounded(value, kind.scale)
+    return found if found.adjusted() < kind.precision - kind.scale or not found else None
+
+
+def quotient(total: Decimal, count: int) -> Decimal:
+    """A sum of decimals through a number, with 38 digits."""
+    return _QUOTIENT.divide(total, Decimal(count))
+
+
+def from_double(kind: DataType) -> Callable[[float], Any]:
+    """What casts numbers of double precision to a type."""
+    if isinstance(kind, DecimalType):
+        return lambda value: fitted(Decimal(repr(value)), kind) if math.isfinite(value) else None
+    limits = bounds(kind)
+    if isinstance(kind, IntegralType) and limits is not None:
+        low, high = limits
+        return lambda value: 0 if value != value else high if value >= high else max(low, int(value))
+    return single if isinstance(kind, FloatType) else lambda value: value

@@ -1,0 +1,126 @@
+"""Runs plans as streams: in STREAMING and, epoch by epoch, in MICRO_BATCH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, Final
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import UnsupportedError
+from penstock.base.time import parse_duration
+from penstock.datastream.closeable_iterator import CloseableIterator
+from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
+from penstock.drivers.running_job import RunningJob
+from penstock.table.analyser.calls import Calls
+from penstock.table.connectors.connector import Connectors
+from penstock.table.data.conversion import seen_of
+from penstock.table.functions.definition import Session
+from penstock.table.plan.changes import ALL, SHORT
+from penstock.table.plan.executor import ChangelogRow
+from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.not_null_operator import ENFORCER
+from penstock.table.streaming.planner import StreamPlanner
+from penstock.table.streaming.sessions import StreamSession
+
+#: options that say how queries are planned and shown, and nothing to the runtime
+_OF_TABLES: Final = ("table.", "sql-client.")
+_STATE_TTL: Final = "table.exec.state.ttl"
+
+
+class StreamExecutor:
+    """Starts a job for plans, with the options of the session. `connectors` say how tables are read and written."""
+
+    def __init__(self, connectors: Connectors) -> None:
+        self._connectors = connectors
+
+    def write(
+        self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> StreamJob:
+        """Start one job that writes into all these tables."""
+        environment, planner = self._begin(options, session)
+        for plan in plans:
+            _check(plan)
+            drops = options.get(ENFORCER, "").upper() == "DROP"
+            planner.sink(plan, self._connectors.writer(plan), drops)
+        return StreamJob(environment.execute_async(name))
+
+    def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
+        """Start a job that gives the rows of a plan to the client."""
+        environment, planner = self._begin(options, session)
+        upstreams = planner.rows(plan, ALL, True, "collect")
+        found = DataStream(environment, upstreams, None).execute_and_collect()
+        assert isinstance(found, CloseableIterator)
+        return CollectingStreamJob(found, plan, session.zone)
+
+    def explain(
+        self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """The steps of the job, with the changes that each sends."""
+        _, planner = self._begin(options, session)
+        return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
+
+    def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
+        if options.get("execution.runtime-mode", "").upper() == "BATCH":
+            raise UnsupportedError(
+                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
+                "tables, too"
+            )
+        ttl = options.get(_STATE_TTL)
+        if ttl is not None and parse_duration(ttl).to_millis() > 0:
+            raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
+        configuration = Configuration()
+        for key, value in options.items():
+            if not key.startswith(_OF_TABLES):
+                configuration.set_string(key, value)
+        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        carried = StreamSession(session.zone, session.legacy_cast)
+        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session))
+
+
+def _check(plan: Write) -> None:
+    if plan.overwrites:
+        raise UnsupportedError(f"INSERT OVERWRITE is not supported in streams: table {'.'.join(plan.path)}")
+    if plan.conflict is not None:
+        raise UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
+
+
+class StreamJob:
+    """A job that writes into tables."""
+
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait for its end. Raises what made it fail."""
+        self._job.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1000)
+
+    def client(self) -> Any:
+        """The job's client."""
+        return self._job
+
+
+class CollectingStreamJob:
+    """A job whose rows come to the client."""
+
+    def __init__(self, found: CloseableIterator, plan: Node, zone: tzinfo) -> None:
+        self._found = found
+        self._seen = [seen_of(kind, zone) for kind in plan.schema.types]
+
+    def rows(self) -> Iterator[ChangelogRow]:
+        """The rows as they come; ends with the job."""
+        for kind, values in self._found:
+            yield SHORT[kind], tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait for its end, and drop the rows that nobody has read."""
+        for _ in self._found:
+            pass
+
+    def cancel(self) -> None:
+        """Stop it: nobody reads the rows any more."""
+        self._found.close()
+
+    def client(self) -> Any:
+        """The job's client."""
+        return self._found

@@ -1,0 +1,116 @@
+"""How groups live through a batch: after which rows each is there, and what that makes of what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
+from penstock.table.data.values import values_of
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+
+#: types whose columns Arrow cannot compare
+_BY_VALUE: Final = (ArrayType, MapType, MultisetType, RowType, VariantType, RawType)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Changes to send: of which row of the batch each one is, the place of its values, and its kind."""
+
+    rows: Sequence[int]
+    places: Sequence[int]
+    kinds: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The rows of a batch, as arrays with an entry for each."""
+
+    #: the number of its group
+    groups: Any
+    #: not 0 for rows that go; None when none does
+    goes: bytes | None = None
+    #: rows after which their group has no row
+    ends: frozenset[int] = field(default_factory=frozenset)
+    #: whether its group has rows after it; None when all have
+    alive: Any = None
+
+    def last_rows(self, groups: int) -> list[int]:
+        """The last row of each group."""
+        found = [0] * groups
+        for row, group in enumerate(self.groups.tolist()):
+            found[group] = row
+        return found
+
+    def _rows_before(self) -> Any:
+        """The row of the same group before each one; -1 where there is none."""
+        order = np.argsort(self.groups, kind="stable")
+        ordered = self.groups[order]
+        found = np.full(len(order), -1, np.int64)
+        found[order[1:]] = np.where(ordered[1:] == ordered[:-1], order[:-1], -1)
+        return found
+
+    def changes(self, was_there: Any, differ: Callable[[Any, Any], Any], sends_before: bool) -> Sent:
+        """What the rows change.
+
+        Args:
+            was_there: whether each group was there before the batch.
+            differ: whether what groups give differs at two sequences of places. The places are those of the groups
+                before the batch, and then those of the rows.
+            sends_before: whether an update sends the row as it was, too.
+        """
+        rows = np.arange(len(self.groups))
+        prior = self._rows_before()
+        is_first = prior < 0
+        old = np.where(is_first, self.groups, prior + len(was_there))
+        new = rows + len(was_there)
+        had = np.where(is_first, was_there[self.groups], True if self.alive is None else self.alive[prior])
+        has = np.ones(len(rows), np.bool_) if self.alive is None else self.alive
+        both = np.flatnonzero(had & has)
+        updated = np.zeros(len(rows), np.bool_)
+        updated[both] = differ(old[both], new[both])
+        # Each row has a place for what goes and one for what comes; those that are not used are left out.
+        goes = (had & ~has) | (updated if sends_before else False)
+        comes = (has & ~had) | updated
+        used = np.column_stack((goes, comes)).ravel()
+        kinds = np.column_stack((np.where(updated, UPDATE_BEFORE, DELETE), np.where(updated, UPDATE_AFTER, INSERT)))
+        return Sent(
+            np.repeat(rows, 2)[used], np.column_stack((old, new)).ravel()[used], kinds.astype(np.uint8).ravel()[used]
+        )
+
+    def few_changes(
+        self, before: Sequence[tuple[Any, ...] | None], after: Sequence[tuple[Any, ...]], sends_before: bool
+    ) -> tuple[Sent, list[tuple[Any, ...]]]:
+        """As `changes`, row by row, for values as tuples; and the values of the changes in place of their places."""
+        now = list(before)
+        rows, kinds, sent = [], [], []
+        for row, (group, values) in enumerate(zip(self.groups.tolist(), after, strict=True)):
+            old, new = now[group], values if self.alive is None or self.alive[row] else None
+            if old == new:
+                continue
+            now[group] = new
+            if old is not None and (new is None or sends_before):
+                rows.append(row)
+                kinds.append(DELETE if new is None else UPDATE_BEFORE)
+                sent.append(old)
+            if new is not None:
+                rows.append(row)
+                kinds.append(INSERT if old is None else UPDATE_AFTER)
+                sent.append(new)
+        return Sent(rows, (), kinds), sent
+
+
+def differing(one: pa.Array, other: pa.Array, data_type: DataType) -> Any:
+    """In which rows two columns differ; NULL is like NULL."""
+    if isinstance(data_type, _BY_VALUE):
+        pairs = zip(values_of(one, data_type), values_of(other, data_type), strict=True)
+        return np.array([first != second for first, second in pairs], np.bool_)
+    found = pc.fill_null(pc.not_equal(one, other), False)
+    if one.null_count or other.null_count:
+        found = pc.or_(found, pc.xor(pc.is_null(one), pc.is_null(other)))
+    return found.to_numpy(zero_copy_only=False)

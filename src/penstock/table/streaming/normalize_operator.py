@@ -1,0 +1,80 @@
+"""Upserts as changes: the last row of each key is kept, so that an update can be sent with the row as it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.operands import group_keys
+
+#: The state: key -> values of its row.
+ROWS: Final = "rows"
+
+
+class ChangelogNormalizeOperator(StreamOperator):
+    """Takes rows by key, and deletions that may have only the key; gives inserts, updates and deletes of whole rows.
+
+    A row that is the same as before sends nothing, nor does the deletion of a key that is not there.
+
+    Args:
+        keys: the places of the columns of the key.
+        types: of all columns.
+        names: of all columns.
+        sends_before: whether an update sends the row as it was, too.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self, keys: Sequence[int], types: Sequence[DataType], names: Sequence[str], sends_before: bool
+    ) -> None:
+        self._keys = tuple(keys)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._sends_before = sends_before
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(ROWS)
+        self._rows, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Compare each row with the last one of its key."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = group_keys(taken.columns, self._keys)
+        columns = [values_of(column, kind) for column, kind in zip(taken.columns.columns, self._types, strict=True)]
+        kept, kinds = self._rows, taken.kinds
+        found: list[tuple[Any, ...]] = []
+        found_kinds = bytearray()
+        for row, (key, values) in enumerate(zip(keys, zip(*columns, strict=True), strict=True)):
+            kind = INSERT if kinds is None else kinds[row]
+            before = kept.get(key)
+            if kind in (UPDATE_BEFORE, DELETE):
+                if before is not None and kind == DELETE:
+                    found.append(before)
+                    found_kinds.append(DELETE)
+                    del kept[key]
+                continue
+            if before == values:
+                continue
+            if before is not None and self._sends_before:
+                found.append(before)
+                found_kinds.append(UPDATE_BEFORE)
+            found.append(values)
+            found_kinds.append(INSERT if before is None else UPDATE_AFTER)
+            kept[key] = values
+        self._mark(None, set(keys))
+        if found:
+            arrays = [
+                column_of(column, kind) for column, kind in zip(zip(*found, strict=True), self._types, strict=True)
+            ]
+            sent = None if not any(found_kinds) else bytes(found_kinds)
+            self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), None, sent))

@@ -1,0 +1,44 @@
+"""Of the rows of a batch: their groups, and the operands of aggregate calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.state.key_columns import distinct_keys
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import values_of
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.typed.nodes import Constant, Field
+
+#: Stands for the one group of a query without GROUP BY.
+ONLY_GROUP: Final = 0
+
+
+def group_keys(columns: pa.RecordBatch, keys: Sequence[int]) -> list[Any]:
+    """The key of each row, as rows are partitioned by it and state is kept by it."""
+    if not keys:
+        return [ONLY_GROUP] * columns.num_rows
+    codes, found = distinct_keys([columns.column(index) for index in keys])
+    return [found[code] for code in codes.tolist()]
+
+
+def operands_of(
+    call: AggregateCall, columns: pa.RecordBatch, types: Sequence[DataType]
+) -> list[tuple[Any, ...] | None]:
+    """The operands of a call in each row; None in rows that its FILTER leaves out."""
+    rows = columns.num_rows
+    lists: list[list[Any]] = []
+    for operand in call.operands:
+        if isinstance(operand, Constant):
+            lists.append([operand.value] * rows)
+        else:
+            assert isinstance(operand, Field)
+            lists.append(values_of(columns.column(operand.index), types[operand.index]))
+    found: list[Any] = list(zip(*lists, strict=True)) if lists else [()] * rows
+    if isinstance(call.condition, Field):
+        keeps = columns.column(call.condition.index).to_pylist()
+        return [values if keep else None for values, keep in zip(found, keeps, strict=True)]
+    return found

@@ -1,0 +1,132 @@
+"""Rows in order: the values of sort keys as Python compares them.
+
+NULL is the least or the greatest of all, as the key says; NaN is the greatest number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LocalZonedTimestampType,
+    MultisetType,
+    RowType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    VarCharType,
+    YearMonthIntervalType,
+)
+from penstock.table.plan.logical import SortKey
+
+_WHOLE: Final = (
+    BooleanType,
+    IntegralType,
+    DateType,
+    TimeType,
+    TimestampType,
+    LocalZonedTimestampType,
+    YearMonthIntervalType,
+    DayTimeIntervalType,
+)
+_TEXT: Final = (CharType, VarCharType, BinaryType, VarBinaryType)
+_NOTHING_FIRST: Final = (0,)
+_NOTHING_LAST: Final = (2,)
+
+
+class Descending:
+    """A value that comes before lesser ones."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: Descending) -> bool:
+        return bool(other.value < self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descending) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def sort_keys(order: Sequence[SortKey], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """For each row what it is sorted by. The rows have values as `values_of` gives them."""
+    if not order:
+        return [()] * len(rows)
+    parts = [_comparable([row[key.index] for row in rows], types[key.index], key) for key in order]
+    return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+
+
+def _comparable(values: list[Any], data_type: DataType, key: SortKey) -> list[Any]:
+    if isinstance(data_type, (*_WHOLE, DecimalType)):
+        nothing = -math.inf if key.nulls_first else math.inf
+        if not key.is_descending:
+            return [nothing if one is None else one for one in values]
+        if isinstance(data_type, DecimalType):
+            return [nothing if one is None else one.copy_negate() for one in values]
+        return [nothing if one is None else -one for one in values]
+    missing = _NOTHING_FIRST if key.nulls_first else _NOTHING_LAST
+    comparable = comparable_of(data_type)
+    found = values if comparable is None else [None if one is None else comparable(one) for one in values]
+    if key.is_descending:
+        return [missing if one is None else (1, Descending(one)) for one in found]
+    return [missing if one is None else (1, one) for one in found]
+
+
+def comparable_of(data_type: DataType) -> Callable[[Any], Any] | None:
+    """What makes values of a type comparable; None where they are. Raises `UnsupportedError` if nothing does."""
+    if isinstance(data_type, (*_WHOLE, *_TEXT, DecimalType)):
+        return None
+    if isinstance(data_type, DoubleType | FloatType):
+        return _number
+    if isinstance(data_type, RowType):
+        fields = [_field(one) for one in data_type.field_types()]
+        return lambda row: tuple([field(one) for field, one in zip(fields, row, strict=True)])
+    if isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType):
+        element = _field(data_type.element_type)
+        return lambda array: tuple(map(element, array))
+    raise UnsupportedError(f"rows cannot be sorted by a column of type {data_type}")
+
+
+def _number(value: float) -> tuple[int, float]:
+    return (1, 0.0) if math.isnan(value) else (0, value)
+
+
+def _field(data_type: DataType) -> Callable[[Any], Any]:
+    comparable = comparable_of(data_type)
+
+    def field(value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return _NOTHING_FIRST
+        return (1, value if comparable is None else comparable(value))
+
+    return field
+
+
+def same_rows(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two rows have the same values; NaN is the same as NaN."""
+    return one == other or known(one) == known(other)
+
+
+def known(value: Any) -> Any:
+    """A value as a key of a dictionary: NaN is one that is the same as itself."""
+    if isinstance(value, list | tuple):
+        return tuple(map(known, value))
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,335 @@
+"""What SQL programs give, beside Flink's answers: `python -m tests.table.programs FILE [--restore] [--only TEXT]`.
+
+FILE is JSON: programs with tables, rows before and after a restore, statements, and the rows that arrive at sinks. Each
+program runs in this process; with `--restore` it is stopped with a savepoint after the first rows, and restored for
+the others. Each one that gives something else is printed. `--target` says where: `local` (the default) or `spark`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+from tests.table.flink_values import held
+from tests.table.planned import create, manager_of
+from tests.table.waiting_columns import ColumnsThenWait
+
+from penstock.base.configuration import Configuration
+from penstock.base.errors import PenstockError
+from penstock.connectors.collect import CollectedRecords, CollectSink
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.plan.transformation import Transformation
+from penstock.table.analyser.select import project
+from penstock.table.catalog.columns import ResolvedSchema
+from penstock.table.catalog.manager import CatalogManager
+from penstock.table.catalog.resolution import row_schema
+from penstock.table.connectors.tables import TableReader
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+from penstock.table.functions.row_text import row_text
+from penstock.table.plan import logical
+from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
+from penstock.table.sql import SqlParserError, parse_script, statements
+from penstock.table.streaming.planner import StreamPlanner
+from penstock.table.streaming.sessions import StreamSession
+from penstock.table.typed.nodes import Constant
+
+PATIENCE_S = 20.0
+KINDS = {short: number for number, short in enumerate(SHORT)}
+
+
+class NotApplicableError(Exception):
+    """A program that is about Java, or about what no runtime shows."""
+
+
+@dataclass
+class Insert:
+    """A query, and the sink that its rows go to."""
+
+    plan: logical.Node
+    sink: dict[str, Any]
+    types: list[DataType]
+
+
+@dataclass
+class Run:
+    """One job: what has arrived at its sinks, as text."""
+
+    rows: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Program:
+    """One program of the file."""
+
+    def __init__(self, case: dict[str, Any], restores: bool) -> None:
+        self._kind = "SQL"
+        self.case = case
+        self.restores = restores
+        self.sinks = {one["name"]: one for one in case["sinks"]}
+        self.sources = {one["name"]: one for one in case["sources"]}
+
+    def manager(self) -> CatalogManager:
+        """A manager that knows the program's tables and views."""
+        manager = manager_of(*(one["ddl"] for one in (*self.case["sources"], *self.case["sinks"])))
+        for text in self.case["setup_sql"] or []:
+            create(manager, text)
+        return manager
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def inserts(self, manager: CatalogManager) -> list[Insert]:
+        """The queries of the program, with their sinks."""
+        found = []
+        for step in self.case["run"]:
+            if step["step"] != self._kind:
+                continue
+            if step["step"] == "SQL":
+                for statement in parse_script(step["sql"]):
+                    found += self._inserts_of(statement, manager)
+            elif step["step"] == "TABLE_API":
+                if not self.case.get("table_api_as_sql"):
+                    raise NotApplicableError("a program of the Table API without SQL")
+                (statement,) = parse_script(self.case["table_api_as_sql"])
+                assert isinstance(statement, statements.QueryStatement)
+                plan = manager.analyser().query(statement.query)
+                found.append(self._insert(plan, self.case["table_api_sink"], (), manager))
+        return found
+
+    def _inserts_of(self, statement: statements.Statement, manager: CatalogManager) -> list[Insert]:
+        match statement:
+            case statements.Insert():
+                plan = manager.analyser().query(statement.query)
+                return [self._insert(plan, statement.path[-1], statement.columns, manager)]
+            case statements.StatementSet():
+                return [one for insert in statement.inserts for one in self._inserts_of(insert, manager)]
+            case statements.Execute():
+                return self._inserts_of(statement.statement, manager)
+            case _:
+                raise NotApplicableError(f"a step that is no INSERT: {type(statement).__name__}")
+
+    def _insert(
+        self, plan: logical.Node, sink: str, columns: Sequence[statements.Path], manager: CatalogManager
+    ) -> Insert:
+        found = manager.find((sink,))
+        assert found is not None
+        schema = manager.resolved(found[1])
+        return Insert(self._cast(plan, schema, columns, manager), self.sinks[sink], _written(schema).types)
+
+    def _cast(
+        self, plan: logical.Node, schema: ResolvedSchema, columns: Sequence[statements.Path], manager: CatalogManager
+    ) -> logical.Node:
+        target = _written(schema)
+        names = [one[-1] for one in columns] or target.names[: len(plan.schema)]
+        if len(names) != len(plan.schema) or (not columns and len(plan.schema) != len(target)):
+            raise ValidationError(f"the sink has {len(target)} columns, and the query {len(plan.schema)}")
+        calls = manager.calls()
+        expressions = []
+        for column in target:
+            if column.name in names:
+                one = plan.schema.field(names.index(column.name))
+                expressions.append(calls.cast(one, column.type) if one.type != column.type else one)
+            else:
+                expressions.append(Constant(column.type.nullable(), None))
+        return project(plan, expressions, target.names)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def check(self) -> str:
+        """What is wrong with the program's answers, or nothing."""
+        failing = [step for step in self.case["run"] if step["step"] == "FAILING_SQL"]
+        if failing:
+            return "".join(map(self._check_failing, failing))
+        for kind in dict.fromkeys(step["step"] for step in self.case["run"]):
+            # A program that is given twice, as SQL and by the Table API, runs twice.
+            self._kind = kind
+            wrong = self._check_kind()
+            if wrong:
+                return f"{kind}: {wrong}"
+        return ""
+
+    def _check_kind(self) -> str:
+        if not self.restores:
+            rows = self._run(with_after=True, waits=False)
+            return self._compare(rows, ("expected_before_strings", "expected_after_strings"))
+        with tempfile.TemporaryDirectory() as folder:
+            before, savepoint = self._run_until_stopped(folder)
+            wrong = self._compare(before, ("expected_before_strings",))
+            if wrong or not self.case["restore"]:
+                return wrong
+            after = self._run(with_after=True, waits=False, savepoint=savepoint)
+            return self._compare(after, ("expected_after_strings",))
+
+    def _check_failing(self, step: dict[str, Any]) -> str:
+        try:
+            manager = self.manager()
+            inserts = [one for statement in parse_script(step["sql"]) for one in self._inserts_of(statement, manager)]
+            self._start(inserts, manager, True, False, None)[0].wait()
+        except (PenstockError, SqlParserError):
+            return ""
+        return f"no error: {step['message'][:100]!r}"
+
+    def _run(self, with_after: bool, waits: bool, savepoint: str | None = None) -> dict[str, list[str]]:
+        manager = self.manager()
+        job, rows = self._start(self.inserts(manager), manager, with_after, waits, savepoint)
+        job.wait()
+        return rows
+
+    def _run_until_stopped(self, folder: str) -> tuple[dict[str, list[str]], str]:
+        manager = self.manager()
+        job, rows = self._start(self.inserts(manager), manager, False, True, None)
+        deadline = time.monotonic() + PATIENCE_S
+        while self._compare(rows, ("expected_before_strings",)) and time.monotonic() < deadline:
+            if job.get_job_execution_result().done():
+                job.wait()
+            time.sleep(0.01)
+        time.sleep(0.05)
+        path = job.stop_with_savepoint(False, folder).result(PATIENCE_S)
+        return rows, str(path)
+
+    def _start(
+        self,
+        inserts: list[Insert],
+        manager: CatalogManager,
+        with_after: bool,
+        waits: bool,
+        savepoint: str | None,
+    ) -> tuple[Any, dict[str, list[str]]]:
+        configuration = Configuration()
+        configuration.set_string("execution.target", "local")
+        if savepoint is not None:
+            configuration.set_string("execution.state-recovery.path", savepoint)
+        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        environment.set_parallelism(1)
+        planner = StreamPlanner(
+            environment.add,
+            lambda scan: self._reader(scan, with_after, waits),
+            StreamSession(),
+            manager.calls(),
+        )
+        rows: dict[str, list[str]] = {}
+        for insert in inserts:
+            self._collect(environment, planner, insert, rows)
+        return environment.execute_async(self.case["uid"]), rows
+
+    def _collect(self, environment: Any, planner: StreamPlanner, insert: Insert, rows: dict[str, list[str]]) -> None:
+        name = insert.sink["name"]
+        arrived = rows.setdefault(name, [])
+        records, text = CollectedRecords(), row_text(insert.types)
+
+        def take(subtask: int, frame: bytes) -> None:
+            arrived.extend(text(SHORT[kind], values) for kind, values in records.take(frame))
+
+        wants_before = not insert.sink["upserts_by_key"]
+        upstreams = planner.rows(insert.plan, _accepted(insert.sink), wants_before, name)
+        sink = CollectSink(True)
+        operator = lambda: SinkOperator(sink)  # noqa: E731 - each task makes its own
+        environment.add(
+            Transformation("Sink", operator, upstreams, name=name, is_stateful=True, sink=sink, client_handler=take)
+        )
+
+    def _reader(self, scan: logical.Scan, with_after: bool, waits: bool) -> TableReader:
+        source = self.sources[scan.path[2]]
+        data = source["rows_before"] + (source["rows_after"] if with_after else [])
+        rows = [[held(value, kind) for value, kind in zip(row[1:], scan.schema.types, strict=False)] for row in data]
+        arrays = [column_of([row[index] for row in rows], kind) for index, kind in enumerate(scan.schema.types)]
+        batch = pa.RecordBatch.from_arrays(arrays, [f"c{index}" for index in range(len(arrays))])
+        kinds = bytes(KINDS[row[0]] for row in data)
+        mode = set((source["mode"] or "I").split(","))
+        changes = INSERTS
+        changes |= Changes.UPDATE if "UA" in mode else INSERTS
+        changes |= Changes.DELETE if "D" in mode else INSERTS
+        is_upsert = "UA" in mode and "UB" not in mode
+        columns = ColumnsThenWait(batch, kinds if any(kinds) else None, 1, waits)
+        return TableReader(columns, changes, "UB" in mode, scan.key, is_upsert)
+
+    def _compare(self, rows: dict[str, list[str]], parts: Sequence[str]) -> str:
+        for name, sink in self.sinks.items():
+            if not any(sink[part] for part in parts) and sink["compare"] == "materialized":
+                continue
+            if sink["compare"] == "materialized" and not self.restores:
+                wrong = self._compare_tables(sink, rows.get(name, []))
+                if wrong:
+                    return wrong
+                continue
+            wanted = Counter(row for part in parts for row in sink[part] or [])
+            found = Counter(rows.get(name, []))
+            if wanted != found:
+                missing, extra = sorted((wanted - found).elements()), sorted((found - wanted).elements())
+                return f"{name}: missing {missing[:6]}, extra {extra[:6]}"
+        return ""
+
+    def _compare_tables(self, sink: dict[str, Any], rows: Sequence[str]) -> str:
+        """As `_compare`, for the table that a changelog stands for."""
+        wanted = Counter(sink["expected_materialized_strings"] or sink["expected_net"])
+        found: Counter[str] = Counter()
+        for row in rows:
+            found[f"+I{row[2:]}"] += 1 if row[0] == "+" else -1
+        found = +found
+        return "" if found == wanted else f"{sink['name']}: table {sorted(found)[:6]}, not {sorted(wanted)[:6]}"
+
+
+def _written(schema: ResolvedSchema) -> Any:
+    return row_schema([column for column in schema.columns if column.is_persisted()])
+
+
+def _accepted(sink: dict[str, Any]) -> Changes:
+    return INSERTS if sink["options"].get("sink-insert-only") == "true" else ALL
+
+
+def outcome(case: dict[str, Any], restores: bool) -> str:
+    """What is wrong, or nothing. Raises `NotApplicableError`."""
+    if case["needs_java_udf"] or case["functions"] or case["models"]:
+        raise NotApplicableError("functions in Java, or models")
+    if restores and not case["restore"]:
+        raise NotApplicableError("no restore")
+    try:
+        return Program(case, restores).check()
+    except (PenstockError, SqlParserError) as error:
+        cause = f" <- {error.__cause__}" if error.__cause__ is not None else ""
+        return f"{type(error).__name__}: {error}{cause}"
+    except NotApplicableError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a runner goes on
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.option("--restore", "restores", is_flag=True, help="Stop each program with a savepoint, and restore it.")
+@click.option("--only", default="", help="Only programs whose id contains this.")
+@click.option("--quiet", is_flag=True, help="Print the sums alone.")
+def main(file: Path, restores: bool, only: str, quiet: bool) -> None:
+    """Compare answers."""
+    right = total = 0
+    skipped: Counter[str] = Counter()
+    for case in json.loads(file.read_text()):
+        if only not in case["uid"]:
+            continue
+        try:
+            wrong = outcome(case, restores)
+        except NotApplicableError as error:
+            skipped[str(error)] += 1
+            continue
+        total += 1
+        right += not wrong
+        if wrong and not quiet:
+            print(f"{case['uid']}\n    {wrong[:500]}")
+    for reason, count in skipped.items():
+        print(f"{count} do not apply: {reason}")
+    print(f"{right} of {total} programs give what Flink gives")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Runs one query over tables of rows, in this process: `run("SELECT SUM(a) FROM t", t=Rows({"a": INT}, [...]))`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from tests.table.planned import manager_of, plan_of
+
+from penstock.common import Configuration
+from penstock.connectors.columns import ColumnsSource
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.data_stream import DataStream
+from penstock.table.connectors.tables import TableReader
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of
+from penstock.table.functions.comparison import hashable
+from penstock.table.plan.changes import ALL, INSERTS, SHORT
+from penstock.table.plan.logical import Scan
+from penstock.table.streaming.planner import StreamPlanner
+from penstock.table.streaming.rows_operator import ToRowsOperator
+from penstock.table.streaming.sessions import StreamSession
+
+#: a kind, such as `+I`, and the values of a row, as `penstock.table.data.values` holds them
+Change = tuple[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table: its columns, and its rows as changes or as values alone."""
+
+    columns: Mapping[str, DataType]
+    rows: Sequence[Change | tuple[Any, ...]] = ()
+
+    def changes(self) -> list[Change]:
+        """The rows with their kinds."""
+        return [one if one and one[0] in SHORT else ("+I", one) for one in self.rows]
+
+    def ddl(self, name: str) -> str:
+        """The statement that makes it."""
+        return f"CREATE TABLE {name} ({', '.join(f'`{column}` {kind}' for column, kind in self.columns.items())})"
+
+    def reader(self) -> TableReader:
+        """What reads it. A table with rows that are no inserts may have all changes."""
+        rows = self.changes()
+        kinds = bytes(SHORT.index(kind) for kind, _ in rows)
+        arrays = [
+            column_of([values[place] for _, values in rows], kind) for place, kind in enumerate(self.columns.values())
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
+        if not any(kinds):
+            return TableReader(ColumnsSource(batch), INSERTS)
+        return TableReader(ColumnsSource(batch, kinds), ALL, has_before=True)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query gives: its columns, and its changes."""
+
+    names: list[str]
+    types: list[DataType]
+    changes: list[Change] = field(default_factory=list)
+
+    def shown(self) -> list[tuple[Any, ...]]:
+        """The changes in order, each as its kind and its values."""
+        return [(kind, *values) for kind, values in self.changes]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The table that the changes stand for, in the order in which its rows came."""
+        return folded(self.changes)
+
+
+def folded(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
+    """The rows that are there after changes. Raises `AssertionError` where a row goes that is not there."""
+    found: dict[Any, list[tuple[Any, ...]]] = {}
+    for kind, values in changes:
+        if kind in ("+I", "+U"):
+            found.setdefault(hashable(values), []).append(values)
+        else:
+            assert found.get(hashable(values)), f"{kind}{values} takes back a row that is not there"
+            found[hashable(values)].pop()
+    return [values for rows in found.values() for values in rows]
+
+
+def run(sql: str, *, wants_before: bool = True, parallelism: int = 1, **tables: Rows) -> Answer:
+    """Plan a query and run it to its end. Raises what planning raises, and what makes the job fail."""
+    configuration = Configuration()
+    configuration.set_string("execution.target", "local")
+    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+    environment.set_parallelism(parallelism)
+    manager = manager_of(*(table.ddl(name) for name, table in tables.items()))
+
+    def reader(node: Scan) -> TableReader:
+        return tables[node.path[-1]].reader()
+
+    plan = plan_of(sql, manager)
+    planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls())
+    stream = planner.stream(plan, wants_before)
+    (upstream,) = planner._step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
+    changes = [
+        (SHORT[kind], values) for kind, values in DataStream(environment, (upstream,), None).execute_and_collect()
+    ]
+    return Answer(plan.schema.names, plan.schema.types, changes)

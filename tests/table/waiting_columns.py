@@ -1,0 +1,54 @@
+"""A source of columns that may wait after its last row, instead of ending."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.connectors.collection import CollectionSplit
+from penstock.connectors.columns import ColumnsSource
+from penstock.core.connector import Boundedness, InputStatus, SourceReader, SourceReaderContext
+from penstock.core.records import Batch
+
+
+class ColumnsThenWait(ColumnsSource):
+    """As `ColumnsSource`; with `waits` it never ends."""
+
+    def __init__(self, columns: pa.RecordBatch, kinds: bytes | None, rows_at_once: int | None, waits: bool) -> None:
+        super().__init__(columns, kinds, rows_at_once)
+        self._waits = waits
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """Unbounded while it waits."""
+        return Boundedness.CONTINUOUS_UNBOUNDED if self._waits else Boundedness.BOUNDED
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
+        """A new reader."""
+        reader = super().create_reader(context)
+        return _Waiting(reader) if self._waits else reader
+
+
+class _Waiting(SourceReader[Any, CollectionSplit]):
+    def __init__(self, reader: SourceReader[Any, CollectionSplit]) -> None:
+        self._reader = reader
+        self._last: list[CollectionSplit] = []
+
+    def start(self) -> None:
+        self._reader.start()
+
+    def poll_next(self, max_records: int) -> Batch | InputStatus:
+        self._last = self._reader.snapshot_state(0) or self._last
+        found = self._reader.poll_next(max_records)
+        self._last = self._reader.snapshot_state(0) or self._last
+        return InputStatus.NOTHING_AVAILABLE if found is InputStatus.END_OF_INPUT else found
+
+    def add_splits(self, splits: Any) -> None:
+        self._reader.add_splits(splits)
+
+    def no_more_splits(self) -> None:
+        self._reader.no_more_splits()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[CollectionSplit]:
+        return self._reader.snapshot_state(checkpoint_id) or self._last
