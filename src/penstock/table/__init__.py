@@ -1,5 +1,42 @@
-"""The Table API and SQL, under PyFlink's names: the types of columns so far."""
+"""The Table API and SQL, under PyFlink's names."""
 
+from penstock.base.types import Row, RowKind
+from penstock.table.catalog.schema import Schema
+from penstock.table.changelog_mode import ChangelogMode
+from penstock.table.environment_settings import EnvironmentSettings
+from penstock.table.explain_detail import ExplainDetail
+from penstock.table.expression import Expression
+from penstock.table.session.result_kind import ResultKind
+from penstock.table.session.table_config import TableConfig
+from penstock.table.session.table_result import TableResult
+from penstock.table.statement_set import StatementSet
+from penstock.table.table import GroupedTable, GroupWindowedTable, OverWindowedTable, Table, WindowGroupedTable
+from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor
+from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
+from penstock.table.table_pipeline import TablePipeline
 from penstock.table.types import DataTypes
 
-__all__ = ["DataTypes"]
+__all__ = [
+    "ChangelogMode",
+    "DataTypes",
+    "EnvironmentSettings",
+    "ExplainDetail",
+    "Expression",
+    "FormatDescriptor",
+    "GroupWindowedTable",
+    "GroupedTable",
+    "OverWindowedTable",
+    "ResultKind",
+    "Row",
+    "RowKind",
+    "Schema",
+    "StatementSet",
+    "StreamTableEnvironment",
+    "Table",
+    "TableConfig",
+    "TableDescriptor",
+    "TableEnvironment",
+    "TablePipeline",
+    "TableResult",
+    "WindowGroupedTable",
+]

@@ -1,0 +1,154 @@
+"""What a table environment knows by name: catalogs, databases, tables, views, functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.table.catalog.catalog import Catalog
+from penstock.table.catalog.descriptor import CatalogDescriptor
+from penstock.table.session.session import TableSession
+from penstock.table.sinks import path_of_text
+from penstock.table.statements.catalogs import create_catalog
+from penstock.table.statements.functions import built_in_functions, drop_from_catalog, user_functions
+from penstock.table.statements.show import table_names
+from penstock.table.table_descriptor import TableDescriptor
+
+
+class CatalogMethods:
+    """The methods of `TableEnvironment` that list, make and drop what has a name. Paths are as SQL writes them."""
+
+    _session: TableSession
+
+    # --- catalogs and databases --------------------------------------------------------------------------------------
+
+    def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
+        """Make a catalog; its option `type` says of which kind. Raises `ValidationError` for an unknown one."""
+        descriptor = CatalogDescriptor(catalog_name, catalog_descriptor.options, catalog_descriptor.comment)
+        create_catalog(self._session, descriptor)
+
+    def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
+        """Add a catalog that the program has made."""
+        self._session.manager.register_catalog(catalog_name, catalog)
+
+    def get_catalog(self, catalog_name: str) -> Catalog | None:
+        """A catalog, or None where there is none of this name."""
+        manager = self._session.manager
+        return manager.catalog(catalog_name) if catalog_name in manager.list_catalogs() else None
+
+    def list_catalogs(self) -> list[str]:
+        """The names of all catalogs."""
+        return self._session.manager.list_catalogs()
+
+    def list_databases(self) -> list[str]:
+        """The names of the databases of the current catalog."""
+        return self._current_catalog().list_databases()
+
+    def get_current_catalog(self) -> str:
+        """The catalog in which names are looked up."""
+        return self._session.manager.current_catalog
+
+    def get_current_database(self) -> str:
+        """The database in which names are looked up."""
+        return self._session.manager.current_database
+
+    def use_catalog(self, catalog_name: str) -> None:
+        """Look names up in this catalog, in its default database."""
+        self._session.manager.use_catalog(catalog_name)
+
+    def use_database(self, database_name: str) -> None:
+        """Look names up in this database of the current catalog."""
+        self._session.manager.use_database(database_name)
+
+    def _current_catalog(self) -> Catalog:
+        return self._session.manager.catalog(self._session.manager.current_catalog)
+
+    # --- tables and views --------------------------------------------------------------------------------------------
+
+    def list_tables(self) -> list[str]:
+        """The names of all tables and views of the current database, temporary ones too."""
+        return table_names(self._session, self._current_catalog(), self.get_current_database())
+
+    def list_views(self) -> list[str]:
+        """The names of all views of the current database, temporary ones too."""
+        return table_names(self._session, self._current_catalog(), self.get_current_database(), views=True)
+
+    def list_temporary_tables(self) -> list[str]:
+        """The names of temporary tables and views of the current database."""
+        return self._session.manager.list_temporary()
+
+    def list_temporary_views(self) -> list[str]:
+        """The names of temporary views of the current database."""
+        return self._session.manager.list_temporary(views=True)
+
+    def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False) -> bool:
+        """Make a table in a catalog. Returns whether it was not there before.
+
+        Raises:
+            ValidationError: if there is one already, unless `ignoreIfExists` is set.
+        """
+        return self._create(path, descriptor, False, bool(ignoreIfExists))
+
+    def create_temporary_table(
+        self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False
+    ) -> None:
+        """Make a table that hides others of its path, and is gone with the program.
+
+        Raises:
+            ValidationError: if there is a temporary one already, unless `ignoreIfExists` is set.
+        """
+        self._create(path, descriptor, True, bool(ignoreIfExists))
+
+    def _create(self, path: str, descriptor: TableDescriptor, is_temporary: bool, if_not_exists: bool) -> bool:
+        manager = self._session.manager
+        names = path_of_text(path)
+        table = descriptor.to_catalog_table()
+        manager.resolved(table)
+        was_there = manager.find(names) is not None
+        manager.create(names, table, is_temporary, if_not_exists)
+        return not was_there
+
+    def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Drop a table of a catalog. Returns whether there was one."""
+        return self._session.manager.drop(path_of_text(table_path), False, False, ignore_if_not_exists)
+
+    def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
+        """Drop a view of a catalog. Returns whether there was one."""
+        return self._session.manager.drop(path_of_text(view_path), True, False, ignore_if_not_exists)
+
+    def drop_temporary_table(self, table_path: str) -> bool:
+        """Drop a temporary table. Returns whether there was one."""
+        return self._session.manager.drop(path_of_text(table_path), False, True, True)
+
+    def drop_temporary_view(self, view_path: str) -> bool:
+        """Drop a temporary view. Returns whether there was one."""
+        return self._session.manager.drop(path_of_text(view_path), True, True, True)
+
+    # --- functions ---------------------------------------------------------------------------------------------------
+
+    def list_functions(self) -> list[str]:
+        """The names of all functions, Flink's own too."""
+        return sorted({*self.list_user_defined_functions(), *built_in_functions()})
+
+    def list_user_defined_functions(self) -> list[str]:
+        """The names of the functions of the program."""
+        return user_functions(self._session, self.get_current_catalog(), self.get_current_database())
+
+    def create_temporary_system_function(self, name: str, function: Any) -> None:
+        """Register a function under a name that all databases know, and that hides others."""
+        self._session.functions.add_system(name, function)
+
+    def create_temporary_function(self, path: str, function: Any) -> None:
+        """Register a function of a database."""
+        self._session.functions.add(self._session.manager.qualified(path_of_text(path)), function)
+
+    def drop_temporary_system_function(self, name: str) -> bool:
+        """Drop a temporary system function. Returns whether there was one."""
+        return self._session.functions.drop_system(name, if_exists=True)
+
+    def drop_temporary_function(self, path: str) -> bool:
+        """Drop a temporary function of a database. Returns whether there was one."""
+        return self._session.functions.drop(self._session.manager.qualified(path_of_text(path)), if_exists=True)
+
+    def drop_function(self, path: str) -> bool:
+        """Drop a function of a catalog. Returns whether there was one."""
+        return drop_from_catalog(self._session, self._session.manager.qualified(path_of_text(path)), True)

@@ -1,0 +1,346 @@
+"""Functions that make expressions of the Table API: columns, literals, calls, and what belongs to no single value."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.table.catalog.schema import expression_of
+from penstock.table.data.logical_types import DataType
+from penstock.table.expression import Expression, JsonOnNull
+from penstock.table.functions.registry import PYTHON_NAMES
+from penstock.table.methods.literals import literal_of
+from penstock.table.methods.operand import call_of, node_of
+from penstock.table.sql import syntax
+from penstock.table.time_functions import (
+    convert_tz,
+    current_date,
+    current_time,
+    current_timestamp,
+    current_watermark,
+    date_format,
+    from_unixtime,
+    local_time,
+    local_timestamp,
+    made,
+    source_watermark,
+    temporal_overlaps,
+    timestamp_diff,
+    to_date,
+    to_timestamp,
+    to_timestamp_ltz,
+    unix_timestamp,
+)
+
+__all__ = [
+    "CURRENT_RANGE",
+    "CURRENT_ROW",
+    "UNBOUNDED_RANGE",
+    "UNBOUNDED_ROW",
+    "and_",
+    "array",
+    "atan2",
+    "call",
+    "call_sql",
+    "coalesce",
+    "col",
+    "concat",
+    "concat_ws",
+    "convert_tz",
+    "current_database",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "current_watermark",
+    "date_format",
+    "descriptor",
+    "e",
+    "from_unixtime",
+    "if_then_else",
+    "json",
+    "json_array",
+    "json_array_agg",
+    "json_object",
+    "json_object_agg",
+    "json_string",
+    "lag",
+    "lead",
+    "lit",
+    "local_time",
+    "local_timestamp",
+    "log",
+    "map_",
+    "map_from_arrays",
+    "negative",
+    "not_",
+    "null_of",
+    "object_of",
+    "or_",
+    "pi",
+    "rand",
+    "rand_integer",
+    "range_",
+    "row",
+    "row_interval",
+    "source_watermark",
+    "temporal_overlaps",
+    "timestamp_diff",
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_ltz",
+    "unix_timestamp",
+    "uuid",
+    "with_all_columns",
+    "with_columns",
+    "without_columns",
+]
+
+
+# --- columns, literals and calls -------------------------------------------------------------------------------------
+
+
+def col(name: str) -> Expression:
+    """The column of this name; `*` for all of them."""
+    return with_all_columns() if name == "*" else Expression(syntax.Reference((name,)))
+
+
+def lit(v: object, data_type: DataType | None = None) -> Expression:
+    """A value as a literal, of the type that it is given, else of the one that follows from the value."""
+    return Expression(literal_of(v, data_type))
+
+
+def null_of(data_type: DataType) -> Expression:
+    """NULL of a type."""
+    return Expression(literal_of(None, data_type))
+
+
+def call(f: str, *args: object) -> Expression:
+    """A call of a function of SQL by its name."""
+    if not isinstance(f, str):
+        raise UnsupportedError("functions of the program cannot be called yet: give the name of a function of SQL")
+    path = tuple(f.split("."))
+    name = PYTHON_NAMES.get(f.lower(), path[-1].upper())
+    return Expression(syntax.Call(name, tuple(map(node_of, args)), (name,) if len(path) == 1 else path))
+
+
+def call_sql(sql_expression: str) -> Expression:
+    """An expression as SQL writes it. Raises `SqlParserError`."""
+    return Expression(expression_of(sql_expression))
+
+
+def descriptor(*column_names: str) -> Expression:
+    """Names of columns, as an argument of a function."""
+    return Expression(syntax.DescriptorArgument(tuple((name,) for name in column_names)))
+
+
+# --- several columns at once -----------------------------------------------------------------------------------------
+
+
+def with_all_columns() -> Expression:
+    """All columns."""
+    return Expression(syntax.Star())
+
+
+def range_(start: str | int, end: str | int) -> Expression:
+    """The columns from one to another, both included, by their names or their places from 1."""
+    return Expression(syntax.Call("$RANGE", (_column(start), _column(end))))
+
+
+def with_columns(head: object, *tails: object) -> Expression:
+    """These columns: by name or place, or ranges of them."""
+    return Expression(syntax.Call("$WITH_COLUMNS", tuple(map(_column, (head, *tails)))))
+
+
+def without_columns(head: object, *tails: object) -> Expression:
+    """All columns but these."""
+    return Expression(syntax.Call("$WITHOUT_COLUMNS", tuple(map(_column, (head, *tails)))))
+
+
+def _column(column: object) -> syntax.Expression:
+    return col(column)._node if isinstance(column, str) else node_of(column)
+
+
+# --- logic -----------------------------------------------------------------------------------------------------------
+
+
+def and_(predicate0: object, predicate1: object, *predicates: object) -> Expression:
+    """Whether all conditions are true."""
+    return _chained("AND", (predicate0, predicate1, *predicates))
+
+
+def or_(predicate0: object, predicate1: object, *predicates: object) -> Expression:
+    """Whether at least one condition is true."""
+    return _chained("OR", (predicate0, predicate1, *predicates))
+
+
+def _chained(operator: str, operands: tuple[object, ...]) -> Expression:
+    return Expression(reduce(lambda one, other: syntax.Call(operator, (one, other)), map(node_of, operands)))
+
+
+def not_(expression: object) -> Expression:
+    """Whether a condition is false."""
+    return Expression(syntax.Call("NOT", (node_of(expression),)))
+
+
+def if_then_else(condition: object, if_true: object, if_false: object) -> Expression:
+    """The first value where a condition is true, else the second one."""
+    return Expression(node_of(condition)).then(if_true, if_false)
+
+
+def coalesce(*args: object) -> Expression:
+    """The first value that is not NULL."""
+    return Expression(call_of("COALESCE", *args))
+
+
+# --- numbers and texts -----------------------------------------------------------------------------------------------
+
+
+def pi() -> Expression:
+    """The number pi."""
+    return made("PI")
+
+
+def e() -> Expression:
+    """The number e."""
+    return made("E")
+
+
+def rand(seed: object | None = None) -> Expression:
+    """A random number from 0 on and below 1."""
+    return made("RAND", seed)
+
+
+def rand_integer(bound: object, seed: object | None = None) -> Expression:
+    """A random whole number from 0 on and below a bound."""
+    return made("RAND_INTEGER", seed, bound)
+
+
+def atan2(y: object, x: object) -> Expression:
+    """The angle in radians of the point at `x` and `y`."""
+    return made("ATAN2", y, x)
+
+
+def negative(v: object) -> Expression:
+    """The number with the other sign."""
+    return -Expression(node_of(v))
+
+
+def log(v: object, base: object | None = None) -> Expression:
+    """The logarithm of `v` to a base, which is e unless it is given."""
+    return made("LOG", base, v)
+
+
+def concat(first: object, *others: object) -> Expression:
+    """One text of all."""
+    return Expression(call_of("CONCAT", first, *others))
+
+
+def concat_ws(separator: object, first: object, *others: object) -> Expression:
+    """One text of all, with a separator in between."""
+    return Expression(call_of("CONCAT_WS", separator, first, *others))
+
+
+def uuid() -> Expression:
+    """A random UUID as text."""
+    return made("UUID")
+
+
+def current_database() -> Expression:
+    """The name of the current database."""
+    return made("CURRENT_DATABASE")
+
+
+# --- rows, arrays and maps -------------------------------------------------------------------------------------------
+
+
+def row(head: object, *tail: object) -> Expression:
+    """A row of these values."""
+    return Expression(syntax.RowValue(tuple(map(node_of, (head, *tail)))))
+
+
+def array(head: object, *tail: object) -> Expression:
+    """An array of these elements."""
+    return Expression(syntax.Collection("ARRAY", tuple(map(node_of, (head, *tail)))))
+
+
+def map_(key: object, value: object, *tail: object) -> Expression:
+    """A map of keys and values by turns."""
+    return Expression(syntax.Collection("MAP", tuple(map(node_of, (key, value, *tail)))))
+
+
+def map_from_arrays(key: object, value: object) -> Expression:
+    """A map of an array of keys and one of values."""
+    return made("MAP_FROM_ARRAYS", key, value)
+
+
+def object_of(class_name: str, *args: object) -> Expression:
+    """An object of a class, with names and values of its fields by turns."""
+    return Expression(call_of("OBJECT_OF", class_name, *args))
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def json(value: object) -> Expression:
+    """A text that is JSON already, as a value of a JSON object or array."""
+    return made("JSON", value)
+
+
+def json_string(value: object) -> Expression:
+    """Any value as JSON."""
+    return Expression(call_of("JSON_STRING", value))
+
+
+def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: object) -> Expression:
+    """A JSON object of keys and values by turns."""
+    return Expression(call_of("JSON_OBJECT", *args, options=_on_null(on_null)))
+
+
+def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: object) -> Expression:
+    """A JSON array of values."""
+    return Expression(call_of("JSON_ARRAY", *args, options=_on_null(on_null)))
+
+
+def json_object_agg(on_null: JsonOnNull, key_expr: object, value_expr: object) -> Expression:
+    """A JSON object of a key and a value of each row."""
+    return Expression(call_of("JSON_OBJECTAGG", key_expr, value_expr, options=_on_null(on_null)))
+
+
+def json_array_agg(on_null: JsonOnNull, item_expr: object) -> Expression:
+    """A JSON array of a value of each row."""
+    return Expression(call_of("JSON_ARRAYAGG", item_expr, options=_on_null(on_null)))
+
+
+def _on_null(on_null: JsonOnNull) -> tuple[str]:
+    if not isinstance(on_null, JsonOnNull):
+        raise WrongTypeError(f"what to do with NULL comes first, as JsonOnNull.NULL, and not {on_null!r}")
+    return (f"{on_null.value} ON NULL",)
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def lag(expr: object, offset: object = 1, default: object | None = None) -> Expression:
+    """The value of the row that is `offset` rows before; the default, or NULL, where there is none."""
+    return made("LAG", expr, offset, default)
+
+
+def lead(expr: object, offset: object = 1, default: object | None = None) -> Expression:
+    """The value of the row that is `offset` rows after; the default, or NULL, where there is none."""
+    return made("LEAD", expr, offset, default)
+
+
+def row_interval(rows: int) -> Expression:
+    """A number of rows, for the size of a window."""
+    return Expression(syntax.Call("$ROWS", (literal_of(rows),)))
+
+
+#: the end of a window of rows at the current row
+CURRENT_ROW: Final = Expression(syntax.Unit("CURRENT ROW"))
+#: the end of a window of time at the current row and those of its time
+CURRENT_RANGE: Final = Expression(syntax.Unit("CURRENT RANGE"))
+#: a window of rows without an end
+UNBOUNDED_ROW: Final = Expression(syntax.Unit("UNBOUNDED ROW"))
+#: a window of time without an end
+UNBOUNDED_RANGE: Final = Expression(syntax.Unit("UNBOUNDED RANGE"))

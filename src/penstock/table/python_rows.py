@@ -1,0 +1,254 @@
+"""Rows of a program as tables: which types their columns have, by PyFlink's rules, and whether the rows keep them."""
+
+from __future__ import annotations
+
+import array
+import datetime
+import decimal
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
+from penstock.base.types import Row
+from penstock.table.data import logical_types as types
+from penstock.table.data.arrow_types import arrow_type, logical_type
+from penstock.table.data.conversion import held_of
+from penstock.table.data.logical_types import DataType, RowField, RowType
+from penstock.table.data.values import column_of
+from penstock.table.plan.logical import ArrowRows
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+
+#: how a program says which columns there are: a ROW, one type for rows of one value, names, or nothing
+RowsSchema = RowType | DataType | Sequence[str] | Sequence[DataType] | None
+
+_INFERRED: Final[dict[type, DataType]] = {
+    type(None): types.NullType(),
+    bool: types.BooleanType(),
+    int: types.BigIntType(),
+    float: types.DoubleType(),
+    str: types.VarCharType(types.LENGTH_MAX),
+    bytes: types.VarBinaryType(types.LENGTH_MAX),
+    bytearray: types.VarBinaryType(types.LENGTH_MAX),
+    decimal.Decimal: types.DecimalType(38, 18),
+    datetime.date: types.DateType(),
+    datetime.datetime: types.LocalZonedTimestampType(6),
+    datetime.time: types.TimeType(),
+    datetime.timedelta: types.DayTimeIntervalType(),
+}
+_ACCEPTED: Final[tuple[tuple[type[DataType], tuple[type, ...]], ...]] = (
+    (types.BooleanType, (bool,)),
+    (types.IntegralType, (int,)),
+    (types.FloatType, (float,)),
+    (types.DoubleType, (float,)),
+    (types.DecimalType, (decimal.Decimal,)),
+    (types.CharType, (str,)),
+    (types.VarCharType, (str,)),
+    (types.BinaryType, (bytes, bytearray)),
+    (types.VarBinaryType, (bytes, bytearray)),
+    (types.DateType, (datetime.date,)),
+    (types.TimeType, (datetime.time,)),
+    (types.TimestampType, (datetime.datetime,)),
+    (types.LocalZonedTimestampType, (datetime.datetime,)),
+    (types.DayTimeIntervalType, (datetime.timedelta,)),
+    (types.MultisetType, (dict, list, tuple)),
+    (types.ArrayType, (list, tuple, array.array)),
+    (types.MapType, (dict,)),
+)
+_BITS: Final[dict[type[DataType], int]] = {
+    types.TinyIntType: 7,
+    types.SmallIntType: 15,
+    types.IntType: 31,
+    types.BigIntType: 63,
+}
+
+
+def rows_of_elements(elements: Iterable[Any], schema: RowsSchema, verifies: bool, zone: datetime.tzinfo) -> ArrowRows:
+    """A plan of rows that a program has. See `TableEnvironment.from_elements`."""
+    rows = list(elements)
+    row_type = _row_type(rows, schema)
+    if not isinstance(schema, RowType) and isinstance(schema, DataType):
+        rows = [(row,) for row in rows]
+    if verifies:
+        for row in rows:
+            verify(row, row_type, "")
+    convert = held_of(row_type, zone)
+    held = [convert(row) for row in rows]
+    columns = [column_of([row[index] for row in held], one) for index, one in enumerate(row_type.field_types())]
+    return arrow_rows(columns, row_type)
+
+
+def arrow_rows(columns: Sequence[pa.Array], row_type: RowType) -> ArrowRows:
+    """A plan of these columns."""
+    fields = [pa.field(field.name, arrow_type(field.data_type)) for field in row_type.fields]
+    data = pa.Table.from_arrays(list(columns), schema=pa.schema(fields))
+    schema = RowSchema(tuple(PlanColumn(field.name, field.data_type) for field in row_type.fields))
+    return ArrowRows(schema=schema, data=data)
+
+
+def rows_of_pandas(pdf: Any, schema: RowsSchema) -> ArrowRows:
+    """A plan of the rows of a pandas data frame. See `TableEnvironment.from_pandas`."""
+    found = pa.Table.from_pandas(pdf, preserve_index=False)
+    names, kinds = [str(name) for name in pdf.columns], [logical_type(one) for one in found.schema.types]
+    if isinstance(schema, RowType):
+        names, kinds = schema.field_names(), schema.field_types()
+    elif isinstance(schema, list | tuple):
+        if all(isinstance(one, str) for one in schema):
+            names = [str(one) for one in schema]
+        elif all(isinstance(one, DataType) for one in schema):
+            kinds = [one for one in schema if isinstance(one, DataType)]
+        else:
+            raise WrongTypeError("the schema of a data frame is a ROW, a list of names or a list of types")
+    elif schema is not None:
+        raise WrongTypeError(f"the schema of a data frame is a ROW, a list of names or a list of types, not {schema!r}")
+    if not len(names) == len(kinds) == found.num_columns:
+        raise WrongValueError(
+            f"the data frame has {found.num_columns} columns, and the schema {min(len(names), len(kinds))}"
+        )
+    columns = [_cast(found.column(index), kind, names[index]) for index, kind in enumerate(kinds)]
+    return arrow_rows(columns, RowType([RowField(*pair) for pair in zip(names, kinds, strict=True)], False))
+
+
+def _cast(column: pa.ChunkedArray, data_type: DataType, name: str) -> pa.Array:
+    try:
+        cast = column.cast(arrow_type(data_type), safe=not pa.types.is_temporal(column.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise WrongTypeError(f"column {name!r} of the data frame cannot be read as {data_type}: {error}") from error
+    return cast.combine_chunks()
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+def _row_type(rows: Sequence[Any], schema: RowsSchema) -> RowType:
+    if isinstance(schema, RowType):
+        return schema
+    if isinstance(schema, DataType):
+        return RowType([RowField("value", schema)])
+    if schema is not None and not (isinstance(schema, list | tuple) and all(isinstance(name, str) for name in schema)):
+        raise WrongTypeError(f"schema should be RowType, list, tuple or None, but got: {schema!r}")
+    if not rows:
+        raise WrongValueError("can not infer schema from empty data set: give the types of the columns")
+    names = [str(name) for name in schema or ()]
+    found: list[DataType] = [_type_of_row(row, names) for row in rows]
+    merged = reduce(_merged, found)
+    assert isinstance(merged, RowType)
+    for field in merged.fields:
+        if _has_null(field.data_type):
+            raise WrongValueError(
+                f"the type of column {field.name!r} cannot be found out, because all its values are None: give the "
+                "types of the columns"
+            )
+    return merged
+
+
+def _type_of_row(row: Any, names: Sequence[str]) -> RowType:
+    if isinstance(row, Mapping):
+        pairs = sorted(row.items())
+    elif isinstance(row, Row) and row.has_field_names:
+        pairs = list(row.as_dict().items())
+    elif isinstance(row, tuple) and hasattr(row, "_fields"):
+        pairs = list(zip(row._fields, row, strict=True))
+    elif isinstance(row, tuple | list | Row):
+        all_names = [*names, *(f"_{index}" for index in range(len(names) + 1, len(row) + 1))]
+        return RowType([RowField(name, _type_of(one)) for name, one in zip(all_names, row, strict=False)])
+    elif hasattr(row, "__dict__"):
+        pairs = sorted(vars(row).items())
+    else:
+        raise WrongTypeError(
+            f"can not infer schema for type {type(row).__name__}: rows are tuples, lists, dicts or Row"
+        )
+    found = [name for name, _ in pairs]
+    found[: len(names)] = names
+    return RowType([RowField(name, _type_of(one)) for name, (_, one) in zip(found, pairs, strict=False)])
+
+
+def _type_of(value: Any) -> DataType:
+    plain = _INFERRED.get(type(value))
+    if plain is not None:
+        return plain
+    if isinstance(value, dict):
+        pairs = [(one, other) for one, other in value.items() if one is not None and other is not None]
+        one, other = pairs[0] if pairs else (None, None)
+        return types.MapType(_type_of(one), _type_of(other))
+    if isinstance(value, list | array.array):
+        nothing: DataType = types.NullType()
+        return types.ArrayType(reduce(_merged, map(_type_of, value), nothing))
+    for kind, data_type in _INFERRED.items():
+        if isinstance(value, kind):
+            return data_type
+    return _type_of_row(value, ())
+
+
+def _merged(one: DataType, other: DataType) -> DataType:
+    """The type of what has either type."""
+    if isinstance(one, types.NullType) or isinstance(other, types.NullType):
+        return other if isinstance(one, types.NullType) else one
+    if type(one) is not type(other):
+        raise WrongTypeError(f"can not merge type {one} and {other}: give the types of the columns")
+    if isinstance(one, RowType) and isinstance(other, RowType):
+        theirs = {field.name: field.data_type for field in other.fields}
+        fields = [
+            RowField(field.name, _merged(field.data_type, theirs.get(field.name, types.NullType())))
+            for field in one.fields
+        ]
+        mine = one.field_names()
+        return RowType([*fields, *(field for field in other.fields if field.name not in mine)])
+    if isinstance(one, types.ArrayType) and isinstance(other, types.ArrayType):
+        return types.ArrayType(_merged(one.element_type, other.element_type))
+    if isinstance(one, types.MapType) and isinstance(other, types.MapType):
+        return types.MapType(_merged(one.key_type, other.key_type), _merged(one.value_type, other.value_type))
+    return one
+
+
+def _has_null(data_type: DataType) -> bool:
+    return isinstance(data_type, types.NullType) or any(map(_has_null, data_type.children()))
+
+
+def verify(value: Any, data_type: DataType, name: str) -> None:
+    """Raise `WrongTypeError` for a value that is of another class than the type has, `WrongValueError` where it is
+    None or too great. `name`: of the column, for the message.
+    """
+    where = f"field {name}: " if name else ""
+    if value is None:
+        if not data_type.is_nullable and name:
+            raise WrongValueError(f"{where}This field ({data_type}) is not nullable, but got None")
+        return
+    accepted = next((found for kind, found in _ACCEPTED if isinstance(data_type, kind)), None)
+    if accepted is not None and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
+        raise WrongTypeError(f"{where}{data_type} can not accept object {short_repr(value)} in type {type(value)}")
+    bits = _BITS.get(type(data_type))
+    if bits is not None and not -(2**bits) <= value < 2**bits:
+        raise WrongValueError(f"{where}object of {data_type} out of range, got: {value}")
+    match data_type:
+        case RowType():
+            _verify_row(value, data_type, name)
+        case types.ArrayType(element_type=element):
+            for one in value:
+                verify(one, element, f"element in array {name or 'value'}")
+        case types.MapType(key_type=key, value_type=item):
+            for one, other in value.items():
+                verify(one, key, f"key of map {name or 'value'}")
+                verify(other, item, f"value of map {name or 'value'}")
+
+
+def _verify_row(value: Any, data_type: RowType, name: str) -> None:
+    names = data_type.field_names()
+    if isinstance(value, Mapping):
+        parts = [value.get(one) for one in names]
+    elif isinstance(value, Row) and value.has_field_names and set(names) <= set(value.as_dict()):
+        parts = value.get_fields_by_names(names)
+    elif isinstance(value, tuple | list | Row):
+        parts = list(value)
+        if len(parts) != len(names):
+            raise WrongValueError(
+                f"Length of object ({len(parts)}) does not match with length of fields ({len(names)})"
+            )
+    elif hasattr(value, "__dict__"):
+        parts = [vars(value).get(one) for one in names]
+    else:
+        raise WrongTypeError(f"{data_type} can not accept object {short_repr(value)} in type {type(value)}")
+    for field, part in zip(data_type.fields, parts, strict=True):
+        verify(part, field.data_type, f"{name}.{field.name}" if name else field.name)

@@ -1,0 +1,164 @@
+"""What the Table API selects: which columns are meant, and what they are called.
+
+Columns that have no name get the ones that Flink gives them: `_c0` with the place of the column, `a-INT` for a cast of
+`a`, `a$b` for a field of it, and `EXPR$0` for the first aggregate of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from penstock.base.errors import WrongTypeError
+from penstock.table.analyser.aggregation import is_aggregate
+from penstock.table.analyser.rewriting import rewritten
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType, RowType
+from penstock.table.methods.aggregates import WINDOW_PARTS
+from penstock.table.methods.operand import Operand
+from penstock.table.sql import sql_of, syntax
+from penstock.table.sql.relations import SelectItem
+
+#: gives the type of an expression over the columns of the table
+TypeOf = Callable[[syntax.Expression], DataType]
+_RANGES: Final = ("$RANGE", "$WITH_COLUMNS", "$WITHOUT_COLUMNS")
+
+
+def operand_of(field: object) -> Operand:
+    """A field as a program gives it: an expression, or the name of a column."""
+    if isinstance(field, str):
+        return Operand(syntax.Star() if field == "*" else syntax.Reference((field,)))
+    if not isinstance(field, Operand):
+        raise WrongTypeError(f"a field must be an expression such as col('a'), or the name of a column, not {field!r}")
+    return field
+
+
+def selected(fields: Sequence[object], names: list[str], type_of: TypeOf) -> list[SelectItem]:
+    """The columns that fields stand for over a table with columns of these names.
+
+    Raises `ValidationError` for an unknown column in a range, and where two get the same name.
+    """
+    items: list[SelectItem] = []
+    for field in map(operand_of, fields):
+        if len(field._names) > 1:
+            raise ValidationError(f"{field}: a column has one name; only table functions give several")
+        found = list(_expanded(field._node, names, type_of))
+        if field._names and len(found) > 1:
+            raise ValidationError(f"{field}: one name is given to {len(found)} columns")
+        items += [SelectItem(one.expression, field._names[0]) if field._names else one for one in found]
+    return _named(items)
+
+
+def expanded(fields: Sequence[object], names: list[str]) -> list[Operand]:
+    """The same without names for the columns that have none; for keys of groups."""
+    return [
+        Operand(node, field._names) for field in map(operand_of, fields) for node in _without_ranges(field._node, names)
+    ]
+
+
+# --- several columns at once -----------------------------------------------------------------------------------------
+
+
+def _expanded(node: syntax.Expression, names: list[str], type_of: TypeOf) -> Iterator[SelectItem]:
+    if isinstance(node, syntax.FieldAccess) and node.name == "*":
+        row = type_of(node.operand)
+        if not isinstance(row, RowType):
+            raise ValidationError(f"flatten takes a row apart, and {sql_of(node.operand)} is {row}")
+        prefix = _transitive_name(node.operand)
+        for name in row.field_names():
+            access = syntax.FieldAccess(node.operand, name)
+            yield SelectItem(access, name if prefix is None else f"{prefix}${name}")
+        return
+    for one in _without_ranges(node, names):
+        yield SelectItem(one)
+
+
+def _without_ranges(node: syntax.Expression, names: list[str]) -> list[syntax.Expression]:
+    """The expressions that an expression with ranges of columns stands for."""
+
+    def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        if isinstance(one, syntax.Star):
+            return [syntax.Reference((name,)) for name in names] if one is node else None
+        is_range = isinstance(one, syntax.Call) and one.name in _RANGES
+        return [syntax.Reference((name,)) for name in _columns(one, names)] if is_range else None
+
+    return rewritten(node, change)
+
+
+def _columns(node: syntax.Expression, names: list[str]) -> list[str]:
+    """The names of the columns that a column or a range stands for."""
+    match node:
+        case syntax.Reference() | syntax.NumberLiteral():
+            return [names[_place(node, names)]]
+        case syntax.Star():
+            return names
+        case syntax.Call(name="$RANGE", operands=(start, end)):
+            begin, last = _place(start, names), _place(end, names)
+            if begin > last:
+                raise ValidationError(f"the range of columns ends with {names[last]!r}, before {names[begin]!r}")
+            return names[begin : last + 1]
+        case syntax.Call(name="$WITH_COLUMNS", operands=operands):
+            return [name for operand in operands for name in _columns(operand, names)]
+        case syntax.Call(name="$WITHOUT_COLUMNS", operands=operands):
+            left_out = {name for operand in operands for name in _columns(operand, names)}
+            return [name for name in names if name not in left_out]
+        case _:
+            raise ValidationError(f"with_columns and without_columns take columns and ranges, not {sql_of(node)}")
+
+
+def _place(node: syntax.Expression, names: list[str]) -> int:
+    if isinstance(node, syntax.NumberLiteral):
+        if not 1 <= int(node.text) <= len(names):
+            raise ValidationError(f"there is no column {node.text}: there are {len(names)}")
+        return int(node.text) - 1
+    if not isinstance(node, syntax.Reference) or node.path[0] not in names:
+        raise ValidationError(f"Cannot resolve field [{sql_of(node)}], input field list:[{', '.join(names)}].")
+    return names.index(node.path[0])
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _named(items: Sequence[SelectItem]) -> list[SelectItem]:
+    aggregates: list[syntax.Expression] = []
+    found: list[SelectItem] = []
+    for place, item in enumerate(items):
+        _collect_aggregates(item.expression, aggregates)
+        name = item.alias or _name_of(item.expression, place, aggregates)
+        if any(one.alias == name for one in found):
+            raise ValidationError(f"Ambiguous column name: {name}; give one of them another with alias")
+        found.append(SelectItem(item.expression, name))
+    return found
+
+
+def _name_of(node: syntax.Expression, place: int, aggregates: list[syntax.Expression]) -> str:
+    if node in aggregates:
+        return f"EXPR${aggregates.index(node)}"
+    if isinstance(node, syntax.Cast) and not node.is_try:
+        inner = _transitive_name(node.operand)
+        return f"_c{place}" if inner is None else f"{inner}-{node.to}"
+    return _transitive_name(node) or f"_c{place}"
+
+
+def _transitive_name(node: syntax.Expression) -> str | None:
+    if isinstance(node, syntax.Reference):
+        return "$".join(node.path)
+    if isinstance(node, syntax.FieldAccess):
+        inner = _transitive_name(node.operand)
+        return None if inner is None else f"{inner}${node.name}"
+    return None
+
+
+def _collect_aggregates(node: syntax.Expression, found: list[syntax.Expression]) -> None:
+    """Add the aggregates and parts of windows in an expression, other than those over a window."""
+
+    def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        if isinstance(one, syntax.Over):
+            return (one,)
+        if is_aggregate(one) or (isinstance(one, syntax.Call) and one.name in WINDOW_PARTS):
+            if one not in found:
+                found.append(one)
+            return (one,)
+        return None
+
+    rewritten(node, change)

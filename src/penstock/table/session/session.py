@@ -1,0 +1,136 @@
+"""What the statements of one table environment share: catalogs, options, modules, functions, and what runs plans."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.catalog.catalog import Catalog, CatalogFactory
+from penstock.table.catalog.columns import ResolvedSchema
+from penstock.table.catalog.descriptor import CatalogDescriptor
+from penstock.table.catalog.inline_view import inline_view
+from penstock.table.catalog.manager import CatalogManager
+from penstock.table.catalog.objects import ObjectPath
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import BigIntType, DataType
+from penstock.table.functions.definition import Session
+from penstock.table.plan.executor import ChangelogRow, Executor, Job
+from penstock.table.plan.logical import Node, Write
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.plan.text import plan_text
+from penstock.table.session.result_kind import ResultKind
+from penstock.table.session.table_config import DML_SYNC, LEGACY_CAST, MAX_COLUMN_WIDTH, TableConfig
+from penstock.table.session.table_result import TableResult
+from penstock.table.session.tableau import RawContent, Tableau
+from penstock.table.session.time_zones import zone_of
+from penstock.table.session.user_functions import UserFunctions
+
+IN_MEMORY: Final = "generic_in_memory"
+
+
+def _in_memory(name: str, options: dict[str, str]) -> Catalog:
+    unknown = sorted(options.keys() - {"type", "default-database"})
+    if unknown:
+        raise ValidationError(
+            f"Unsupported options found for catalog '{name}': {', '.join(unknown)}. A catalog of type "
+            f"'{IN_MEMORY}' takes default-database."
+        )
+    return Catalog(name, options.get("default-database", "default"))
+
+
+class TableSession:
+    """See the module's text.
+
+    Args:
+        config: the options.
+        catalog: the catalog that is there from the beginning.
+        executor: what runs plans; None for an environment that only plans.
+    """
+
+    def __init__(self, config: TableConfig, catalog: Catalog, executor: Executor | None = None) -> None:
+        self.config = config
+        self.first_options = config.get_configuration().to_dict()
+        self.functions = UserFunctions()
+        self.manager = CatalogManager(catalog, self._session, self._is_user_function)
+        self.catalog_factories: dict[str, CatalogFactory] = {IN_MEMORY: _in_memory}
+        self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
+        #: the inserts of BEGIN STATEMENT SET, until END
+        self.open_set: list[Write] | None = None
+        self._executor = executor
+        self._anonymous = self._unnamed = 0
+
+    def _session(self) -> Session:
+        return Session(
+            zone=zone_of(self.config.get_local_timezone()),
+            now=time.time_ns,
+            legacy_cast=self.config.read(LEGACY_CAST) == "ENABLED",
+            current_catalog=self.manager.current_catalog,
+            current_database=self.manager.current_database,
+        )
+
+    def _is_user_function(self, name: str) -> bool:
+        catalog, database = self.manager.current_catalog, self.manager.current_database
+        if self.functions.has((catalog, database, name)):
+            return True
+        return self.manager.catalog(catalog).function_exists(ObjectPath(database, name.lower()))
+
+    def anonymous_path(self, connector: str) -> tuple[str, str, str]:
+        """A name for a table that has none."""
+        self._anonymous += 1
+        return self.manager.qualified((f"*anonymous_{connector}${self._anonymous}*",))
+
+    def unnamed_view(self, plan: Node) -> tuple[str, str, str]:
+        """Give a plan a name that SQL can use, and return it."""
+        self._unnamed += 1
+        path = self.manager.qualified((f"UnnamedTable${self._unnamed - 1}",))
+        self.manager.create(path, inline_view(plan), True)
+        return path
+
+    # --- running plans -----------------------------------------------------------------------------------------------
+
+    @property
+    def executor(self) -> Executor:
+        """What runs plans. Raises `UnsupportedError` where there is nothing."""
+        if self._executor is None:
+            raise UnsupportedError(
+                "Penstock does not run tables yet: queries and INSERT are only checked and planned, and EXPLAIN shows "
+                "their plans"
+            )
+        return self._executor
+
+    def collect(self, plan: Node) -> TableResult:
+        """Start a query. Its rows come to the program."""
+        job = self.executor.collect(plan, self.config.to_map(), self._session())
+        style = Tableau(
+            plan.schema, shows_kinds=self.config.is_streaming(), width_max=self.config.read(MAX_COLUMN_WIDTH)
+        )
+        schema = ResolvedSchema.physical(plan.schema.names, plan.schema.types)
+        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, job.rows, style, job, job.cancel)
+
+    def write(self, plans: Sequence[Write]) -> TableResult:
+        """Start one job that fills tables. Its rows are counts, which nobody knows: -1 for each table."""
+        sinks = [".".join(plan.path) for plan in plans]
+        options = self.config.to_map()
+        name = options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
+        job = self.executor.write(plans, options, self._session(), name)
+        if self.config.read(DML_SYNC):
+            job.wait()
+        kinds: list[DataType] = [BigIntType()] * len(sinks)
+        style = RawContent(RowSchema(tuple(map(PlanColumn, sinks, kinds))))
+        schema = ResolvedSchema.physical(sinks, kinds)
+        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, lambda: _counts(job, len(sinks)), style, job)
+
+    def explain(self, plans: Sequence[Node], details: Sequence[str] = ()) -> str:
+        """The plans as text, and what the executor says of how they would run."""
+        syntax_tree = "\n".join(plan_text(plan) for plan in plans)
+        text = f"== Abstract Syntax Tree ==\n{syntax_tree}\n"
+        if self._executor is None:
+            return text
+        return f"{text}\n{self._executor.explain(plans, self.config.to_map(), self._session(), details)}"
+
+
+def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:
+    job.wait()
+    yield "+I", (-1,) * sinks

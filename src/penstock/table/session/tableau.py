@@ -1,0 +1,151 @@
+"""Results as people read them: a table drawn with borders, as Flink's tableau, or the bare content."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from penstock.table.data import logical_types as types
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.executor import ChangelogRow
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.session.value_text import text_of
+
+NULL_TEXT: Final = "<NULL>"
+ROW_KIND: Final = "op"
+_CUT: Final = "..."
+#: takes a line with its end
+Write = Callable[[str], object]
+
+
+class PrintStyle(Protocol):
+    """A way to print rows."""
+
+    def print(self, rows: Iterable[ChangelogRow], write: Write) -> None:
+        """Print all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawContent:
+    """Values with commas in between, and nothing around them."""
+
+    schema: RowSchema
+
+    def print(self, rows: Iterable[ChangelogRow], write: Write) -> None:
+        """See `PrintStyle`."""
+        for _, values in rows:
+            texts = (text_of(one, kind, NULL_TEXT) for one, kind in zip(values, self.schema.types, strict=True))
+            write(", ".join(texts) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Tableau:
+    """A table with borders, and below it how many rows there are.
+
+    `fits_rows`: columns are as wide as what is in them, which takes all rows first; otherwise as their types can be.
+    `width_max`: what is wider is cut. `counts_received`: say how many rows have come, as a client of a stream does.
+    """
+
+    schema: RowSchema
+    fits_rows: bool = False
+    shows_kinds: bool = False
+    width_max: int = 30
+    null: str = NULL_TEXT
+    counts_received: bool = False
+
+    def print(self, rows: Iterable[ChangelogRow], write: Write) -> None:
+        """See `PrintStyle`."""
+        lines: Iterator[list[str]] = map(self._texts, rows)
+        names = [ROW_KIND] * self.shows_kinds + self.schema.names
+        if self.fits_rows:
+            seen = list(lines)
+            widths, lines = self._widths_of(names, seen), iter(seen)
+        else:
+            widths = [len(ROW_KIND)] * self.shows_kinds + [self._width(*pair) for pair in self._columns()]
+        first = next(lines, None)
+        if first is None:
+            write(self._nothing())
+            return
+        border = "+" + "".join("-" * (width + 2) + "+" for width in widths) + "\n"
+        write(f"{border}{_line(names, widths)}{border}")
+        write(_line(first, widths))
+        count = 1
+        for line in lines:
+            write(_line(line, widths))
+            count += 1
+        write(border + self._sum(count))
+
+    def _nothing(self) -> str:
+        return "Received a total of 0 row\n" if self.counts_received else "Empty set\n"
+
+    def _sum(self, count: int) -> str:
+        counted = f"{count} {'row' if count == 1 else 'rows'}"
+        return f"Received a total of {counted}\n" if self.counts_received else f"{counted} in set\n"
+
+    def _texts(self, row: ChangelogRow) -> list[str]:
+        kind, values = row
+        texts = [text_of(one, kind, self.null) for one, kind in zip(values, self.schema.types, strict=True)]
+        return [kind, *texts] if self.shows_kinds else texts
+
+    def _columns(self) -> Iterable[tuple[str, DataType]]:
+        return zip(self.schema.names, self.schema.types, strict=True)
+
+    def _widths_of(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+        found = [
+            max([display_width(name), *(display_width(row[index]) for row in rows)]) for index, name in enumerate(names)
+        ]
+        return [max(min(width, self.width_max), len(name)) for width, name in zip(found, names, strict=True)]
+
+    def _width(self, name: str, data_type: DataType) -> int:
+        width = type_width(data_type)
+        return max(len(name), len(self.null), self.width_max if width is None else width)
+
+
+def type_width(data_type: DataType) -> int | None:
+    """How wide values of a type are at most, or None where they can be of any width."""
+    match data_type:
+        case types.TinyIntType():
+            return 4
+        case types.SmallIntType():
+            return 6
+        case types.IntType():
+            return 11
+        case types.BigIntType():
+            return 20
+        case types.DecimalType(precision=precision):
+            return precision + 2
+        case types.BooleanType():
+            return 5
+        case types.DateType():
+            return 10
+        case types.TimeType(precision=precision):
+            return precision + 9 if precision else 8
+        case types.TimestampType(precision=precision) | types.LocalZonedTimestampType(precision=precision):
+            return precision + 20 if precision else 19
+        case _:
+            return None
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal a text takes: wide characters take two."""
+    return len(text) + sum(unicodedata.east_asian_width(char) in "FW" for char in text)
+
+
+def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
+    return "|" + "".join(f" {_fitted(text, width)} |" for text, width in zip(texts, widths, strict=True)) + "\n"
+
+
+def _fitted(text: str, width: int) -> str:
+    """A text at the right end of so many columns, cut where it has more."""
+    found = display_width(text)
+    if found <= width:
+        return " " * (width - found) + text
+    kept, taken = "", len(_CUT)
+    for char in text:
+        taken += display_width(char)
+        if taken > width:
+            break
+        kept += char
+    return " " * (width - display_width(kept) - len(_CUT)) + kept + _CUT

@@ -1,0 +1,79 @@
+"""`StatementSet`: several INSERTs that are one job."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from penstock.table.data.errors import ValidationError
+from penstock.table.explain_detail import ExplainDetail
+from penstock.table.plan.logical import Write
+from penstock.table.session.session import TableSession
+from penstock.table.session.table_result import TableResult
+from penstock.table.sinks import anonymous_table, path_of_text, write_into
+from penstock.table.sql import parse_statement, statements
+from penstock.table.statements.insert import write_of
+from penstock.table.table_descriptor import TableDescriptor
+from penstock.table.table_pipeline import TablePipeline
+
+if TYPE_CHECKING:
+    from penstock.table.table import Table
+
+__all__ = ["StatementSet"]
+
+
+class StatementSet:
+    """Collects INSERTs, and runs all of them as one job. `TableEnvironment.create_statement_set` makes it."""
+
+    def __init__(self, session: TableSession) -> None:
+        self._session = session
+        self._plans: list[Write] = []
+
+    def add_insert_sql(self, stmt: str) -> StatementSet:
+        """Add an INSERT in SQL. Returns the set itself.
+
+        Raises:
+            ValidationError: if it is another statement, or cannot be planned.
+        """
+        statement = parse_statement(stmt)
+        if not isinstance(statement, statements.Insert):
+            raise ValidationError("Only insert statement is supported now: add_insert_sql takes one INSERT")
+        self._plans.append(write_of(self._session, statement))
+        return self
+
+    def add_insert(
+        self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
+    ) -> StatementSet:
+        """Add the rows of a table, to be written into another: its path, or a descriptor. Returns the set itself.
+
+        Raises:
+            ValidationError: if there is no such table, or its columns do not fit.
+        """
+        where = target_path_or_descriptor
+        path = path_of_text(where) if isinstance(where, str) else anonymous_table(self._session, where)
+        self._plans.append(write_into(self._session, path, table._plan, overwrite))
+        return self
+
+    def add(self, table_pipeline: TablePipeline) -> StatementSet:
+        """Add what `Table.insert_into` gives. Returns the set itself."""
+        self._plans.append(table_pipeline.plan)
+        return self
+
+    def explain(self, *extra_details: ExplainDetail) -> str:
+        """How the job would run, as EXPLAIN shows it."""
+        return self._session.explain(self._plans, [detail.name for detail in extra_details])
+
+    def print_explain(self, *extra_details: ExplainDetail) -> None:
+        """Print how the job would run."""
+        sys.stdout.write(self.explain(*extra_details) + "\n")
+
+    def execute(self) -> TableResult:
+        """Start the job of all INSERTs, and begin anew without any.
+
+        Raises:
+            ValidationError: if there are none.
+        """
+        if not self._plans:
+            raise ValidationError("the statement set has no INSERT: add one first")
+        plans, self._plans = self._plans, []
+        return self._session.write(plans)

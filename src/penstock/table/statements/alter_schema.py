@@ -1,0 +1,238 @@
+"""ALTER TABLE of columns, keys and watermarks: from one schema to another, with the checks that Flink makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.catalog.from_ddl import schema_of
+from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.catalog.schema import Schema, UnresolvedColumn
+from penstock.table.data.errors import ValidationError
+from penstock.table.sql import statements, syntax
+from penstock.table.sql.statements import AlterAction, Elements
+
+
+def altered(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    """The table after one action. Raises `ValidationError` where the action does not fit the table."""
+    change = _ACTIONS.get(action.verb)
+    if change is None:
+        raise UnsupportedError(f"ALTER TABLE {action.verb} is not supported")
+    return change(table, action)
+
+
+def references(node: object) -> Iterator[str]:
+    """The names of the columns that an expression uses."""
+    if isinstance(node, syntax.Reference):
+        yield node.path[0]
+    elif isinstance(node, tuple):
+        for one in node:
+            yield from references(one)
+    elif is_dataclass(node):
+        for field in fields(node):
+            yield from references(getattr(node, field.name))
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _add_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    added = _schema_of(action)
+    column = added.columns[0]
+    if column.name in _names(table):
+        raise ValidationError(f"Try to add a column `{column.name}` which already exists in the table.")
+    columns = _placed(list(table.schema.columns), column, action.position, len(table.schema.columns))
+    schema = replace(table.schema, columns=tuple(columns))
+    return _with_key(replace(table, schema=schema), added) if added.primary_key else replace(table, schema=schema)
+
+
+def _modify_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    assert action.column is not None
+    name = _one_name(action.column.path)
+    place = _place(table, name, f"Try to modify a column `{name}` which does not exist in the table.")
+    there = table.schema.columns[place]
+    changed, key = there, Schema()
+    if action.column.type is not None or action.column.expression is not None or action.column.is_metadata:
+        key = _schema_of(action)
+        changed = key.columns[0]
+    comment = action.column.comment if action.column.comment is not None else there.comment
+    columns = [one for one in table.schema.columns if one.name != name]
+    columns = _placed(columns, replace(changed, comment=comment), action.position, place)
+    modified = replace(table, schema=replace(table.schema, columns=tuple(columns)))
+    if key.primary_key and table.schema.primary_key != key.primary_key:
+        return _with_key(modified, key)
+    return modified
+
+
+def _placed(
+    columns: list[UnresolvedColumn], column: UnresolvedColumn, position: str | None, otherwise: int
+) -> list[UnresolvedColumn]:
+    place = otherwise
+    if position == "FIRST":
+        place = 0
+    elif position is not None:
+        before = position.removeprefix("AFTER ")
+        names = [one.name for one in columns]
+        if before not in names:
+            raise ValidationError(f"Referenced column `{before}` by 'AFTER' does not exist in the table.")
+        place = names.index(before) + 1
+    return [*columns[:place], column, *columns[place:]]
+
+
+def _drop_columns(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    names = [_one_name(path) for path in action.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValidationError(f"Duplicate column `{name}`.")
+        if action.if_exists and name not in _names(table):
+            continue
+        _place(table, name, f"The column `{name}` does not exist in the base table.")
+        _check_unused(table, name, names)
+    kept = tuple(column for column in table.schema.columns if column.name not in names)
+    return replace(table, schema=replace(table.schema, columns=kept))
+
+
+def _rename_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    old, new = map(_one_name, action.names)
+    place = _place(table, old, f"The column `{old}` does not exist in the base table.")
+    if new in _names(table):
+        raise ValidationError(f"The column `{new}` already existed in table schema.")
+    _check_unused(table, old, [old], is_renamed=True)
+    columns = list(table.schema.columns)
+    columns[place] = replace(columns[place], name=new)
+    key = tuple(new if name == old else name for name in table.schema.primary_key)
+    return replace(table, schema=replace(table.schema, columns=tuple(columns), primary_key=key))
+
+
+def _check_unused(table: CatalogBaseTable, name: str, dropped: Sequence[str], is_renamed: bool = False) -> None:
+    """Nothing that stays may need the column."""
+    for column in table.schema.columns:
+        if column.name not in dropped and name in references(column.expression):
+            raise ValidationError(f"The column `{name}` is referenced by computed column `{column.name}`.")
+    if name in table.partition_keys:
+        raise ValidationError(f"The column `{name}` is used as the partition keys.")
+    if table.distribution is not None and name in table.distribution.columns:
+        raise ValidationError(f"The column `{name}` is used as a distribution key.")
+    if name in table.schema.primary_key and not is_renamed:
+        raise ValidationError(f"The column `{name}` is used as the primary key.")
+    for mark in table.schema.watermarks:
+        if name == mark.column or name in references(mark.expression):
+            raise ValidationError(f"The column `{name}` is referenced by watermark expression.")
+
+
+# --- keys and watermarks ---------------------------------------------------------------------------------------------
+
+
+def _add_key(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    return _with_key(table, _schema_of(action))
+
+
+def _with_key(table: CatalogBaseTable, added: Schema) -> CatalogBaseTable:
+    if table.schema.primary_key:
+        shown = ", ".join(f"`{name}`" for name in table.schema.primary_key)
+        raise ValidationError(
+            f"The base table has already defined the primary key constraint [{shown}]. You might want to drop it "
+            "before adding a new one."
+        )
+    return _keyed(table, added)
+
+
+def _modify_key(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    if not table.schema.primary_key:
+        raise ValidationError(
+            "The base table does not define any primary key constraint. You might want to add a new one."
+        )
+    return _keyed(table, _schema_of(action))
+
+
+def _keyed(table: CatalogBaseTable, added: Schema) -> CatalogBaseTable:
+    schema = replace(table.schema, primary_key=added.primary_key, primary_key_name=added.primary_key_name)
+    return replace(table, schema=schema)
+
+
+def _drop_key(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    if not table.schema.primary_key:
+        if action.if_exists:
+            return table
+        raise ValidationError("The base table does not define any primary key.")
+    if action.names and action.names[0][0] != table.schema.primary_key_name:
+        if action.if_exists:
+            return table
+        raise ValidationError(
+            f"The base table does not define a primary key constraint named '{action.names[0][0]}'. Available "
+            f"constraint name: ['{table.schema.primary_key_name}']."
+        )
+    return _keyed(table, Schema())
+
+
+def _add_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    if table.schema.watermarks:
+        raise ValidationError(
+            f"The base table has already defined the watermark strategy for `{table.schema.watermarks[0].column}`. "
+            "You might want to drop it before adding a new one."
+        )
+    return replace(table, schema=replace(table.schema, watermarks=_schema_of(action).watermarks))
+
+
+def _modify_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    if not table.schema.watermarks:
+        raise ValidationError("The base table does not define any watermark. You might want to add a new one.")
+    return replace(table, schema=replace(table.schema, watermarks=_schema_of(action).watermarks))
+
+
+def _drop_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
+    if not table.schema.watermarks and not action.if_exists:
+        raise ValidationError("The base table does not define any watermark strategy.")
+    return replace(table, schema=replace(table.schema, watermarks=()))
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _schema_of(action: AlterAction) -> Schema:
+    """What an action adds, as a schema."""
+    columns: tuple[statements.Column, ...] = ()
+    if action.column is not None:
+        _one_name(action.column.path)
+        columns = (action.column,)
+    return schema_of(
+        Elements(
+            columns,
+            () if action.constraint is None else (action.constraint,),
+            () if action.watermark is None else (action.watermark,),
+        )
+    )
+
+
+def _one_name(path: tuple[str, ...]) -> str:
+    if len(path) > 1:
+        raise UnsupportedError(f"Alter nested row type {'.'.join(path)} is not supported yet.")
+    return path[0]
+
+
+def _names(table: CatalogBaseTable) -> list[str]:
+    return [column.name for column in table.schema.columns]
+
+
+def _place(table: CatalogBaseTable, name: str, message: str) -> int:
+    names = _names(table)
+    if name not in names:
+        raise ValidationError(message)
+    return names.index(name)
+
+
+_ACTIONS: Final[dict[str, Callable[[CatalogBaseTable, AlterAction], CatalogBaseTable]]] = {
+    "ADD COLUMN": _add_column,
+    "MODIFY COLUMN": _modify_column,
+    "DROP COLUMN": _drop_columns,
+    "RENAME COLUMN": _rename_column,
+    "ADD CONSTRAINT": _add_key,
+    "MODIFY CONSTRAINT": _modify_key,
+    "DROP CONSTRAINT": _drop_key,
+    "DROP PRIMARY KEY": _drop_key,
+    "ADD WATERMARK": _add_watermark,
+    "MODIFY WATERMARK": _modify_watermark,
+    "DROP WATERMARK": _drop_watermark,
+}

@@ -1,0 +1,87 @@
+"""CREATE, ALTER and DROP FUNCTION. Functions are registered; calls of them are refused when a query is planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.table.catalog.objects import CatalogFunction, ObjectPath
+from penstock.table.data.errors import ValidationError
+from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS
+from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.table.session.session import TableSession
+from penstock.table.session.table_result import TableResult
+from penstock.table.sql import statements
+from penstock.table.statements import results
+
+
+def _create(session: TableSession, statement: statements.CreateFunction) -> TableResult:
+    function = _function(statement)
+    if statement.is_system:
+        session.functions.add_system(statement.path[-1], function, statement.if_not_exists)
+        return results.done()
+    whole = session.manager.qualified(statement.path)
+    if statement.is_temporary:
+        session.functions.add(whole, function, statement.if_not_exists)
+        return results.done()
+    session.manager.catalog(whole[0]).create_function(_path(whole), function, statement.if_not_exists)
+    return results.done()
+
+
+def _alter(session: TableSession, statement: statements.AlterFunction) -> TableResult:
+    if statement.is_temporary:
+        raise ValidationError("Alter temporary catalog function is not supported: drop it, and create it again")
+    whole = session.manager.qualified(statement.path)
+    session.manager.catalog(whole[0]).alter_function(_path(whole), _function(statement), statement.if_exists)
+    return results.done()
+
+
+def _function(statement: statements.CreateFunction) -> CatalogFunction:
+    return CatalogFunction(statement.target, statement.language or "JAVA")
+
+
+def drop(session: TableSession, statement: statements.Drop) -> TableResult:
+    """DROP FUNCTION."""
+    if statement.is_system:
+        session.functions.drop_system(statement.path[-1], statement.if_exists)
+        return results.done()
+    whole = session.manager.qualified(statement.path)
+    if statement.is_temporary:
+        session.functions.drop(whole, statement.if_exists)
+    else:
+        drop_from_catalog(session, whole, statement.if_exists)
+    return results.done()
+
+
+def drop_from_catalog(session: TableSession, whole: tuple[str, str, str], if_exists: bool) -> bool:
+    """Drop a function of a catalog. Returns whether there was one."""
+    if session.functions.has_temporary(whole):
+        raise ValidationError(f"Temporary catalog function {'.'.join(whole)} exists. Drop it first.")
+    catalog = session.manager.catalog(whole[0])
+    is_there = catalog.function_exists(_path(whole))
+    catalog.drop_function(_path(whole), if_exists)
+    return is_there
+
+
+def _path(whole: tuple[str, str, str]) -> ObjectPath:
+    return ObjectPath(whole[1], whole[2].lower())
+
+
+def built_in_functions() -> list[str]:
+    """The names of Flink's functions, in small letters; operators have no names."""
+    found = (name for name in (*SCALAR_FUNCTIONS, *AGGREGATE_FUNCTIONS) if re.fullmatch(r"[A-Z]\w*", name))
+    return sorted({name.lower() for name in found})
+
+
+def user_functions(session: TableSession, catalog: str, database: str) -> list[str]:
+    """The names of the functions of the program that a database sees."""
+    found = session.functions
+    stored = session.manager.catalog(catalog).list_functions(database)
+    return sorted({*found.system_names(), *found.temporary_names(catalog, database), *stored})
+
+
+HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
+    statements.CreateFunction: _create,
+    statements.AlterFunction: _alter,
+}

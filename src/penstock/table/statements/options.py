@@ -1,0 +1,42 @@
+"""SET and RESET."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.table.session.session import TableSession
+from penstock.table.session.table_config import LOCAL_TIME_ZONE
+from penstock.table.session.table_result import TableResult
+from penstock.table.session.time_zones import zone_of
+from penstock.table.sql import statements
+from penstock.table.statements import results
+
+
+def _set(session: TableSession, statement: statements.SetOption) -> TableResult:
+    if statement.resets:
+        return _reset(session, statement.key)
+    if statement.key is None:
+        found = sorted(session.config.to_map().items())
+        return results.table([("key", results.STRING), ("value", results.STRING)], found)
+    value = statement.value or ""
+    if statement.key == LOCAL_TIME_ZONE.key() and value != "default":
+        zone_of(value)
+    session.config.set(statement.key, value)
+    return results.done()
+
+
+def _reset(session: TableSession, key: str | None) -> TableResult:
+    """Options get the values that the environment was made with."""
+    keys = list(session.config.get_configuration().to_dict()) if key is None else [key]
+    for one in keys:
+        session.config.reset(one)
+    for one, value in session.first_options.items():
+        if key is None or key == one:
+            session.config.set(one, value)
+    return results.done()
+
+
+HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
+    statements.SetOption: _set
+}

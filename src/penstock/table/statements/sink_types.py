@@ -1,0 +1,49 @@
+"""Which types a column of a sink takes, and without which NOT NULL they are compared."""
+
+from __future__ import annotations
+
+from penstock.table.data.logical_types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    NumericType,
+    RowField,
+    RowType,
+    StructuredType,
+    TimestampType,
+    TimeType,
+)
+from penstock.table.functions.type_rules import can_cast_implicitly
+
+
+def accepts(found: DataType, to: DataType) -> bool:
+    """Whether values of one type go into a column of the other without a cast that is written."""
+    if isinstance(found, NumericType) and isinstance(to, DecimalType):
+        return True
+    if isinstance(found, TimestampType | LocalZonedTimestampType) and isinstance(to, DateType | TimeType):
+        return isinstance(found, TimestampType)
+    if type(found) is type(to) and isinstance(to, ArrayType | MapType | RowType):
+        mine, wanted = list(found.children()), list(to.children())
+        return len(mine) == len(wanted) and all(map(accepts, mine, wanted))
+    return can_cast_implicitly(found, to)
+
+
+def without_not_null(data_type: DataType) -> DataType:
+    """The same type with NULL everywhere in it. Nothing is said of the names of fields, but they stay."""
+    match data_type:
+        case MultisetType(element_type=element):
+            return MultisetType(without_not_null(element))
+        case ArrayType(element_type=element) if type(data_type) is ArrayType:
+            return ArrayType(without_not_null(element))
+        case MapType(key_type=key, value_type=item) if type(data_type) is MapType:
+            return MapType(without_not_null(key), without_not_null(item))
+        case RowType(fields=fields):
+            inner = [RowField(field.name, without_not_null(field.data_type), field.description) for field in fields]
+            named = isinstance(data_type, StructuredType)
+            return StructuredType(data_type.class_name, inner) if named else RowType(inner)  # type: ignore[attr-defined]
+        case _:
+            return data_type.nullable()

@@ -1,0 +1,132 @@
+"""CREATE TABLE, also from a query, and DROP TABLE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from penstock.table.catalog.from_ddl import table_of
+from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import NullType
+from penstock.table.plan.logical import Node, Write
+from penstock.table.session.session import TableSession
+from penstock.table.session.table_result import TableResult
+from penstock.table.sql import statements
+from penstock.table.sql.printing import path_of
+from penstock.table.statements import results
+from penstock.table.statements.insert import write_plan
+from penstock.table.statements.sink_types import accepts
+
+
+def _create(session: TableSession, statement: statements.CreateTable) -> TableResult:
+    if statement.query is not None:
+        return _create_from_query(session, statement)
+    table = table_of(statement, _base(session, statement))
+    session.manager.resolved(table)
+    session.manager.create(statement.path, table, statement.is_temporary, statement.if_not_exists)
+    return results.done()
+
+
+def _base(session: TableSession, statement: statements.CreateTable) -> CatalogBaseTable | None:
+    """The table of LIKE."""
+    if statement.like is None:
+        return None
+    found = session.manager.find(statement.like.path)
+    if found is None:
+        raise ValidationError(
+            f"Source table '{path_of(session.manager.qualified(statement.like.path))}' of the LIKE clause not found in "
+            "the catalog"
+        )
+    if found[1].is_view:
+        raise ValidationError(f"Source table '{'.'.join(found[0])}' of the LIKE clause can not be a VIEW")
+    return found[1]
+
+
+# --- from a query ----------------------------------------------------------------------------------------------------
+
+
+def _create_from_query(session: TableSession, statement: statements.CreateTable) -> TableResult:
+    found = session.manager.find(statement.path)
+    if found is not None and statement.if_not_exists:
+        return results.done()
+    table, plan = create_as(session, statement)
+    _ = session.executor  # without it there shall be no table either
+    if statement.is_replace and found is None:
+        raise ValidationError(
+            f"The table '{path_of(plan.path)}' to be replaced doesn't exist. You can try to use CREATE TABLE AS "
+            "statement or CREATE OR REPLACE TABLE AS statement."
+        )
+    if found is not None and (statement.is_replace or statement.replaces):
+        session.manager.drop(statement.path, False, statement.is_temporary, False)
+    session.manager.create(statement.path, table, statement.is_temporary)
+    return session.write([plan])
+
+
+def create_as(session: TableSession, statement: statements.CreateTable) -> tuple[CatalogBaseTable, Write]:
+    """The table that CREATE TABLE AS makes, and the plan that fills it."""
+    assert statement.query is not None
+    plan = session.manager.analyser().query(statement.query)
+    columns = _renamed(plan, statement.names) if statement.names else _merged(plan, statement.elements.columns)
+    merged = replace(statement.elements, columns=tuple(columns))
+    table = table_of(replace(statement, elements=merged, names=(), query=None))
+    whole = session.manager.qualified(statement.path)
+    return table, write_plan(session, whole, table, plan, names=plan.schema.names)
+
+
+def _of_query(plan: Node) -> dict[str, statements.Column]:
+    found: dict[str, statements.Column] = {}
+    for column in plan.schema:
+        if column.name in found:
+            raise ValidationError(f"Column '{column.name}' is in the query twice: give one another name with AS")
+        if isinstance(column.type, NullType):
+            raise ValidationError(f"Column '{column.name}' of the query is NULL of no type: give it one with CAST")
+        found[column.name] = statements.Column((column.name,), column.type)
+    return found
+
+
+def _renamed(plan: Node, names: Sequence[str]) -> list[statements.Column]:
+    """The columns of the query in the order of their names."""
+    found = _of_query(plan)
+    if len(names) != len(found):
+        raise ValidationError(
+            "The number of columns in the column list must match the number of columns in the source schema."
+        )
+    for name in names:
+        if name not in found:
+            raise ValidationError(f"Column '{name}' not found in the source schema.")
+    return [found[name] for name in names]
+
+
+def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statements.Column]:
+    """The columns that are declared, then those of the query. A declared one says the type of that of the query."""
+    found = _of_query(plan)
+    for column in declared:
+        name = column.path[-1]
+        same = found.pop(name, None)
+        if same is None:
+            continue
+        if column.type is None or column.is_metadata:
+            raise ValidationError(
+                f"A column named '{name}' already exists in the source schema. Computed and metadata columns cannot "
+                "overwrite regular columns."
+            )
+        assert same.type is not None
+        if not accepts(same.type, column.type):
+            raise ValidationError(
+                f"Incompatible types for sink column '{name}'. The source column has type '{same.type}', while the "
+                f"target column has type '{column.type}'."
+            )
+    return [*declared, *found.values()]
+
+
+def drop(session: TableSession, statement: statements.Drop) -> TableResult:
+    """DROP TABLE."""
+    session.manager.drop(statement.path, False, statement.is_temporary, statement.if_exists)
+    return results.done()
+
+
+HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
+    statements.CreateTable: _create
+}

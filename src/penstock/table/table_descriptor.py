@@ -1,0 +1,151 @@
+"""`TableDescriptor`: a table of a connector, made by a program instead of by CREATE TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.base.config_options import ConfigOption
+from penstock.base.errors import WrongValueError
+from penstock.base.value_types import render
+from penstock.table.catalog.objects import CatalogBaseTable
+from penstock.table.catalog.schema import Schema
+from penstock.table.data.logical_types import quoted
+
+__all__ = ["FormatDescriptor", "TableDescriptor"]
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescriptor:
+    """A format and its options. Made by `for_format`."""
+
+    format: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def for_format(format: str) -> FormatDescriptor.Builder:
+        """A builder for a format such as `json`."""
+        return FormatDescriptor.Builder(format)
+
+    def get_format(self) -> str:
+        """The name of the format."""
+        return self.format
+
+    def get_options(self) -> dict[str, str]:
+        """The options, without the name of the format before them."""
+        return dict(self.options)
+
+    def __str__(self) -> str:
+        return f"{self.format}[{self.options}]"
+
+    class Builder:
+        """Collects options."""
+
+        def __init__(self, format: str) -> None:
+            self._format = format
+            self._options: dict[str, str] = {}
+
+        def option(self, key: str | ConfigOption[Any], value: Any) -> FormatDescriptor.Builder:
+            """Set an option, by its key without the name of the format."""
+            self._options[_key(key)] = render(value)
+            return self
+
+        def build(self) -> FormatDescriptor:
+            """The format."""
+            return FormatDescriptor(self._format, dict(self._options))
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescriptor:
+    """The columns and options of a table. Made by `for_connector`."""
+
+    schema: Schema | None
+    options: dict[str, str]
+    partition_keys: tuple[str, ...] = ()
+    comment: str | None = None
+
+    @staticmethod
+    def for_connector(connector: str) -> TableDescriptor.Builder:
+        """A builder for a table of a connector such as `datagen`."""
+        return TableDescriptor.Builder().option("connector", connector)
+
+    def get_schema(self) -> Schema | None:
+        """The columns, if they are declared."""
+        return self.schema
+
+    def get_options(self) -> dict[str, str]:
+        """The options."""
+        return dict(self.options)
+
+    def get_partition_keys(self) -> list[str]:
+        """The columns by which the table is partitioned."""
+        return list(self.partition_keys)
+
+    def get_comment(self) -> str | None:
+        """The comment, if there is one."""
+        return self.comment
+
+    def to_catalog_table(self) -> CatalogBaseTable:
+        """The same as catalogs hold it."""
+        return CatalogBaseTable.create_table(self.schema or Schema(), self.partition_keys, self.options, self.comment)
+
+    def __str__(self) -> str:
+        keys = ", ".join(map(quoted, self.partition_keys))
+        partition = f"\nPARTITIONED BY ({keys})" if keys else ""
+        comment = f"\nCOMMENT '{self.comment or ''}'"
+        options = ",\n".join(f"  '{key}' = '{value}'" for key, value in self.options.items())
+        return f"{self.schema}{comment}{partition}\nWITH (\n{options}\n)"
+
+    class Builder:
+        """Collects what a table has. All methods but `build` give the builder itself."""
+
+        def __init__(self) -> None:
+            self._schema: Schema | None = None
+            self._options: dict[str, str] = {}
+            self._partition_keys: tuple[str, ...] = ()
+            self._comment: str | None = None
+
+        def schema(self, schema: Schema) -> TableDescriptor.Builder:
+            """Set the columns."""
+            self._schema = schema
+            return self
+
+        def option(self, key: str | ConfigOption[Any], value: Any) -> TableDescriptor.Builder:
+            """Set an option of the connector."""
+            self._options[_key(key)] = render(value)
+            return self
+
+        def format(
+            self, format: str | FormatDescriptor, format_option: ConfigOption[str] | None = None
+        ) -> TableDescriptor.Builder:
+            """Set the format and its options. `format_option`: which option has its name; `format` by default.
+
+            Raises:
+                ValueError: if the key of `format_option` is not `format` and does not end in `.format`.
+            """
+            key = "format" if format_option is None else format_option.key()
+            if key != "format" and not key.endswith(".format"):
+                raise WrongValueError(f"the option of a format is format or ends in .format, and not {key!r}")
+            described = FormatDescriptor(format) if isinstance(format, str) else format
+            self._options[key] = described.format
+            prefix = f"{key.removesuffix('format')}{described.format}."
+            self._options.update({prefix + name: value for name, value in described.options.items()})
+            return self
+
+        def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
+            """Set the columns by which the table is partitioned."""
+            self._partition_keys = partition_keys
+            return self
+
+        def comment(self, comment: str) -> TableDescriptor.Builder:
+            """Say what the table is."""
+            self._comment = comment
+            return self
+
+        def build(self) -> TableDescriptor:
+            """The table."""
+            return TableDescriptor(self._schema, dict(self._options), self._partition_keys, self._comment)
+
+
+def _key(key: str | ConfigOption[Any]) -> str:
+    return key.key() if isinstance(key, ConfigOption) else key

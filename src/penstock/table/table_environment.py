@@ -1,0 +1,321 @@
+"""`TableEnvironment`: where a program makes tables, asks queries, and runs SQL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.config_options import ConfigOption
+from penstock.base.configuration import Configuration
+from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeError
+from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
+from penstock.table.catalog.catalog import Catalog
+from penstock.table.catalog.inline_view import inline_view
+from penstock.table.catalog.schema import Schema
+from penstock.table.changelog_mode import ChangelogMode
+from penstock.table.connectors.built_in import built_in
+from penstock.table.data.errors import ValidationError
+from penstock.table.environment_catalogs import CatalogMethods
+from penstock.table.environment_settings import EnvironmentSettings
+from penstock.table.explain_detail import ExplainDetail
+from penstock.table.plan.executor import Executor
+from penstock.table.plan.logical import Node
+from penstock.table.python_rows import RowsSchema, rows_of_elements, rows_of_pandas
+from penstock.table.session.session import TableSession
+from penstock.table.session.table_config import TableConfig
+from penstock.table.session.table_result import TableResult
+from penstock.table.session.time_zones import zone_of
+from penstock.table.sinks import anonymous_table, path_of_text, write_into
+from penstock.table.sql import parse_statement, statements
+from penstock.table.sql.printing import path_of
+from penstock.table.statement_set import StatementSet
+from penstock.table.statements.explain import plans_of
+from penstock.table.statements.run import run
+from penstock.table.streaming.executor import StreamExecutor
+from penstock.table.table import Table
+from penstock.table.table_descriptor import TableDescriptor
+from penstock.table.table_pipeline import TablePipeline
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["StreamTableEnvironment", "TableEnvironment"]
+
+
+class TableEnvironment(CatalogMethods):
+    """Tables by their names, queries over them, and SQL. Made by `create`.
+
+    Args:
+        environment_settings: stream or batch, options, the names of the first catalog and database.
+        executor: what runs plans; without one they are only checked, planned and explained.
+        root: options of the program around, which hold where none is set here.
+    """
+
+    def __init__(
+        self,
+        environment_settings: EnvironmentSettings,
+        executor: Executor | None = None,
+        root: Configuration | None = None,
+    ) -> None:
+        settings = environment_settings
+        self._config = TableConfig(Configuration(settings.get_configuration()), root)
+        catalog = Catalog(settings.get_built_in_catalog_name(), settings.get_built_in_database_name())
+        self._session = TableSession(self._config, catalog, executor)
+        self._manager = self._session.manager
+
+    @staticmethod
+    def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
+        """An environment with these settings."""
+        return TableEnvironment(_settings(environment_settings), _runtime())
+
+    def get_config(self) -> TableConfig:
+        """The options. A change holds for all that is planned later."""
+        return self._config
+
+    # --- SQL ---------------------------------------------------------------------------------------------------------
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        """Run one statement of SQL: a query, INSERT, EXPLAIN, or one that changes or shows what there is.
+
+        Queries and INSERT start a job and return at once.
+
+        Raises:
+            SqlParserError: if it is no SQL, or more than one statement.
+            ValidationError: if it cannot be planned, or names what is not there.
+            UnsupportedError: if Penstock does not do it.
+        """
+        return run(self._session, parse_statement(stmt))
+
+    def sql_query(self, query: str) -> Table:
+        """The table of a query in SQL. Nothing runs yet.
+
+        Raises:
+            SqlParserError: if it is no SQL.
+            ValidationError: if it is no query, or cannot be planned.
+        """
+        statement = parse_statement(query)
+        if not isinstance(statement, statements.QueryStatement):
+            raise ValidationError(
+                "Unsupported SQL query! sql_query() only accepts a single SQL query of type SELECT, UNION, INTERSECT, "
+                "EXCEPT, VALUES, and ORDER_BY."
+            )
+        return self._table(self._session.manager.analyser().query(statement.query))
+
+    def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
+        """How a query or an INSERT would run, as EXPLAIN shows it."""
+        return self._session.explain(plans_of(self._session, parse_statement(stmt)), _names(extra_details))
+
+    def create_statement_set(self) -> StatementSet:
+        """A set of INSERTs that are one job, with nothing in it."""
+        return StatementSet(self._session)
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    def from_path(self, path: str) -> Table:
+        """A table or view by its path, such as `orders` or `` catalog.database.`my table` ``.
+
+        Raises:
+            ValidationError: if there is none.
+        """
+        names = path_of_text(path)
+        found = self._session.manager.scan(names, ())
+        if found is None:
+            raise ValidationError(f"Table {path_of(names)} was not found.")
+        return self._table(found[0])
+
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """A table of a connector, without a name."""
+        found = self._session.manager.scan(anonymous_table(self._session, descriptor), ())
+        assert found is not None
+        return self._table(found[0])
+
+    def from_elements(self, elements: Iterable[Any], schema: RowsSchema = None, verify_schema: bool = True) -> Table:
+        """A table of rows that the program has: tuples, lists, dicts or `Row`.
+
+        Args:
+            elements: the rows; with one type as the schema, single values.
+            schema: a ROW; or names of columns, whose types are those of the values (int is BIGINT, float DOUBLE, str
+                STRING, Decimal DECIMAL(38, 18), datetime TIMESTAMP_LTZ(6), …); or one type, for one column `value`;
+                None for columns `_1`, `_2` and so on.
+            verify_schema: whether each value must be of the class that its type asks for, and in its range.
+
+        Raises:
+            TypeError: for a value that does not fit its type.
+            ValueError: where types cannot be found out, or a value is out of range.
+        """
+        zone = zone_of(self._config.get_local_timezone())
+        return self._table(rows_of_elements(elements, schema, verify_schema, zone))
+
+    def from_pandas(self, pdf: Any, schema: RowsSchema = None, splits_num: int = 1) -> Table:
+        """A table of the rows of a pandas data frame.
+
+        Args:
+            pdf: the data frame. Its index is left out.
+            schema: a ROW, names or types of the columns; None for those of the data frame.
+            splits_num: into how many parts the rows are cut when they are read in parallel. It does not change the
+                result, and Penstock cuts as it needs.
+
+        Raises:
+            TypeError: if it is no data frame, or a column cannot be read as its type.
+        """
+        if not hasattr(pdf, "columns"):
+            raise WrongTypeError(f"Unsupported type, expected pandas.DataFrame, got {type(pdf)}")
+        return self._table(rows_of_pandas(pdf, schema))
+
+    def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
+        """Give a table a name, which hides others of its path and is gone with the program.
+
+        Raises:
+            ValidationError: if there is a temporary table or view of this path.
+            UnsupportedError: for a stream.
+        """
+        if not isinstance(table_or_data_stream, Table):
+            raise _no_streams("create_temporary_view of a stream")
+        if fields_or_schema:
+            raise WrongTypeError("fields and schemas are for streams: a table has its columns")
+        view = inline_view(table_or_data_stream._plan)
+        self._session.manager.create(path_of_text(view_path), view, True)
+
+    def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> bool:
+        """Make a view of a table in a catalog. Returns whether it was not there before.
+
+        Raises:
+            ValidationError: if there is one already, unless `ignore_if_exists` is set.
+        """
+        manager = self._session.manager
+        names = path_of_text(view_path)
+        was_there = manager.find(names) is not None
+        manager.create(names, inline_view(table._plan), False, ignore_if_exists)
+        return not was_there
+
+    # --- for tables --------------------------------------------------------------------------------------------------
+
+    def _table(self, plan: Node) -> Table:
+        return Table(plan, self)
+
+    def _collect(self, plan: Node) -> TableResult:
+        """See `TableEnvironmentLike`."""
+        return self._session.collect(plan)
+
+    def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> TablePipeline:
+        """See `TableEnvironmentLike`."""
+        return TablePipeline(write_into(self._session, path, plan, overwrite), self._session)
+
+    def _explain(self, plans: Sequence[Node], details: Sequence[ExplainDetail] = ()) -> str:
+        """See `TableEnvironmentLike`."""
+        return self._session.explain(plans, _names(details))
+
+    def _sink_path(self, descriptor: TableDescriptor) -> tuple[str, ...]:
+        """See `TableEnvironmentLike`."""
+        return anonymous_table(self._session, descriptor)
+
+    def _inline_name(self, plan: Node) -> str:
+        """See `TableEnvironmentLike`: a temporary view, as in Flink."""
+        return path_of(self._session.unnamed_view(plan))
+
+    # --- what functions need -----------------------------------------------------------------------------------------
+
+    def add_python_file(self, file_path: str) -> None:
+        """Make a .py file, a .zip or .egg, or a directory with packages importable where functions run.
+
+        Raises:
+            MissingPathError: if it is not there.
+        """
+        self._append(PYTHON_FILES, _existing(file_path))
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive (.zip, .tar.gz, .tgz, .jar) that is unpacked where functions run.
+
+        Args:
+            archive_path: the archive.
+            target_dir: the name under which functions find it; the file's own without one.
+
+        Raises:
+            MissingPathError: if it is not there.
+        """
+        path = _existing(archive_path)
+        self._append(PYTHON_ARCHIVES, path if target_dir is None else f"{path}#{target_dir}")
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install packages on the workers; not available: raises NotImplementedError."""
+        raise UnsupportedError(
+            "workers do not install packages: install the requirements where Spark's workers run, or pack an "
+            "environment and ship it with add_python_archive"
+        )
+
+    def _append(self, option: ConfigOption[Any], value: str) -> None:
+        before = self._config.read(option)
+        self._config.get_configuration().write(option, ",".join([*([before] if before else []), value]))
+
+
+class StreamTableEnvironment(TableEnvironment):
+    """A table environment beside streams. Made by `create`."""
+
+    @staticmethod
+    def create(  # type: ignore[override]
+        stream_execution_environment: StreamExecutionEnvironment | EnvironmentSettings | None = None,
+        environment_settings: EnvironmentSettings | None = None,
+    ) -> StreamTableEnvironment:
+        """An environment beside that of streams, whose options it knows; without one, by settings alone."""
+        streams: Any = stream_execution_environment
+        settings = environment_settings
+        if isinstance(streams, EnvironmentSettings):
+            streams, settings = None, streams
+        root = None if streams is None else streams.get_configuration()
+        return StreamTableEnvironment(settings or EnvironmentSettings.new_instance().build(), _runtime(), root)
+
+    def from_data_stream(self, data_stream: Any, *fields_or_schema: Any) -> Table:
+        """The table of a stream; not available: raises NotImplementedError."""
+        raise _no_streams("from_data_stream")
+
+    def from_changelog_stream(
+        self, data_stream: Any, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> Table:
+        """The table of a stream of changes; not available: raises NotImplementedError."""
+        raise _no_streams("from_changelog_stream")
+
+    def to_data_stream(self, table: Table) -> Any:
+        """The stream of a table; not available: raises NotImplementedError."""
+        raise _no_streams("to_data_stream")
+
+    def to_changelog_stream(
+        self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> Any:
+        """The stream of the changes of a table; not available: raises NotImplementedError."""
+        raise _no_streams("to_changelog_stream")
+
+    def to_append_stream(self, table: Table, type_info: Any) -> Any:
+        """The stream of a table whose rows do not change; not available: raises NotImplementedError."""
+        raise _no_streams("to_append_stream")
+
+    def to_retract_stream(self, table: Table, type_info: Any) -> Any:
+        """The stream of the changes of a table, with flags; not available: raises NotImplementedError."""
+        raise _no_streams("to_retract_stream")
+
+
+def _runtime() -> Executor:
+    return StreamExecutor(built_in())
+
+
+def _settings(found: EnvironmentSettings | Configuration) -> EnvironmentSettings:
+    if isinstance(found, EnvironmentSettings):
+        return found
+    if isinstance(found, Configuration):
+        return EnvironmentSettings.new_instance().with_configuration(found).build()
+    raise WrongTypeError(f"argument should be EnvironmentSettings or Configuration, not {found!r}")
+
+
+def _names(details: Iterable[ExplainDetail]) -> list[str]:
+    return [detail.name for detail in details]
+
+
+def _existing(path: str) -> str:
+    plain = path.removeprefix("file://")
+    if not os.path.exists(plain):
+        raise MissingPathError(f"{path!r} does not exist, so it cannot be shipped with the job")
+    return os.path.abspath(plain)
+
+
+def _no_streams(what: str) -> UnsupportedError:
+    return UnsupportedError(f"{what}: tables and streams cannot become each other yet")

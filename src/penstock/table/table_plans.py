@@ -1,0 +1,242 @@
+"""Plans of the Table API: its operations as the queries that SQL has for them, over plans that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.literals import constant
+from penstock.table.analyser.planned import MethodCalls, PlannedQuery
+from penstock.table.analyser.queries import QueryAnalyser
+from penstock.table.analyser.rewriting import rewritten
+from penstock.table.analyser.scalars import ScalarAnalyser
+from penstock.table.analyser.select import project
+from penstock.table.catalog.manager import CatalogManager
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DataType
+from penstock.table.methods.aggregates import WINDOW_PARTS
+from penstock.table.methods.operand import Operand
+from penstock.table.plan.logical import Distinct, Node, Sort
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.selection import expanded, operand_of, selected
+from penstock.table.sql import relations, syntax
+from penstock.table.sql.relations import DerivedTable, GroupItem, Relation, SelectItem
+from penstock.table.window import GroupWindow, OverWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """Makes plans with the tables, functions and options that a manager knows. All methods are pure."""
+
+    manager: CatalogManager
+
+    def _analyser(self) -> QueryAnalyser:
+        return QueryAnalyser(self.manager, MethodCalls(self.manager.calls()))
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def items(self, plan: Node, fields: Sequence[object]) -> list[SelectItem]:
+        """The columns that fields stand for, each with its name."""
+        analyser = self._analyser()
+
+        def type_of(node: syntax.Expression) -> DataType:
+            return ScalarAnalyser(analyser.relations.scope_of(plan), analyser.calls).typed(node).type
+
+        return selected(fields, plan.schema.names, type_of)
+
+    def select(self, plan: Node, fields: Sequence[object], windows: Sequence[OverWindow] = ()) -> Node:
+        """The columns of fields; aggregates over `windows`, or over all rows."""
+        named = tuple((window.name, window.specification) for window in windows)
+        return self._selected(self.items(plan, fields), _rows(plan), windows=named)
+
+    def _selected(
+        self,
+        items: Iterable[SelectItem],
+        source: Relation,
+        group: tuple[GroupItem, ...] | None = None,
+        windows: tuple[tuple[str, syntax.WindowSpecification], ...] = (),
+    ) -> Node:
+        return self._analyser().query(relations.Select(tuple(items), source, group=group, windows=windows))
+
+    def added(self, plan: Node, fields: Sequence[object], replaces: bool) -> Node:
+        """All columns and those of fields; with `replaces`, these take the place of columns of the same name."""
+        items = self.items(plan, ["*", *fields] if not replaces else ["*"])
+        if replaces:
+            for item in self.items(plan, fields):
+                same = [index for index, one in enumerate(items) if one.alias == item.alias]
+                if same:
+                    items[same[0]] = item
+                else:
+                    items.append(item)
+        return self._selected(items, _rows(plan))
+
+    def renamed(self, plan: Node, names: Sequence[str]) -> Node:
+        """The same columns under other names; those that have none keep their own."""
+        if len(names) > len(plan.schema):
+            raise ValidationError(
+                f"Aliasing more fields than we actually have: {len(names)} names, and the table has {len(plan.schema)}"
+            )
+        if len(set(names)) < len(names):
+            raise ValidationError(f"Duplicate names in alias: {', '.join(names)}")
+        return project(plan, plan.schema.fields(), [*names, *plan.schema.names[len(names) :]])
+
+    def columns_renamed(self, plan: Node, fields: Sequence[object]) -> Node:
+        """The same columns, some under the names that fields give them."""
+        new = {}
+        for field in map(operand_of, fields):
+            if not isinstance(field._node, syntax.Reference) or len(field._names) != 1:
+                raise ValidationError(
+                    f'rename_columns takes columns and new names, as col("a").alias("b"), not {field}'
+                )
+            new[_known(field._node.path[0], plan)] = field._names[0]
+        return self.renamed(plan, [new.get(name, name) for name in plan.schema.names])
+
+    def dropped(self, plan: Node, fields: Sequence[object]) -> Node:
+        """All columns but these."""
+        names = set()
+        for field in expanded(fields, plan.schema.names):
+            if not isinstance(field._node, syntax.Reference):
+                raise ValidationError(f"drop_columns takes columns, not {field}")
+            names.add(_known(field._node.path[0], plan))
+        kept = [name for name in plan.schema.names if name not in names]
+        return self.select(plan, kept)
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def filtered(self, plan: Node, condition: object) -> Node:
+        """The rows for which a condition holds."""
+        return self._analyser().filtered(plan, operand_of(condition)._node)
+
+    def distinct(self, plan: Node) -> Node:
+        """Each row once."""
+        return Distinct(schema=plan.schema, input=plan)
+
+    def ordered(self, plan: Node, fields: Sequence[object]) -> Node:
+        """Rows in order."""
+        if not fields:
+            raise ValidationError("order_by takes at least one expression")
+        items = [
+            syntax.OrderItem(_no_place(one._node), one._is_descending is True)
+            for field in fields
+            for one in [operand_of(field)]
+        ]
+        query: syntax.Query = PlannedQuery(plan)
+        if not all(isinstance(item.expression, syntax.Reference) for item in items):
+            query = relations.Select((SelectItem(syntax.Star()),), DerivedTable(query))
+        return self._analyser().query(relations.Ordered(query, tuple(items)))
+
+    def offset(self, plan: Node, rows: int) -> Node:
+        """All rows but the first so many."""
+        _check_count("offset", rows)
+        if isinstance(plan, Sort) and not plan.offset and plan.fetch is None:
+            return replace(plan, offset=rows)
+        return Sort(schema=plan.schema, input=plan, offset=rows)
+
+    def fetch(self, plan: Node, rows: int) -> Node:
+        """The first so many rows."""
+        _check_count("fetch", rows)
+        if isinstance(plan, Sort) and plan.fetch is None:
+            return replace(plan, fetch=rows)
+        return Sort(schema=plan.schema, input=plan, fetch=rows)
+
+    # --- several tables ----------------------------------------------------------------------------------------------
+
+    def joined(self, left: Node, right: Node, join_type: str, condition: object | None) -> Node:
+        """Pairs of rows for which a condition is true, if there is one."""
+        both = sorted(set(left.schema.names) & set(right.schema.names))
+        if both:
+            raise ValidationError(
+                f"join relations with ambiguous names: [{', '.join(both)}]; rename columns of one table with alias"
+            )
+        node = None if condition is None else operand_of(condition)._node
+        return self._analyser().relations.scope(relations.Join(_rows(left), _rows(right), join_type, node), None).plan
+
+    def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
+        """UNION, INTERSECT or EXCEPT (`operator`)."""
+        operation = relations.SetOperation(operator, PlannedQuery(left), PlannedQuery(right), is_all)
+        return self._analyser().query(operation)
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def grouped(self, plan: Node, keys: Sequence[Operand], fields: Sequence[object]) -> Node:
+        """A row for each group."""
+        items = _with_keys(self.items(plan, fields), keys)
+        return self._selected(items, _rows(plan), tuple(GroupItem("SET", (_no_place(key._node),)) for key in keys))
+
+    def window_grouped(
+        self, plan: Node, window: GroupWindow, keys: Sequence[Operand], fields: Sequence[object]
+    ) -> Node:
+        """A row for each group in each window."""
+        time = plan.schema.names.index(_known(window.time.path[0], plan))
+        parts: set[str] = set()
+        items = [
+            SelectItem(_of_window(item.expression, window, parts), item.alias)
+            for item in _with_keys(self.items(plan, fields), keys)
+        ]
+        is_processing = plan.schema[time].time is TimeAttribute.PROCTIME
+        if ("$ROWTIME" in parts and is_processing) or ("$PROCTIME" in parts and not is_processing):
+            raise ValidationError(
+                f"window {window.name!r} is on {window.time.path[0]!r}, which is no "
+                f"{'event' if is_processing else 'processing'} time: take {'proctime' if is_processing else 'rowtime'}"
+            )
+        columns = ["window_start", "window_end"]
+        columns += ["window_time"] if parts & {"$ROWTIME", "$PROCTIME"} else []
+        group = [GroupItem("SET", (_no_place(key._node),)) for key in keys]
+        group += [GroupItem("SET", (syntax.Reference((name,)),)) for name in columns]
+        return self._selected(items, relations.FunctionTable(_window_call(plan, window, keys)), tuple(group))
+
+
+def _rows(plan: Node) -> Relation:
+    return DerivedTable(PlannedQuery(plan))
+
+
+def _known(name: str, plan: Node) -> str:
+    if name not in plan.schema.names:
+        raise ValidationError(f"Cannot resolve field [{name}], input field list:[{', '.join(plan.schema.names)}].")
+    return name
+
+
+def _check_count(what: str, rows: int) -> None:
+    if rows < 0:
+        raise ValidationError(f"{what} takes a number of rows from 0 on, not {rows}")
+
+
+def _no_place(node: syntax.Expression) -> syntax.Expression:
+    """In SQL a number is the place of a column where rows are grouped or ordered; here it is a number."""
+    found = constant(node) if isinstance(node, syntax.NumberLiteral) else None
+    return node if found is None else syntax.TypedLiteral(found.value, found.type)
+
+
+def _with_keys(items: Iterable[SelectItem], keys: Sequence[Operand]) -> list[SelectItem]:
+    """What is selected, with keys that have a name of their own put in where they are named."""
+    named = {key._names[0]: key._node for key in keys if key._names}
+
+    def change(node: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        is_key = isinstance(node, syntax.Reference) and node.path[0] in named
+        return (named[node.path[0]],) if is_key and isinstance(node, syntax.Reference) else None
+
+    return [SelectItem(rewritten(item.expression, change)[0], item.alias) for item in items]
+
+
+def _of_window(node: syntax.Expression, window: GroupWindow, parts: set[str]) -> syntax.Expression:
+    """An expression with columns in place of the parts of a window, which are added to `parts`."""
+
+    def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        if not isinstance(one, syntax.Call) or one.name not in WINDOW_PARTS:
+            return None
+        if one.operands != (syntax.Reference((window.name,)),):
+            raise ValidationError(f"{one.name[1:].lower()} belongs to the window {window.name!r} of the group")
+        parts.add(one.name)
+        return (syntax.Reference((WINDOW_PARTS[one.name],)),)
+
+    return rewritten(node, change)[0]
+
+
+def _window_call(plan: Node, window: GroupWindow, keys: Sequence[Operand]) -> syntax.Call:
+    partition = tuple(key._node for key in keys) if window.function == "SESSION" else ()
+    if not all(isinstance(one, syntax.Reference) for one in partition):
+        raise UnsupportedError("session windows group by columns: add what else you group by with add_columns first")
+    table = syntax.TableArgument(PlannedQuery(plan), partition)
+    descriptor = syntax.DescriptorArgument((window.time.path,))
+    return syntax.Call(window.function, (table, descriptor, *window.sizes), (window.function,))
