@@ -20,9 +20,9 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
 from penstock.table.plan import logical
 from penstock.table.plan.changes import SHORT
-from penstock.table.streaming.over_calls import ONLY_PARTITION
 from penstock.table.streaming.plan_over import over_operator
 from penstock.table.streaming.planner import StreamPlanner, names_of
+from penstock.table.streaming.row_keys import ONLY_KEY
 from penstock.table.streaming.sessions import StreamSession
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
@@ -84,7 +84,7 @@ class Window:
                 harness.context.keyed.settle()
 
     def _subtask_of(self, key: Any) -> int:
-        group = key_group_of(key if self.node.partition else ONLY_PARTITION, 128)
+        group = key_group_of(key if self.node.partition else ONLY_KEY, 128)
         return subtask_of_key_group(group, 128, len(self.harnesses))
 
     def _batch(self, changes: list[tuple[Any, ...]]) -> ColumnBatch:

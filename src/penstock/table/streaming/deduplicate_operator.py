@@ -19,8 +19,8 @@ from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.operands import group_keys
 from penstock.table.streaming.ordering import same_rows
+from penstock.table.streaming.row_keys import RowKeys
 from penstock.table.streaming.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.watermark_operator import milliseconds
 
@@ -50,7 +50,7 @@ class LastRowOperator(StreamOperator):
         names: Sequence[str],
         sends_before: bool,
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._time = time
         self._types = tuple(types)
         self._names = list(names)
@@ -64,7 +64,7 @@ class LastRowOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Send rows that are later than the last ones so far."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = group_keys(taken.columns, self._partition)
+        keys = self._partition.of(taken.columns)
         entries, time = self._entries, self._time
         kinds: list[int] = []
         rows: list[tuple[Any, ...]] = []
@@ -101,7 +101,7 @@ class FirstRowOperator(StreamOperator):
     is_keyed = True
 
     def __init__(self, partition: Sequence[int], time: int, types: Sequence[DataType], names: Sequence[str]) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._time = time
         self._types = tuple(types)
         self._names = list(names)
@@ -119,7 +119,7 @@ class FirstRowOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep rows that are earlier than the first ones so far."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = group_keys(taken.columns, self._partition)
+        keys = self._partition.of(taken.columns)
         times = milliseconds(taken.columns.column(self._time)).tolist()
         entries, changed = self._entries, set()
         late = 0

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
-from penstock.table.streaming.operands import group_keys
+from penstock.table.streaming.row_keys import RowKeys
 
 #: The state.
 COUNTS: Final = "counts"
@@ -36,7 +36,7 @@ class FirstRowsOperator(StreamOperator):
     def __init__(
         self, partition: Sequence[int], start: int, end: int, names: Sequence[str], shows_number: bool = False
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._start = start
         self._end = end
         self._names = list(names)
@@ -54,7 +54,7 @@ class FirstRowsOperator(StreamOperator):
         rows: list[int] = []
         numbers: list[int] = []
         changed = set()
-        for row, key in enumerate(group_keys(taken.columns, self._partition)):
+        for row, key in enumerate(self._partition.of(taken.columns)):
             count = entries.get(key, 0)
             if count == end:
                 continue

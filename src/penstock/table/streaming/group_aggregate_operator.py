@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
-from penstock.state.key_columns import distinct_keys
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
@@ -28,12 +27,11 @@ from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.accumulators import Accumulator, accumulator_of
 from penstock.table.streaming.aggregates.base import Rows
 from penstock.table.streaming.group_lives import Lives, differing
+from penstock.table.streaming.row_keys import RowKeys
 from penstock.table.typed.nodes import Constant, Field
 
 #: The state.
 GROUPS = "groups"
-#: Stands for the one group of a query without GROUP BY.
-ONLY_GROUP: Final = 0
 #: The parts of a group's state.
 COUNT, HELD, LAST = 0, 1, 2
 #: Below this many rows it takes longer to compare columns than to compare rows.
@@ -65,7 +63,7 @@ class GroupAggregateOperator(StreamOperator):
         retracts: bool,
         sends_before: bool,
     ) -> None:
-        self._keys = tuple(keys)
+        self._groups = RowKeys(keys)
         self._calls = tuple(calls)
         self._types = tuple(types)
         self._names = list(names)
@@ -81,7 +79,7 @@ class GroupAggregateOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and send what has changed."""
         taken = as_columns(batch, self.context.operator_name)
-        groups, keys = self._groups_of(taken)
+        groups, keys = self._groups.numbered(taken.columns)
         entries = self._entries
         states = [entries.get(key) or self._new(key) for key in keys]
         before = [state[LAST] for state in states]
@@ -97,12 +95,6 @@ class GroupAggregateOperator(StreamOperator):
     def _new(self, key: Any) -> list[Any]:
         found = self._entries[key] = [0, [one.create() for one in self._accumulators], None]
         return found
-
-    def _groups_of(self, taken: ColumnBatch) -> tuple[Any, list[Any]]:
-        """The number of each row's group, and the keys of the groups."""
-        if not self._keys:
-            return np.zeros(len(taken), np.int64), [ONLY_GROUP]
-        return distinct_keys([taken.columns.column(index) for index in self._keys])
 
     def _count(self, groups: Any, states: list[list[Any]], kinds: bytes | None) -> Lives:
         """Count the rows of the groups."""
@@ -201,7 +193,7 @@ class GroupAggregateOperator(StreamOperator):
             columns = [column.take(places) for column in given]
         if len(sent.rows):
             chosen = pa.array(sent.rows)
-            keys = [taken.columns.column(index).take(chosen) for index in self._keys]
+            keys = [taken.columns.column(index).take(chosen) for index in self._groups.places]
             kinds = bytes(sent.kinds)
             batch = pa.RecordBatch.from_arrays([*keys, *columns], self._names)
             self.output.collect(ColumnBatch(batch, None, kinds if any(kinds) else None))

@@ -9,18 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.columns.keys import ColumnKey
 from penstock.state.backend import KeyedTable
-from penstock.state.key_columns import distinct_keys
-from penstock.state.keys import KeyGuard
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.held_rows import columns_of
+from penstock.table.streaming.row_keys import RowKeys
 from penstock.table.typed.nodes import Field, Typed
 
-#: The key of a join without equalities.
-ONLY_KEY: Final = 0
 #: Stands for a key with a NULL that equals nothing.
 NO_MATCH: Final = object()
 #: What an entry of a row is made of: how often the row is there, and with how many rows of the other side it is a pair.
@@ -30,31 +26,16 @@ _ROW: Final = 2
 _PAIRS_MAX: Final = 1 << 16
 
 
-class SideKeys:
-    """Finds the keys of rows.
-
-    Args:
-        places: of the columns of the key.
-        nulls_match: for each whether NULL equals NULL.
-    """
+class SideKeys(RowKeys):
+    """Finds the keys of the rows of one side. `nulls_match`: for each column of the key, whether NULL equals NULL."""
 
     def __init__(self, places: Sequence[int], nulls_match: Sequence[bool]) -> None:
-        self._places = tuple(places)
+        super().__init__(places)
         self._refuses = [place for place, matches in enumerate(nulls_match) if not matches]
-        self._guard = KeyGuard()
-
-    def of(self, columns: pa.RecordBatch) -> list[Any]:
-        """The key of each row."""
-        if not self._places:
-            return [ONLY_KEY] * columns.num_rows
-        key = ColumnKey(tuple(columns.schema.names[place] for place in self._places))
-        codes, keys = distinct_keys(key.columns_in(columns))
-        keys = self._guard.admit(keys)
-        return [keys[code] for code in codes.tolist()]
 
     def matches_nothing(self, key: Any) -> bool:
         """Whether it has a NULL that equals nothing."""
-        if len(self._places) == 1:
+        if len(self.places) == 1:
             return key is None and bool(self._refuses)
         return any(key[place] is None for place in self._refuses)
 

@@ -13,7 +13,7 @@ from penstock.core.records import Batch
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.operands import group_keys
+from penstock.table.streaming.row_keys import RowKeys
 
 #: The state: key -> values of its row.
 ROWS: Final = "rows"
@@ -36,7 +36,7 @@ class ChangelogNormalizeOperator(StreamOperator):
     def __init__(
         self, keys: Sequence[int], types: Sequence[DataType], names: Sequence[str], sends_before: bool
     ) -> None:
-        self._keys = tuple(keys)
+        self._keys = RowKeys(keys)
         self._types = tuple(types)
         self._names = list(names)
         self._sends_before = sends_before
@@ -49,7 +49,7 @@ class ChangelogNormalizeOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Compare each row with the last one of its key."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = group_keys(taken.columns, self._keys)
+        keys = self._keys.of(taken.columns)
         columns = [values_of(column, kind) for column, kind in zip(taken.columns.columns, self._types, strict=True)]
         kept, kinds = self._rows, taken.kinds
         found: list[tuple[Any, ...]] = []

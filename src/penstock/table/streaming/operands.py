@@ -1,28 +1,16 @@
-"""Of the rows of a batch: their groups, and the operands of aggregate calls."""
+"""The operands of aggregate calls, of the rows of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
-from penstock.state.key_columns import distinct_keys
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import values_of
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.typed.nodes import Constant, Field
-
-#: Stands for the one group of a query without GROUP BY.
-ONLY_GROUP: Final = 0
-
-
-def group_keys(columns: pa.RecordBatch, keys: Sequence[int]) -> list[Any]:
-    """The key of each row, as rows are partitioned by it and state is kept by it."""
-    if not keys:
-        return [ONLY_GROUP] * columns.num_rows
-    codes, found = distinct_keys([columns.column(index) for index in keys])
-    return [found[code] for code in codes.tolist()]
 
 
 def operands_of(

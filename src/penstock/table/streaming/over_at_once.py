@@ -12,8 +12,9 @@ from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.over_calls import OverCalls, partitions_of
+from penstock.table.streaming.over_calls import OverCalls
 from penstock.table.streaming.over_frames import Frame
+from penstock.table.streaming.row_keys import RowKeys
 
 #: The state.
 FRAMES = "over_frames"
@@ -42,7 +43,7 @@ class OverAtOnceOperator(StreamOperator):
         names: Sequence[str],
         distance: int | None,
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._order = order
         self._call_list = tuple(calls)
         self._types = tuple(types)
@@ -59,7 +60,7 @@ class OverAtOnceOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and pass each on with its results."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = partitions_of(taken, self._partition)
+        keys = self._partition.of(taken.columns)
         entries, frame = self._entries, self._frame
         results = []
         try:

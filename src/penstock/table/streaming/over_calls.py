@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
-from penstock.state.key_columns import distinct_keys
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.plan.logical import AggregateCall
@@ -23,8 +22,6 @@ from penstock.table.typed.nodes import Constant, Field
 Row: TypeAlias = tuple[Any, ...]
 #: Of each call its operands, or None where its FILTER leaves the row out.
 Operands: TypeAlias = tuple["tuple[Any, ...] | None", ...]
-#: Stands for the one partition of a window without PARTITION BY.
-ONLY_PARTITION = 0
 
 
 class OverCalls:
@@ -89,14 +86,6 @@ class OverCalls:
 def copied(held: list[Any]) -> list[Any]:
     """What is held, so that a change to it does not reach the original."""
     return [copy.deepcopy(one) if isinstance(one, list | dict | deque) else one for one in held]
-
-
-def partitions_of(taken: ColumnBatch, partition: Sequence[int]) -> list[Any]:
-    """The key of each row."""
-    if not partition:
-        return [ONLY_PARTITION] * len(taken)
-    codes, keys = distinct_keys([taken.columns.column(index) for index in partition])
-    return [keys[code] for code in codes.tolist()]
 
 
 def _columns_of(call: AggregateCall) -> set[int]:

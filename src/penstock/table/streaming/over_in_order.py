@@ -22,7 +22,8 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.over_calls import OverCalls, Row, copied, partitions_of
+from penstock.table.streaming.over_calls import OverCalls, Row, copied
+from penstock.table.streaming.row_keys import RowKeys
 
 #: The state.
 SORTED: Final = "over_sorted"
@@ -55,7 +56,7 @@ class OverInOrderOperator(StreamOperator):
         names: Sequence[str],
         is_rows: bool,
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._order = order
         self._null = (-1,) if nulls_first else (2,)
         self._call_list = tuple(calls)
@@ -72,7 +73,7 @@ class OverInOrderOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take changes in, and send what has changed."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = partitions_of(taken, self._partition)
+        keys = self._partition.of(taken.columns)
         kinds = taken.kinds or bytes(len(taken))
         self._rows: list[Row] = []
         self._values: list[Row] = []

@@ -22,8 +22,9 @@ from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.over_at_once import FRAMES
-from penstock.table.streaming.over_calls import OverCalls, Row, partitions_of
+from penstock.table.streaming.over_calls import OverCalls, Row
 from penstock.table.streaming.over_frames import END, LAST, Entry, Frame
+from penstock.table.streaming.row_keys import RowKeys
 
 #: The states: rows that wait, and when partitions are forgotten.
 WAITING: Final = "over_waiting"
@@ -59,7 +60,7 @@ class WaitingOverOperator(StreamOperator):
         is_rows: bool,
         distance: int | None,
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._order = order
         self._call_list = tuple(calls)
         self._types = tuple(types)
@@ -168,7 +169,7 @@ class OverInEventTimeOperator(WaitingOverOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait that are not late."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = partitions_of(taken, self._partition)
+        keys = self._partition.of(taken.columns)
         late, order, is_bounded = 0, self._order, self._distance is not None
         for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
             moment = row[order]
@@ -213,7 +214,7 @@ class OverInProcessingTimeOperator(WaitingOverOperator):
         """Let rows wait."""
         taken = as_columns(batch, self.context.operator_name)
         now_ms = self.context.now_ms()
-        for key, row in zip(partitions_of(taken, self._partition), self._calls.rows(taken, True), strict=True):
+        for key, row in zip(self._partition.of(taken.columns), self._calls.rows(taken, True), strict=True):
             self._keep(key, now_ms, row)
 
     def next_timer_ms(self) -> int | None:

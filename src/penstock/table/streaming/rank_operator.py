@@ -14,8 +14,8 @@ from penstock.core.records import Batch
 from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.operands import group_keys
 from penstock.table.streaming.ordering import sort_keys
+from penstock.table.streaming.row_keys import RowKeys
 from penstock.table.streaming.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.top_n import Sent, TopN
 
@@ -49,7 +49,7 @@ class RankOperator(StreamOperator):
         types: Sequence[DataType],
         names: Sequence[str],
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._order = tuple(order)
         self._end = end
         self._ends_in_column = ends_in_column
@@ -66,7 +66,7 @@ class RankOperator(StreamOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and send what has changed."""
         taken = as_columns(batch, self.context.operator_name)
-        keys = group_keys(taken.columns, self._partition)
+        keys = self._partition.of(taken.columns)
         rows = tuples_of(taken, self._types)
         sent = Sent()
         self._take_in(keys, rows, taken.kinds, sent)

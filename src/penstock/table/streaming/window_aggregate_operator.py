@@ -19,7 +19,8 @@ from penstock.table.data.zones import moment_ns
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.accumulators import accumulator_of
-from penstock.table.streaming.operands import group_keys, operands_of
+from penstock.table.streaming.operands import operands_of
+from penstock.table.streaming.row_keys import RowKeys
 from penstock.table.streaming.sessions import StreamSession
 from penstock.table.streaming.watermark_operator import milliseconds
 
@@ -54,7 +55,7 @@ class WindowAggregateOperator(StreamOperator):
         session: StreamSession,
     ) -> None:
         self._keys = tuple(keys)
-        self._groups = tuple(key for key in keys if key not in (start, end))
+        self._groups = RowKeys([key for key in keys if key not in (start, end)])
         self._start, self._end = start, end
         self._is_moment = is_moment
         self._calls = tuple(calls)
@@ -82,8 +83,8 @@ class WindowAggregateOperator(StreamOperator):
         taken = as_columns(batch, self.context.operator_name)
         starts = milliseconds(taken.columns.column(self._start)).tolist()
         ends = milliseconds(taken.columns.column(self._end)).tolist()
-        groups = group_keys(taken.columns, self._groups)
-        columns = [values_of(taken.columns.column(key), self._types[key]) for key in self._groups]
+        groups = self._groups.of(taken.columns)
+        columns = [values_of(taken.columns.column(key), self._types[key]) for key in self._groups.places]
         operands = [operands_of(call, taken.columns, self._types) for call in self._calls]
         try:
             self._take_in(taken, list(zip(starts, ends, strict=True)), groups, columns, operands)
@@ -154,7 +155,7 @@ class WindowAggregateOperator(StreamOperator):
             if key in edges:
                 arrays.append(column_of([edges[key]] * len(alive), self._types[key]))
             else:
-                place = self._groups.index(key)
+                place = self._groups.places.index(key)
                 arrays.append(column_of([entry[2][place] for entry in alive], self._types[key]))
         for index, call in enumerate(self._calls):
             accumulator = self._accumulators[index]

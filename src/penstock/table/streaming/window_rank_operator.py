@@ -16,8 +16,8 @@ from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.table.data.logical_types import BigIntType, DataType
 from penstock.table.data.zones import moment_ns
 from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.operands import group_keys
 from penstock.table.streaming.ordering import sort_keys
+from penstock.table.streaming.row_keys import RowKeys
 from penstock.table.streaming.row_tuples import batch_of, tuples_of
 from penstock.table.streaming.sessions import StreamSession
 from penstock.table.streaming.top_n import Sent, TopN
@@ -57,7 +57,7 @@ class WindowRankOperator(StreamOperator):
         names: Sequence[str],
         session: StreamSession,
     ) -> None:
-        self._partition = tuple(partition)
+        self._partition = RowKeys(partition)
         self._edges = edges
         self._is_moment = is_moment
         self._order = tuple(order)
@@ -85,7 +85,7 @@ class WindowRankOperator(StreamOperator):
         """Take rows in."""
         taken = as_columns(batch, self.context.operator_name)
         starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._edges)
-        keys = group_keys(taken.columns, self._partition)
+        keys = self._partition.of(taken.columns)
         rows = tuples_of(taken, self._types)
         places = sort_keys(self._order, self._types, rows)
         marks: dict[tuple[int, int], set[Any]] = {}
