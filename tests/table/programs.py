@@ -41,8 +41,8 @@ from penstock.table.functions.row_text import row_text
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 from penstock.table.sql import SqlParserError, parse_script, statements
-from penstock.table.streaming.planner import StreamPlanner
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant
 
 PATIENCE_S = 20.0

@@ -20,9 +20,9 @@ from penstock.table.data.values import column_of
 from penstock.table.functions.comparison import hashable
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.logical import Scan
-from penstock.table.streaming.planner import StreamPlanner
-from penstock.table.streaming.rows_operator import ToRowsOperator
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.streaming.rows.sessions import StreamSession
 
 #: a kind, such as `+I`, and the values of a row, as `penstock.table.data.values` holds them
 Change = tuple[str, tuple[Any, ...]]
@@ -99,7 +99,7 @@ def run(sql: str, *, wants_before: bool = True, parallelism: int = 1, **tables: 
     plan = plan_of(sql, manager)
     planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls())
     stream = planner.stream(plan, wants_before)
-    (upstream,) = planner._step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
+    (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
     changes = [
         (SHORT[kind], values) for kind, values in DataStream(environment, (upstream,), None).execute_and_collect()
     ]

@@ -20,10 +20,11 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
 from penstock.table.plan import logical
 from penstock.table.plan.changes import SHORT
-from penstock.table.streaming.plan_over import over_operator
-from penstock.table.streaming.planner import StreamPlanner, names_of
-from penstock.table.streaming.row_keys import ONLY_KEY
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.plan_over import over_operator
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.rows.row_keys import ONLY_KEY
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 TABLE = "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)"

@@ -12,11 +12,11 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK
 from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.deduplicate_operator import FirstRowOperator, LastRowOperator
-from penstock.table.streaming.sessions import StreamSession
-from penstock.table.streaming.sort_operators import EventTimeSortOperator, ProcessingTimeSortOperator
-from penstock.table.streaming.top_n import LatestTopN, Sent, TopN
-from penstock.table.streaming.window_rank_operator import WindowRankOperator
+from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
+from penstock.table.streaming.ranking.sort_operators import EventTimeSortOperator, ProcessingTimeSortOperator
+from penstock.table.streaming.ranking.top_n import LatestTopN, Sent, TopN
+from penstock.table.streaming.ranking.window_rank_operator import WindowRankOperator
+from penstock.table.streaming.rows.sessions import StreamSession
 
 IN_TIME = (SortKey(TS), SortKey(V, True, False))
 

@@ -20,8 +20,8 @@ from penstock.table.data.values import column_of, values_of
 from penstock.table.functions.signatures import BIGINT, BOOLEAN_TYPE, STRING
 from penstock.table.plan.changes import SHORT
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming import group_aggregate_operator
-from penstock.table.streaming.group_aggregate_operator import GroupAggregateOperator
+from penstock.table.streaming.aggregates import group_aggregate_operator
+from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
 from penstock.table.typed.nodes import Field
 from penstock.testing import OneInputOperatorHarness
 

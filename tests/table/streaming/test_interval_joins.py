@@ -19,11 +19,11 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
 from penstock.table.plan.changes import ALL, INSERTS
 from penstock.table.plan.logical import Filter, Join, JoinType, Node
-from penstock.table.streaming.interval_join_operator import Interval, SqlIntervalJoinOperator
-from penstock.table.streaming.intervals import interval_of
-from penstock.table.streaming.join_conditions import settled
-from penstock.table.streaming.plan_joins import changes, planned
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.joins.interval_join_operator import Interval, SqlIntervalJoinOperator
+from penstock.table.streaming.joins.intervals import interval_of
+from penstock.table.streaming.joins.join_conditions import settled
+from penstock.table.streaming.planning.plan_joins import changes, planned
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
 
 ROW = [IntType(), TimestampType(3), VarCharType()]

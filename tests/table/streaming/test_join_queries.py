@@ -19,9 +19,9 @@ from penstock.table.catalog.manager import CatalogManager
 from penstock.table.connectors.tables import TableReader
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 from penstock.table.plan.logical import Join, Node, Scan
-from penstock.table.streaming.planner import StreamPlanner
-from penstock.table.streaming.rows_operator import ToRowsOperator
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.streaming.rows.sessions import StreamSession
 
 DDL = (
     "CREATE TABLE employee (deptno INT, salary BIGINT, name STRING)",

@@ -15,9 +15,9 @@ from tests.table.streaming.joined import CALLS, Change, Driven, folded
 from penstock.core.operators.base import UserCodeError
 from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
 from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.join_operator import JoinOperator
-from penstock.table.streaming.semi_join_operator import SemiJoinOperator
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.joins.join_operator import JoinOperator
+from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
+from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Field, Typed
 
 LEFT = [IntType(), VarCharType()]

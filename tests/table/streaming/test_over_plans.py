@@ -15,10 +15,11 @@ from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.streaming.plan_over import over_changes, over_operator
-from penstock.table.streaming.planner import StreamPlanner, names_of
-from penstock.table.streaming.rows_operator import ToRowsOperator
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.plan_over import over_changes, over_operator
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.streaming.rows.sessions import StreamSession
 
 
 def plan(selected: str) -> None:

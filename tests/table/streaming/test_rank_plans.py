@@ -14,8 +14,8 @@ from penstock.connectors.columns import ColumnsSource
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
-from penstock.table.streaming.planner import StreamPlanner
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.rows.sessions import StreamSession
 
 COLUMNS = {"a": IntType(), "b": VarCharType(10), "c": IntType()}
 TABLE = Rows(COLUMNS, [(2, "a", 6), (4, "b", 8), (6, "c", 10), (1, "a", 5), (3, "b", 7), (5, "c", 9)])

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from tests.table.streaming.ranked import NAMES, NUMBERED, TYPES, K, Under, V
 
 from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.first_rows_operator import FirstRowsOperator
-from penstock.table.streaming.rank_operator import PARTITIONS, RankOperator
-from penstock.table.streaming.top_n import RetractableTopN, Top1, TopN, UpdatableTopN
+from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
+from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOperator
+from penstock.table.streaming.ranking.top_n import RetractableTopN, Top1, TopN, UpdatableTopN
 
 ASCENDING = (SortKey(V),)
 DESCENDING = (SortKey(V, True, False),)

@@ -9,7 +9,7 @@ import pytest
 from tests.table.running import Rows, run
 
 from penstock.table.data.logical_types import DoubleType, IntType
-from penstock.table.streaming.row_keys import ONLY_KEY, RowKeys
+from penstock.table.streaming.rows.row_keys import ONLY_KEY, RowKeys
 
 NAN = float("nan")
 

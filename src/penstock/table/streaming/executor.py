@@ -19,9 +19,9 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
-from penstock.table.streaming.not_null_operator import ENFORCER
-from penstock.table.streaming.planner import StreamPlanner
-from penstock.table.streaming.sessions import StreamSession
+from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.rows.not_null_operator import ENFORCER
+from penstock.table.streaming.rows.sessions import StreamSession
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")

@@ -1,0 +1,211 @@
+"""Aggregates of groups, kept up as rows come and go.
+
+For each group the state holds how many rows it has, its accumulators, and what was last sent. A row that changes
+nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete.
+
+A batch is not gone through row by row, but call by call: each call says what it gives after each row. What is sent
+follows from these columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of
+from penstock.table.streaming.aggregates.base import Rows
+from penstock.table.streaming.aggregates.group_lives import Lives, differing
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.typed.nodes import Constant, Field
+
+#: The state.
+GROUPS = "groups"
+#: The parts of a group's state.
+COUNT, HELD, LAST = 0, 1, 2
+#: Below this many rows it takes longer to compare columns than to compare rows.
+FEW_ROWS: Final = 64
+#: 1 for the kinds of rows that go, else 0.
+_GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
+
+
+class GroupAggregateOperator(StreamOperator):
+    """See the module's text.
+
+    Args:
+        keys: the places of the columns that rows are grouped by.
+        calls: over columns of the input.
+        types: of the columns of the input.
+        names: of the columns of the output: keys, then calls.
+        retracts: whether rows of the input may go.
+        sends_before: whether an update sends the row as it was, too.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        names: Sequence[str],
+        retracts: bool,
+        sends_before: bool,
+    ) -> None:
+        self._groups = RowKeys(keys)
+        self._calls = tuple(calls)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._retracts = retracts
+        self._sends_before = sends_before
+
+    def open(self) -> None:
+        """Look up the state."""
+        self._accumulators = [accumulator_of(call, self._retracts) for call in self._calls]
+        table = self.context.keyed.table(GROUPS)
+        self._entries, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in, and send what has changed."""
+        taken = as_columns(batch, self.context.operator_name)
+        groups, keys = self._groups.numbered(taken.columns)
+        entries = self._entries
+        states = [entries.get(key) or self._new(key) for key in keys]
+        before = [state[LAST] for state in states]
+        lives = self._count(groups, states, taken.kinds)
+        try:
+            values = self._running(taken, lives, states)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        self._settle(keys, states, lives, values)
+        self._mark(None, keys)
+        self._send(taken, lives, before, values)
+
+    def _new(self, key: Any) -> list[Any]:
+        found = self._entries[key] = [0, [one.create() for one in self._accumulators], None]
+        return found
+
+    def _count(self, groups: Any, states: list[list[Any]], kinds: bytes | None) -> Lives:
+        """Count the rows of the groups."""
+        if not self._retracts:
+            if len(groups) < FEW_ROWS:
+                for group in groups.tolist():
+                    states[group][COUNT] += 1
+            else:
+                for state, count in zip(states, np.bincount(groups, minlength=len(states)).tolist(), strict=True):
+                    state[COUNT] += count
+            return Lives(groups)
+        goes = bytes(len(groups)) if kinds is None else kinds.translate(_GOES)
+        counts = [state[COUNT] for state in states]
+        alive = bytearray(len(groups))
+        ends = []
+        for row, group in enumerate(groups.tolist()):
+            counts[group] = count = counts[group] + (-1 if goes[row] else 1)
+            # Below 0 a group has lost a row that is still to come, and is no group meanwhile.
+            if count > 0:
+                alive[row] = True
+            elif count == 0:
+                ends.append(row)
+        for state, count in zip(states, counts, strict=True):
+            state[COUNT] = count
+        return Lives(groups, goes if any(goes) else None, frozenset(ends), np.frombuffer(alive, np.bool_))
+
+    def _running(self, taken: ColumnBatch, lives: Lives, states: list[list[Any]]) -> list[list[Any]]:
+        """What each call gives after each row."""
+        groups = lives.groups.tolist()
+        decoded: dict[int, list[Any]] = {}
+        found = []
+        for place, (call, accumulator) in enumerate(zip(self._calls, self._accumulators, strict=True)):
+            held = [state[HELD][place] for state in states]
+            operands, keeps = self._operands(call, accumulator, taken, decoded)
+            found.append(accumulator.running(Rows(groups, operands, keeps, lives.goes, lives.ends), held))
+            for state, one in zip(states, held, strict=True):
+                state[HELD][place] = one
+        return found
+
+    def _operands(
+        self, call: AggregateCall, accumulator: Accumulator, taken: ColumnBatch, decoded: dict[int, list[Any]]
+    ) -> tuple[Sequence[Any], list[bool] | None]:
+        """The operands of a call in each row, and which rows its FILTER keeps. `decoded`: columns that calls share."""
+        rows = len(taken)
+        keeps = None
+        if isinstance(call.condition, Field):
+            keeps = pc.fill_null(taken.columns.column(call.condition.index), False).to_pylist()
+        columns: list[Sequence[Any]] = []
+        for operand in call.operands[: 1 if accumulator.takes_one else None]:
+            if isinstance(operand, Constant):
+                columns.append([operand.value] * rows)
+            else:
+                assert isinstance(operand, Field)
+                index = operand.index
+                if index not in decoded:
+                    decoded[index] = values_of(taken.columns.column(index), self._types[index])
+                columns.append(decoded[index])
+        if not accumulator.takes_one:
+            return list(zip(*columns, strict=True)) if columns else [()] * rows, keeps
+        if keeps is not None and accumulator.skips_null:
+            return [one if keep else None for one, keep in zip(columns[0], keeps, strict=True)], None
+        return columns[0], keeps
+
+    def _settle(self, keys: list[Any], states: list[list[Any]], lives: Lives, values: list[list[Any]]) -> None:
+        """Note what each group gives now; forget those without rows."""
+        rows = lives.last_rows(len(keys))
+        alive = [True] * len(keys) if lives.alive is None else lives.alive[rows].tolist()
+        lasts = zip(*[[one[row] for row in rows] for one in values], strict=True) if values else [()] * len(keys)
+        for key, state, is_alive, last in zip(keys, states, alive, lasts, strict=True):
+            state[LAST] = last if is_alive else None
+            if state[COUNT] == 0 and self._is_spent(state[HELD]):
+                del self._entries[key]
+
+    def _is_spent(self, held: list[Any]) -> bool:
+        return all(one.is_spent(part) for one, part in zip(self._accumulators, held, strict=True))
+
+    def _send(
+        self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
+    ) -> None:
+        """Send what has changed."""
+        types = [call.type for call in self._calls]
+        if len(taken) < FEW_ROWS:
+            after = list(zip(*values, strict=True)) if values else [()] * len(taken)
+            sent, rows = lives.few_changes(before, after, self._sends_before)
+            columns = [column_of(one, kind) for one, kind in zip(zip(*rows, strict=True), types, strict=bool(rows))]
+        else:
+            # Each call has a column of what groups gave before, and then after each row.
+            nothing = (None,) * len(values)
+            given = [
+                column_of([(one or nothing)[place] for one in before] + after, kind)
+                for place, (kind, after) in enumerate(zip(types, values, strict=True))
+            ]
+            was_there = np.array([one is not None for one in before], np.bool_)
+            sent = lives.changes(was_there, self._differences(given), self._sends_before)
+            places = pa.array(sent.places)
+            columns = [column.take(places) for column in given]
+        if len(sent.rows):
+            chosen = pa.array(sent.rows)
+            keys = [taken.columns.column(index).take(chosen) for index in self._groups.places]
+            batch = pa.RecordBatch.from_arrays([*keys, *columns], self._names)
+            self.output.collect(ColumnBatch(batch, None, kinds_of(sent.kinds)))
+
+    def _differences(self, columns: list[pa.Array]) -> Callable[[Any, Any], Any]:
+        """What tells whether the calls differ at two sequences of places, which count through what was before."""
+
+        def differ(one: Any, other: Any) -> Any:
+            found = np.zeros(len(one), np.bool_)
+            for call, column in zip(self._calls, columns, strict=True):
+                if not found.all():
+                    found |= differing(column.take(pa.array(one)), column.take(pa.array(other)), call.type)
+            return found
+
+        return differ

@@ -1,0 +1,1 @@
+"""Joins of two streams, and what their conditions come to."""

@@ -1,0 +1,292 @@
+"""Joins of rows whose times lie within an interval of each other, by event time or by the clock.
+
+A left row and a right one are a pair when `lower <= left time - right time <= upper`. Rows wait for their matches in
+the state of their key until time has passed the last match that they could have. A row of an outer side that leaves
+without a match is sent with NULL. Only inserts come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.timers import TimerQueue
+from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.table.data.arrow_types import arrow_type
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.plan.changes import INSERT
+from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
+from penstock.table.streaming.joins.joining_operator import Sent, taken_at
+from penstock.table.streaming.rows.held_rows import columns_of, rows_of
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Typed
+
+#: The states: key -> [rows of both sides by their times, when those of either side are looked through]; and timers.
+ROWS: Final = "rows"
+TIMERS: Final = "timers"
+#: What a row that waits is made of.
+_VALUES, _HAS_MATCH = 0, 1
+#: At most about this many pairs are looked at in one go.
+_PAIRS_MAX: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """By how many ms the left time is at least and at most above the right one; the places of the times."""
+
+    lower: int
+    upper: int
+    left_time: int
+    right_time: int
+    is_event_time: bool
+
+
+class SqlIntervalJoinOperator(StreamOperator):
+    """INNER, LEFT, RIGHT and FULL. See the module's text, and `JoiningOperator` for the other arguments."""
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        join_type: JoinType,
+        interval: Interval,
+        keys: tuple[Sequence[int], Sequence[int]],
+        nulls_match: Sequence[bool],
+        condition: Typed | None,
+        types: tuple[Sequence[DataType], Sequence[DataType]],
+        names: Sequence[str],
+        session: StreamSession,
+    ) -> None:
+        self._keeps = join_type.keeps_left, join_type.keeps_right
+        self._interval = interval
+        self._times = interval.left_time, interval.right_time
+        #: how much later than a row of either side its matches may be
+        self._waits = -interval.lower, interval.upper
+        self._clean_up_ms = max(0, interval.upper - interval.lower) // 2
+        self._keys = keys
+        self._nulls_match = tuple(nulls_match)
+        self._condition = condition
+        self._types = types
+        self._names = list(names)
+        self._session = session
+        self._watermark = MIN_TIMESTAMP
+        #: rows of either side of this time or earlier need not be looked for
+        self._expired = [MIN_TIMESTAMP, MIN_TIMESTAMP]
+
+    def open(self) -> None:
+        """Look up the state, and make what runs the condition."""
+        table = self.context.keyed.table(ROWS)
+        self._entries, self._mark = table.entries(None), table.mark
+        self._timers = TimerQueue(self.context.keyed.table(TIMERS))
+        self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
+        self._where: PairCondition | None = None
+        if self._condition is not None:
+            session = self._session.open(self.context.now_ms)
+            self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Find the matches of all rows among those that wait, and let the rows wait for others."""
+        taken = as_columns(batch, self.context.operator_name)
+        columns, types = taken.columns, self._types[input_index]
+        keys = self._finders[input_index].of(columns)
+        rows = rows_of(columns.columns[: len(types)], types, len(taken))
+        try:
+            times = self._times_of(columns, input_index)
+            start = 0
+            while start < len(taken):
+                found = self._candidates(keys, times, start, input_index)
+                if self._where is not None and any(found.matches):
+                    numbers = np.arange(start, start + len(found.matches))
+                    other = columns_of(found.rows, self._types[1 - input_index])
+                    found.matches = self._where.kept(numbers, found.matches, columns.columns, other, input_index == 0)
+                self._take_in(columns, keys, rows, times, found, input_index)
+                start += len(found.matches)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        self._mark(None, set(keys))
+
+    def _times_of(self, columns: pa.RecordBatch, side: int) -> list[int]:
+        if not self._interval.is_event_time:
+            return [self.context.now_ms()] * columns.num_rows
+        column = columns.column(self._times[side])
+        if column.null_count:
+            raise TableRuntimeError("RowTime field should not be null, please convert it to a non-null long value.")
+        times: list[int] = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64()).to_pylist()
+        return times
+
+    def _now(self) -> int:
+        return self._watermark if self._interval.is_event_time else self.context.now_ms()
+
+    def _expiration(self, side: int) -> int:
+        """Rows of this time or earlier have no match to come."""
+        now = self._now()
+        return now if now == MAX_WATERMARK else now - self._waits[side] - 1
+
+    def _candidates(self, keys: list[Any], times: list[int], start: int, side: int) -> _Found:
+        """Those of the rows from `start` on, as many rows as pairs are looked at in one go."""
+        found, other = _Found(start), 1 - side
+        earlier, later = self._waits[other], self._waits[side]
+        total = 0
+        for row in range(start, len(keys)):
+            key, time = keys[row], times[row]
+            entry = self._entries.get(key)
+            places: list[int] = []
+            gone: list[int] = []
+            if entry is not None and self._expired[other] < time + later:
+                expired = self._expired[other] = self._expiration(other)
+                waiting = entry[0][other]
+                refused = self._finders[side].matches_nothing(key)
+                for at in list(waiting):
+                    if time - earlier <= at <= time + later and not refused:
+                        places.extend(found.places(key, at, waiting[at]))
+                    if at <= expired:
+                        gone.extend(found.places(key, at, waiting[at]))
+                        del waiting[at]
+            found.matches.append(places)
+            found.gone.append(gone)
+            total += len(places)
+            if total > _PAIRS_MAX:
+                break
+        return found
+
+    def _take_in(
+        self,
+        columns: pa.RecordBatch,
+        keys: list[Any],
+        rows: list[tuple[Any, ...]],
+        times: list[int],
+        found: _Found,
+        side: int,
+    ) -> None:
+        sent, other, now = Sent(), 1 - side, self._now()
+        keeps_mine, keeps_other = self._keeps[side], self._keeps[other]
+        is_empty = self._interval.lower > self._interval.upper
+        for row, (places, gone) in enumerate(zip(found.matches, found.gone, strict=True), found.start):
+            for place in places:
+                found.entries[place][_HAS_MATCH] = True
+                sent.add(row, place, INSERT)
+            for place in gone if keeps_other else ():
+                if not found.entries[place][_HAS_MATCH]:
+                    sent.add(None, place, INSERT)
+            key, time = keys[row], times[row]
+            if not is_empty and now < time + self._waits[side]:
+                if keeps_mine or not self._finders[side].matches_nothing(key):
+                    self._let_wait(key, time, rows[row], bool(places), side)
+            elif keeps_mine and not places:
+                sent.add(row, None, INSERT)
+        if sent.kinds:
+            width = len(self._types[side])
+            mine = taken_at(columns.columns[:width], sent.mine)
+            others = taken_at(columns_of(found.rows, self._types[other]), sent.other)
+            self._collect([*mine, *others] if side == 0 else [*others, *mine])
+
+    def _let_wait(self, key: Any, time: int, row: tuple[Any, ...], has_match: bool, side: int) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = [[{}, {}], [None, None]]
+        entry[0][side].setdefault(time, []).append([row, has_match])
+        if entry[1][side] is None:
+            self._set_timer(entry, key, time, side)
+
+    def _set_timer(self, entry: Any, key: Any, time: int, side: int) -> None:
+        entry[1][side] = time + self._waits[side] + self._clean_up_ms + 1
+        self._timers.register(entry[1][side], key)
+
+    def _collect(self, arrays: list[Any]) -> None:
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Rows that have no match to come leave. Later steps learn as much of event time as pairs allow."""
+        self._watermark = timestamp
+        if self._interval.is_event_time:
+            self._fire(timestamp)
+            delay = 0 if timestamp == MAX_WATERMARK else max(self._waits)
+            timestamp = max(MIN_TIMESTAMP, timestamp - delay)
+        self.output.emit_watermark(timestamp)
+
+    def next_timer_ms(self) -> int | None:
+        """See `StreamOperator`."""
+        return None if self._interval.is_event_time else self._timers.next_timestamp()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Rows that have no match to come leave."""
+        if not self._interval.is_event_time:
+            self._fire(now_ms)
+
+    def quiesce_timers(self) -> None:
+        """Drop the timers of the clock."""
+        if not self._interval.is_event_time:
+            self._timers.clear()
+
+    def end_keys(self) -> None:
+        """See `StreamOperator`."""
+        before, expired = self._watermark, list(self._expired)
+        super().end_keys()
+        self._watermark, self._expired = before, expired
+
+    def _fire(self, up_to: int) -> None:
+        """Look through the rows of the keys whose timers are due."""
+        left: tuple[list[Any], list[Any]] = ([], [])
+        for timestamp, key in self._timers.due(up_to):
+            entry = self._entries.get(key)
+            if entry is None:
+                continue
+            for side in (0, 1):
+                if entry[1][side] == timestamp:
+                    left[side].extend(self._leaving(entry, key, side))
+            if not any(entry[0]):
+                del self._entries[key]
+            self._mark(None, (key,))
+        for side, rows in enumerate(left):
+            if rows:
+                mine = columns_of(rows, self._types[side])
+                nulls = [pa.nulls(len(rows), arrow_type(kind)) for kind in self._types[1 - side]]
+                self._collect([*mine, *nulls] if side == 0 else [*nulls, *mine])
+
+    def _leaving(self, entry: Any, key: Any, side: int) -> Iterator[tuple[Any, ...]]:
+        """Remove the rows that have no match to come; gives those that have had none, where these are sent."""
+        expired = self._expired[side] = self._expiration(side)
+        waiting, entry[1][side] = entry[0][side], None
+        for at in [at for at in waiting if at <= expired]:
+            for row in waiting.pop(at):
+                if self._keeps[side] and not row[_HAS_MATCH]:
+                    yield row[_VALUES]
+        if waiting:
+            self._set_timer(entry, key, min(waiting), side)
+
+
+class _Found:
+    """Of some rows of a batch, from `start` on: their matches, and rows of the other side that leave behind each."""
+
+    __slots__ = ("_places", "entries", "gone", "matches", "rows", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.rows: list[tuple[Any, ...]] = []
+        self.entries: list[list[Any]] = []
+        self.matches: list[Sequence[int]] = []
+        self.gone: list[Sequence[int]] = []
+        self._places: dict[Any, range] = {}
+
+    def places(self, key: Any, time: int, entries: list[list[Any]]) -> range:
+        """Where the rows of a key and a time are among all."""
+        found = self._places.get((key, time))
+        if found is None:
+            begin = len(self.rows)
+            self.rows.extend([entry[_VALUES] for entry in entries])
+            self.entries.extend(entries)
+            found = self._places[key, time] = range(begin, len(self.rows))
+        return found

@@ -1,0 +1,81 @@
+"""The interval in the condition of a join: two comparisons of the sides' time attributes that bound their distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import DayTimeIntervalType
+from penstock.table.plan.logical import Join, JoinType
+from penstock.table.plan.row_schema import PlanColumn, TimeAttribute
+from penstock.table.streaming.joins.interval_join_operator import Interval
+from penstock.table.streaming.joins.join_conditions import parts_of
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+#: Comparisons with sides exchanged.
+_EXCHANGED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def interval_of(join: Join) -> tuple[Interval, list[Typed]] | None:
+    """The interval of a join and the rest of its condition; None for a join that has none."""
+    if join.join_type in (JoinType.SEMI, JoinType.ANTI):
+        return None
+    columns = [*join.left.schema, *join.right.schema]
+    width = len(join.left.schema)
+    lower: list[tuple[int, int, int]] = []
+    upper: list[tuple[int, int, int]] = []
+    rest: list[Typed] = []
+    for part in parts_of(join.condition):
+        bound = _bound(part, columns, width)
+        if bound is None:
+            rest.append(part)
+            continue
+        comparison, left, right, distance = bound
+        if comparison in (">", ">=", "="):
+            lower.append((left, right, distance + (comparison == ">")))
+        if comparison in ("<", "<=", "="):
+            upper.append((left, right, distance - (comparison == "<")))
+    if len(lower) != 1 or len(upper) != 1 or lower[0][:2] != upper[0][:2]:
+        return None
+    (left, right, least), (_, _, most) = lower[0], upper[0]
+    one, other = columns[left], columns[right]
+    if one.time is TimeAttribute.ROWTIME and type(one.type) is not type(other.type):
+        raise ValidationError(
+            "Interval join with rowtime attribute requires same rowtime types, but the types are "
+            f"{one.type.nullable()} and {other.type.nullable()}."
+        )
+    return Interval(least, most, left, right - width, one.time is TimeAttribute.ROWTIME), rest
+
+
+def _bound(part: Typed, columns: Sequence[PlanColumn], width: int) -> tuple[str, int, int, int] | None:
+    """A comparison of the time of the left side with that of the right one plus ms: the two places, and the ms."""
+    if not isinstance(part, FunctionCall) or part.function not in _EXCHANGED:
+        return None
+    times = [_time_of(operand, columns) for operand in part.operands]
+    one, other = times
+    if one is None or other is None or columns[one[0]].time is not columns[other[0]].time:
+        return None
+    comparison = part.function
+    if one[0] >= width:
+        one, other, comparison = other, one, _EXCHANGED[comparison]
+    if one[0] >= width or other[0] < width:
+        return None
+    return comparison, one[0], other[0], other[1] - one[1]
+
+
+def _time_of(expression: Typed, columns: Sequence[PlanColumn]) -> tuple[int, int] | None:
+    """A time attribute plus ms: the place of the one, and the other."""
+    if isinstance(expression, Field):
+        return (expression.index, 0) if columns[expression.index].time is not None else None
+    if not isinstance(expression, FunctionCall) or expression.function not in ("+", "-"):
+        return None
+    one, other = expression.operands
+    if expression.function == "+" and isinstance(one, Constant):
+        one, other = other, one
+    time = _time_of(one, columns)
+    if time is None or not isinstance(other, Constant) or not isinstance(other.type, DayTimeIntervalType):
+        return None
+    if not isinstance(other.value, int):
+        return None
+    return time[0], time[1] + (other.value if expression.function == "+" else -other.value)

@@ -1,0 +1,54 @@
+"""Joins of two changelogs: each row with its matches, and for outer joins with NULL as long as it has none.
+
+A row of an outer side is sent with NULL when it has no match; that is taken back before its first match is sent, and
+sent again after its last one has gone. The rows of an inner join have the kinds of the rows that make them; those of
+an outer one are inserts and deletes, but for what a row of the inner side takes back.
+"""
+
+from __future__ import annotations
+
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
+from penstock.table.streaming.joins.join_sides import COUNT, MATCHES, Pairs
+from penstock.table.streaming.joins.joining_operator import JoiningOperator, Sent
+
+
+class JoinOperator(JoiningOperator):
+    """INNER, LEFT, RIGHT and FULL. See the module's text."""
+
+    def open(self) -> None:
+        """See `JoiningOperator`."""
+        super().open()
+        self._keeps = (self._join_type.keeps_left, self._join_type.keeps_right)
+
+    def changes_matches(self, is_left: bool) -> bool:
+        """See `JoiningOperator`."""
+        return self._keeps[1 if is_left else 0]
+
+    def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+        """See `JoiningOperator`."""
+        keeps_mine, keeps_other = self._keeps if is_left else self._keeps[::-1]
+        entries, places = pairs.entries, pairs.of(row)
+        matches = sum(entries[place][COUNT] for place in places)
+        if kind in (UPDATE_BEFORE, DELETE):
+            as_kind = DELETE if keeps_mine else kind
+            for place in places:
+                sent.add(row, place, as_kind, entries[place][COUNT])
+            if keeps_other and counts:
+                for place in places:
+                    entry = entries[place]
+                    entry[MATCHES] -= 1
+                    if entry[MATCHES] == 0:
+                        sent.add(None, place, INSERT, entry[COUNT])
+        else:
+            as_kind = INSERT if keeps_mine or keeps_other else kind
+            if keeps_other and counts:
+                for place in places:
+                    entry = entries[place]
+                    if entry[MATCHES] == 0:
+                        sent.add(None, place, DELETE, entry[COUNT])
+                    entry[MATCHES] += 1
+            for place in places:
+                sent.add(row, place, as_kind, entries[place][COUNT])
+        if keeps_mine and matches <= 0:
+            sent.add(row, None, as_kind)
+        return matches

@@ -1,0 +1,202 @@
+"""The rows of the two sides of a join, by their keys, and which of them are pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.state.backend import KeyedTable
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.typed.nodes import Field, Typed
+
+#: Stands for a key with a NULL that equals nothing.
+NO_MATCH: Final = object()
+#: What an entry of a row is made of: how often the row is there, and with how many rows of the other side it is a pair.
+COUNT, MATCHES = 0, 1
+_ROW: Final = 2
+#: At most about this many pairs are looked at in one go.
+_PAIRS_MAX: Final = 1 << 16
+
+
+class SideKeys(RowKeys):
+    """Finds the keys of the rows of one side. `nulls_match`: for each column of the key, whether NULL equals NULL."""
+
+    def __init__(self, places: Sequence[int], nulls_match: Sequence[bool]) -> None:
+        super().__init__(places)
+        self._refuses = [place for place, matches in enumerate(nulls_match) if not matches]
+
+    def matches_nothing(self, key: Any) -> bool:
+        """Whether it has a NULL that equals nothing."""
+        if len(self.places) == 1:
+            return key is None and bool(self._refuses)
+        return any(key[place] is None for place in self._refuses)
+
+
+class Side:
+    """The rows of one side: key -> row -> [how often, how many matches]."""
+
+    def __init__(self, table: KeyedTable, types: Sequence[DataType]) -> None:
+        self.entries = table.entries(None)
+        self.types = tuple(types)
+        self._table = table
+
+    def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
+        """A row comes or goes. A row may go before it comes."""
+        rows = self.entries.get(key)
+        if rows is None:
+            rows = self.entries[key] = {}
+        entry = rows.get(row)
+        if entry is None:
+            rows[row] = [by, matches]
+            return
+        entry[COUNT] += by
+        if not entry[COUNT]:
+            self._remove(key, rows, row)
+
+    def _remove(self, key: Any, rows: dict[Any, Any], row: Any) -> None:
+        del rows[row]
+        if not rows:
+            del self.entries[key]
+
+    def counts(self, key: Any, row: tuple[Any, ...], goes: bool) -> bool:
+        """Whether there is a row more or less when this one comes or goes."""
+        return True
+
+    def rows_in(self, held: Any) -> Iterable[tuple[Any, ...]]:
+        """The rows of what is held for a key."""
+        return held  # type: ignore[no-any-return]
+
+    def mark(self, keys: set[Any]) -> None:
+        """The entries of these keys have changed."""
+        self._table.mark(None, keys)
+
+
+class UpsertSide(Side):
+    """A side whose updates come without the rows as they were: key -> id -> [1, how many matches, row].
+
+    Args:
+        places: of the columns of the id, among which are those of the key.
+    """
+
+    def __init__(self, table: KeyedTable, types: Sequence[DataType], places: Sequence[int]) -> None:
+        super().__init__(table, types)
+        self._places = tuple(places)
+
+    def _id_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([row[place] for place in self._places])
+
+    def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
+        """A row comes, perhaps in the place of another one, or goes."""
+        rows, own = self.entries.get(key), self._id_of(row)
+        if by > 0:
+            if rows is None:
+                rows = self.entries[key] = {}
+            rows[own] = [1, matches, row]
+        elif rows is not None and own in rows:
+            self._remove(key, rows, own)
+
+    def counts(self, key: Any, row: tuple[Any, ...], goes: bool) -> bool:
+        """See `Side`."""
+        return (self._id_of(row) in self.entries.get(key, ())) == goes
+
+    def rows_in(self, held: Any) -> Iterable[tuple[Any, ...]]:
+        """See `Side`."""
+        return [entry[_ROW] for entry in held.values()]
+
+
+class Pairs:
+    """Rows of one side, from `start` on, and the rows of the other one that are pairs with them.
+
+    `rows` and `entries` are those of the other side; `of(row)` says where the matches of a row are in them.
+    """
+
+    def __init__(self, other: Side, keys: Sequence[Any], start: int, stop: int) -> None:
+        self.start, self.stop = start, stop
+        self.rows: list[tuple[Any, ...]] = []
+        self.entries: list[list[int]] = []
+        self.types = other.types
+        self._columns: list[pa.Array] | None = None
+        places: dict[Any, range] = {}
+        for key in keys[start:stop]:
+            if key not in places:
+                held = other.entries.get(key) if key is not NO_MATCH else None
+                begin = len(self.rows)
+                if held:
+                    self.rows.extend(other.rows_in(held))
+                    self.entries.extend(held.values())
+                places[key] = range(begin, len(self.rows))
+        self._matches: list[Sequence[int]] = [places[key] for key in keys[start:stop]]
+
+    def of(self, row: int) -> Sequence[int]:
+        """The places of the matches of a row."""
+        return self._matches[row - self.start]
+
+    def columns(self) -> list[pa.Array]:
+        """The rows of the other side as columns."""
+        if self._columns is None:
+            self._columns = columns_of(self.rows, self.types)
+        return self._columns
+
+    def keep(self, condition: PairCondition, mine: pa.RecordBatch, is_left: bool) -> None:
+        """Only the pairs for which a condition is true. `is_left`: whether `mine` has the rows of the left side."""
+        if any(self._matches):
+            rows = np.arange(self.start, self.stop)
+            self._matches = condition.kept(rows, self._matches, mine.columns, self.columns(), is_left)
+
+
+class PairCondition:
+    """Works a condition out for pairs; its fields count through both sides."""
+
+    def __init__(self, condition: Typed, left_width: int, evaluator: Evaluator) -> None:
+        self._used = {one.index for one in condition.walk() if isinstance(one, Field)}
+        self._left_width = left_width
+        self._evaluator = evaluator
+
+    def kept(
+        self,
+        rows: Any,
+        matches: Sequence[Sequence[int]],
+        mine: Sequence[pa.Array],
+        other: Sequence[pa.Array],
+        is_left: bool,
+    ) -> list[Sequence[int]]:
+        """Those of the matches of rows that are left. `rows` is a numpy array, and not all of them have none."""
+        places = np.concatenate([np.asarray(one, np.int64) for one in matches if one])
+        of_row = np.repeat(np.arange(len(rows)), [len(one) for one in matches])
+        sides = (mine, rows[of_row]), (other, places)
+        holds = self._holds(*(sides if is_left else sides[::-1]))
+        found = places[holds].tolist()
+        ends = np.searchsorted(of_row[holds], np.arange(len(rows)), side="right").tolist()
+        return [found[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def _holds(self, left: tuple[Sequence[pa.Array], Any], right: tuple[Sequence[pa.Array], Any]) -> Any:
+        """A numpy array of booleans. Each side: its columns, and the places in them that are pairs."""
+        rows = len(left[1])
+        width = self._left_width
+        indices = pa.array(left[1]), pa.array(right[1])
+        arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
+        for index in self._used:
+            side, place = (0, index) if index < width else (1, index - width)
+            arrays[index] = (left, right)[side][0][place].take(indices[side])
+        (answers,) = self._evaluator(Columns(arrays, rows))
+        return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
+
+
+def runs(other: Side, keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Parts of a batch, as (start, stop), with so many candidates that they fit into memory."""
+    start = total = 0
+    for row, key in enumerate(keys):
+        total += len(other.entries.get(key, ())) if key is not NO_MATCH else 0
+        if total > _PAIRS_MAX and row > start:
+            yield start, row
+            start, total = row, len(other.entries.get(key, ()))
+    if start < len(keys):
+        yield start, len(keys)

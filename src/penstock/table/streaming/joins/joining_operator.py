@@ -1,0 +1,158 @@
+"""What the operators of joins of two changelogs have in common: state, candidates and how rows are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins.join_sides import NO_MATCH, PairCondition, Pairs, Side, SideKeys, UpsertSide, runs
+from penstock.table.streaming.rows.held_rows import rows_of
+from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Typed
+
+#: The states of the sides.
+SIDES: Final = ("left", "right")
+#: What takes a change back.
+OPPOSITE: Final = {INSERT: DELETE, UPDATE_AFTER: UPDATE_BEFORE, UPDATE_BEFORE: UPDATE_AFTER, DELETE: INSERT}
+
+
+class Sent:
+    """Rows to send: the place of each in the batch and among the rows of the other side, None for NULL; kinds."""
+
+    __slots__ = ("kinds", "mine", "other")
+
+    def __init__(self) -> None:
+        self.mine: list[int | None] = []
+        self.other: list[int | None] = []
+        self.kinds = bytearray()
+
+    def add(self, mine: int | None, other: int | None, kind: int, times: int = 1) -> None:
+        """A row, so many times; fewer than 0 times takes it back."""
+        if times < 0:
+            kind, times = OPPOSITE[kind], -times
+        for _ in range(times):
+            self.mine.append(mine)
+            self.other.append(other)
+            self.kinds.append(kind)
+
+
+class JoiningOperator(StreamOperator):
+    """The base. A subclass says what a row that comes or goes makes of its matches.
+
+    Args:
+        join_type: which rows it gives.
+        keys: the places of the columns of the key, for either side; none for pairs of all rows.
+        nulls_match: for each column of the key whether NULL equals NULL.
+        condition: over the columns of both sides, what else has to be true of pairs.
+        types: of the columns of either side that are its rows; further ones are only there as keys.
+        names: of the columns that it gives.
+        ids: for a side whose updates come without the rows as they were, the places of the columns that tell which row
+            is replaced; None for others. There must be no condition then.
+    """
+
+    is_keyed = True
+    #: whether its rows have the columns of the right side
+    gives_right: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        join_type: JoinType,
+        keys: tuple[Sequence[int], Sequence[int]],
+        nulls_match: Sequence[bool],
+        condition: Typed | None,
+        types: tuple[Sequence[DataType], Sequence[DataType]],
+        names: Sequence[str],
+        session: StreamSession,
+        ids: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None),
+    ) -> None:
+        self._join_type = join_type
+        self._keys = keys
+        self._nulls_match = tuple(nulls_match)
+        self._condition = condition
+        self._types = types
+        self._names = list(names)
+        self._session = session
+        self._ids = ids
+
+    def open(self) -> None:
+        """Look up the state, and make what runs the condition."""
+        self._sides = [self._side(0), self._side(1)]
+        self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
+        self._where: PairCondition | None = None
+        if self._condition is not None:
+            session = self._session.open(self.context.now_ms)
+            self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
+
+    def _side(self, index: int) -> Side:
+        table, types, own = self.context.keyed.table(SIDES[index]), self._types[index], self._ids[index]
+        return Side(table, types) if own is None else UpsertSide(table, types, own)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Find the matches of all rows, then take the rows in, one after the other."""
+        taken = as_columns(batch, self.context.operator_name)
+        columns = taken.columns
+        mine, other = self._sides[input_index], self._sides[1 - input_index]
+        finder = self._finders[input_index]
+        keys = [NO_MATCH if finder.matches_nothing(key) else key for key in finder.of(columns)]
+        rows = rows_of(columns.columns[: len(mine.types)], mine.types, len(taken))
+        kinds = taken.kinds if taken.kinds is not None else bytes(len(taken))
+        for start, stop in runs(other, keys):
+            pairs = Pairs(other, keys, start, stop)
+            try:
+                if self._where is not None:
+                    pairs.keep(self._where, columns, input_index == 0)
+            except TableRuntimeError as error:
+                raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            sent = Sent()
+            for row in range(start, stop):
+                kind, key = kinds[row], keys[row]
+                goes = kind in (UPDATE_BEFORE, DELETE)
+                counts = key is not NO_MATCH and mine.counts(key, rows[row], goes)
+                matches = self.take_in(row, kind, pairs, input_index == 0, counts, sent)
+                if key is not NO_MATCH:
+                    mine.add(key, rows[row], -1 if goes else 1, matches)
+            if sent.kinds:
+                self.output.collect(self._rows(columns, pairs, sent, input_index == 0))
+        changed = set(keys)
+        changed.discard(NO_MATCH)
+        mine.mark(changed)
+        if self.changes_matches(input_index == 0):
+            other.mark({key for key in changed if key in other.entries})
+
+    def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+        """Say what a row of the batch changes, and of its matches what they have; returns how many they are.
+
+        `counts`: whether there is a row more or less now, and not just another one in the place of one.
+        """
+        raise NotImplementedError
+
+    def changes_matches(self, is_left: bool) -> bool:
+        """Whether rows of a side change what is held of their matches."""
+        raise NotImplementedError
+
+    def _rows(self, columns: pa.RecordBatch, pairs: Pairs, sent: Sent, is_left: bool) -> ColumnBatch:
+        gives_mine = is_left or self.gives_right
+        gives_other = not is_left or self.gives_right
+        width = len(self._types[0 if is_left else 1])
+        mine = taken_at(columns.columns[:width], sent.mine) if gives_mine else []
+        other = taken_at(pairs.columns(), sent.other) if gives_other else []
+        arrays = [*mine, *other] if is_left else [*other, *mine]
+        kinds = kinds_of(sent.kinds)
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), None, kinds)
+
+
+def taken_at(columns: Sequence[pa.Array], places: list[int | None]) -> list[Any]:
+    """The columns of the rows at these places; NULL where there is none."""
+    indices = pa.array(places, pa.int64())
+    return [column.take(indices) for column in columns]

@@ -1,0 +1,41 @@
+"""Rows of the left side that have a match on the right one, or that have none.
+
+A row that comes or goes on the left side is passed on as it is. A row of the right side sends the rows of the left
+one that gain their first match or lose their last one.
+"""
+
+from __future__ import annotations
+
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
+from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins.join_sides import COUNT, MATCHES, Pairs
+from penstock.table.streaming.joins.joining_operator import JoiningOperator, Sent
+
+
+class SemiJoinOperator(JoiningOperator):
+    """SEMI and ANTI. See the module's text."""
+
+    gives_right = False
+
+    def changes_matches(self, is_left: bool) -> bool:
+        """See `JoiningOperator`."""
+        return not is_left
+
+    def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+        """See `JoiningOperator`."""
+        entries, places, is_anti = pairs.entries, pairs.of(row), self._join_type is JoinType.ANTI
+        if is_left:
+            matches = sum(entries[place][COUNT] for place in places)
+            if (matches <= 0) == is_anti:
+                sent.add(row, None, kind)
+            return matches
+        goes = kind in (UPDATE_BEFORE, DELETE)
+        if is_anti:
+            kind = INSERT if goes else DELETE
+        for place in places if counts else ():
+            entry = entries[place]
+            before = entry[MATCHES]
+            entry[MATCHES] += -1 if goes else 1
+            if (before <= 0) != (entry[MATCHES] <= 0):
+                sent.add(None, place, kind, entry[COUNT])
+        return 0

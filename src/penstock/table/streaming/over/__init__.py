@@ -1,0 +1,1 @@
+"""Aggregates over frames around each row."""

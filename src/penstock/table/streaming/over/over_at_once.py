@@ -1,0 +1,76 @@
+"""OVER windows in the order of processing time: each row has its result as soon as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.over.over_calls import OverCalls
+from penstock.table.streaming.over.over_frames import Frame
+from penstock.table.streaming.rows.row_keys import RowKeys
+
+#: The state.
+FRAMES = "over_frames"
+
+
+class OverAtOnceOperator(StreamOperator):
+    """Rows with what the calls give over the rows so far.
+
+    Args:
+        partition: the columns that rows are partitioned by.
+        order: the column that they are ordered by.
+        calls: over columns of the input.
+        types: of the columns of the input.
+        names: of the columns of the output: those of the input, then the calls.
+        distance: how many rows before the current one the frame has; None for all.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: int,
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        names: Sequence[str],
+        distance: int | None,
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._order = order
+        self._call_list = tuple(calls)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._distance = distance
+
+    def open(self) -> None:
+        """Look up the state."""
+        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None)
+        self._frame = Frame(self._calls, True, self._distance)
+        table = self.context.keyed.table(FRAMES)
+        self._entries, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in, and pass each on with its results."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        entries, frame = self._entries, self._frame
+        results = []
+        try:
+            for key, row in zip(keys, self._calls.rows(taken, False), strict=True):
+                entry = entries.get(key)
+                if entry is None:
+                    entry = entries[key] = frame.create()
+                results += frame.results(entry, 0, (row,))
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        self._mark(None, set(keys))
+        arrays = [*taken.columns.columns, *self._calls.columns(results)]
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), taken.rowtimes))

@@ -1,0 +1,112 @@
+"""The calls over one window: what they need of a row, and what is held for them."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.over.over_functions import RANKS, over_accumulator_of
+from penstock.table.typed.nodes import Constant, Field
+
+#: Values of a row, one for each column.
+Row: TypeAlias = tuple[Any, ...]
+#: Of each call its operands, or None where its FILTER leaves the row out.
+Operands: TypeAlias = tuple["tuple[Any, ...] | None", ...]
+
+
+class OverCalls:
+    """See the module's text.
+
+    Args:
+        calls: over columns of the input.
+        order: the column that rows are ordered by.
+        types: of the columns of the input.
+        retracts: whether the oldest rows go.
+    """
+
+    def __init__(self, calls: Sequence[AggregateCall], order: int, types: Sequence[DataType], retracts: bool) -> None:
+        self._calls = tuple(calls)
+        self._types = tuple(types)
+        self._accumulators = [over_accumulator_of(call, retracts) for call in calls]
+        self._getters = [_getter(call, order) for call in calls]
+        self._needed = {order}.union(*(_columns_of(call) for call in calls))
+
+    def rows(self, taken: ColumnBatch, is_whole: bool) -> list[Row]:
+        """The rows of a batch. `is_whole`: with all values; else those that no call needs are None."""
+        count = len(taken)
+        columns = [
+            values_of(column, kind) if is_whole or index in self._needed else repeat(None, count)
+            for index, (column, kind) in enumerate(zip(taken.columns.columns, self._types, strict=True))
+        ]
+        return list(zip(*columns, strict=True))
+
+    def operands(self, row: Row) -> Operands:
+        """What the calls need of a row."""
+        return tuple([getter(row) for getter in self._getters])
+
+    def create(self) -> list[Any]:
+        """What is held for no row."""
+        return [one.create() for one in self._accumulators]
+
+    def add(self, held: list[Any], operands: Operands) -> None:
+        """Take a row in."""
+        for index, values in enumerate(operands):
+            if values is not None:
+                held[index] = self._accumulators[index].add(held[index], values)
+
+    def retract(self, held: list[Any], operands: Operands) -> None:
+        """Take the oldest row out."""
+        for index, values in enumerate(operands):
+            if values is not None:
+                held[index] = self._accumulators[index].retract(held[index], values)
+
+    def values(self, held: list[Any]) -> Row:
+        """What the calls give."""
+        return tuple([one.value(state) for one, state in zip(self._accumulators, held, strict=True)])
+
+    def columns(self, values: Sequence[Row]) -> list[pa.Array]:
+        """A column for each call, of what they give for rows."""
+        return [column_of([row[index] for row in values], call.type) for index, call in enumerate(self._calls)]
+
+    def row_columns(self, rows: Sequence[Row]) -> list[pa.Array]:
+        """The columns of the input, of whole rows."""
+        return [column_of(values, kind) for values, kind in zip(zip(*rows, strict=True), self._types, strict=True)]
+
+
+def copied(held: list[Any]) -> list[Any]:
+    """What is held, so that a change to it does not reach the original."""
+    return [copy.deepcopy(one) if isinstance(one, list | dict | deque) else one for one in held]
+
+
+def _columns_of(call: AggregateCall) -> set[int]:
+    return {one.index for one in (*call.operands, call.condition) if isinstance(one, Field)}
+
+
+def _getter(call: AggregateCall, order: int) -> Callable[[Row], tuple[Any, ...] | None]:
+    """What takes the operands of a call out of a row."""
+    if call.function in RANKS:
+        return lambda row: (row[order],)
+    places = [one.index if isinstance(one, Field) else None for one in call.operands]
+    constants = [one.value if isinstance(one, Constant) else None for one in call.operands]
+    condition = call.condition.index if isinstance(call.condition, Field) else None
+    if condition is None and None not in places:
+        if len(places) < 2:
+            return lambda row: tuple([row[place] for place in places if place is not None])
+        return itemgetter(*places)
+
+    def get(row: Row) -> tuple[Any, ...] | None:
+        if condition is not None and not row[condition]:
+            return None
+        return tuple([value if place is None else row[place] for place, value in zip(places, constants, strict=True)])
+
+    return get

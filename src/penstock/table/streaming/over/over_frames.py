@@ -1,0 +1,62 @@
+"""Frames of OVER windows that end at the current row, and what is held for a partition.
+
+An entry is [what the calls hold, (time, operands) of the rows that are still to go, the time of the last rows, the
+time at which it ends]. Only bounded frames keep rows, and only bounded RANGE frames end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from penstock.core.records import MIN_TIMESTAMP
+from penstock.table.streaming.over.over_calls import OverCalls, Row
+
+Entry: TypeAlias = list[Any]
+HELD, KEPT, LAST, END = range(4)
+
+
+class Frame:
+    """Rows up to the current one.
+
+    Args:
+        calls: what is worked out.
+        is_rows: ROWS; else RANGE, in which rows of one time share their result.
+        distance: how many rows, or how many ms, the frame reaches back; None without a bound.
+    """
+
+    def __init__(self, calls: OverCalls, is_rows: bool, distance: int | None) -> None:
+        self._calls = calls
+        self._is_rows = is_rows
+        self._distance = distance
+
+    def create(self) -> Entry:
+        """The entry of a partition without rows."""
+        return [self._calls.create(), None if self._distance is None else deque(), MIN_TIMESTAMP, None]
+
+    def results(self, entry: Entry, time: int, rows: Sequence[Row]) -> list[Row]:
+        """Take in all rows of one time, and give what the calls give for each of them."""
+        entry[LAST] = time
+        if self._is_rows:
+            return [self._of_row(entry, time, row) for row in rows]
+        calls, distance, held, kept = self._calls, self._distance, entry[HELD], entry[KEPT]
+        if distance is not None:
+            while kept and time - kept[0][0] > distance:
+                calls.retract(held, kept.popleft()[1])
+        for row in rows:
+            operands = calls.operands(row)
+            calls.add(held, operands)
+            if distance is not None:
+                kept.append((time, operands))
+        return [calls.values(held)] * len(rows)
+
+    def _of_row(self, entry: Entry, time: int, row: Row) -> Row:
+        calls, distance, held, kept = self._calls, self._distance, entry[HELD], entry[KEPT]
+        operands = calls.operands(row)
+        if distance is not None:
+            if len(kept) > distance:
+                calls.retract(held, kept.popleft()[1])
+            kept.append((time, operands))
+        calls.add(held, operands)
+        return calls.values(held)

@@ -1,0 +1,131 @@
+"""Functions of OVER windows whose value depends on the order of rows: numbers of rows, and values of certain rows.
+
+All other aggregates are those of groups. Rows go in the order in which they came, and only where a frame is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of
+from penstock.table.streaming.aggregates.counts import CountRows
+
+_NOT_IN_STREAMS: Final = ("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST")
+#: Functions whose operand is the column that rows are ordered by.
+RANKS: Final = ("RANK", "DENSE_RANK")
+
+
+class Rank(Accumulator):
+    """RANK: (rank, number of rows, what the last one was ordered by)."""
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return 0, 0, None
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        rank, rows, last = held
+        return (rank if rows and values == last else rows + 1), rows + 1, values
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        return held[0]
+
+
+class DenseRank(Rank):
+    """DENSE_RANK: as `Rank`."""
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        rank, rows, last = held
+        return (rank if rows and values == last else rank + 1), rows + 1, values
+
+
+class Lag(Accumulator):
+    """LAG: (how many rows back, the default, that many values and the last one)."""
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return 1, None, ()
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        offset = held[0] if len(values) < 2 else values[1]
+        if offset < 0:
+            raise TableRuntimeError(f"Offset({offset}) should be positive.")
+        default = values[2] if len(values) > 2 else None
+        return offset, default, (*held[2], values[0])[-offset - 1 :]
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        offset, default, kept = held
+        return kept[0] if len(kept) > offset else default
+
+
+class FirstValue(Accumulator):
+    """FIRST_VALUE where no row goes: the first value that is not NULL."""
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return None
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return values[0] if held is None else held
+
+
+class LastValue(FirstValue):
+    """LAST_VALUE where no row goes: the last value that is not NULL."""
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        return held if values[0] is None else values[0]
+
+
+class EndValue(Accumulator):
+    """FIRST_VALUE and LAST_VALUE where the oldest rows go: all values that are not NULL."""
+
+    def create(self) -> Any:
+        """See `Accumulator`."""
+        return deque()
+
+    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        if values[0] is not None:
+            held.append(values[0])
+        return held
+
+    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+        """See `Accumulator`."""
+        if values[0] is not None:
+            held.popleft()
+        return held
+
+    def value(self, held: Any) -> Any:
+        """See `Accumulator`."""
+        if not held:
+            return None
+        return held[0] if self.call.function == "FIRST_VALUE" else held[-1]
+
+
+_ORDERED: Final[dict[str, type[Accumulator]]] = {
+    "ROW_NUMBER": CountRows,
+    "RANK": Rank,
+    "DENSE_RANK": DenseRank,
+    "LAG": Lag,
+    "FIRST_VALUE": FirstValue,
+    "LAST_VALUE": LastValue,
+}
+
+
+def over_accumulator_of(call: AggregateCall, retracts: bool) -> Accumulator:
+    """What keeps a call over a window up. `retracts`: whether the oldest rows go."""
+    if call.function in _NOT_IN_STREAMS:
+        raise ValidationError(f"{call.function} Function is not supported in stream mode.")
+    kind = _ORDERED.get(call.function)
+    if kind is None or call.is_distinct:
+        return accumulator_of(call, retracts)
+    return (EndValue if retracts and kind in (FirstValue, LastValue) else kind)(call)

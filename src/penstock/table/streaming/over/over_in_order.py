@@ -1,0 +1,201 @@
+"""OVER windows in the order of a column that is no time: results change as rows come and go.
+
+For a partition the state holds its rows in order, in groups: with ROWS each row is one, with RANGE all rows of one
+value are. A group is [what it is ordered by, its rows, what the calls hold up to its end]. A row that comes or goes
+changes the results of all rows behind it, up to the first group that holds the same as before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.functions.comparison import hashable
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.over.over_calls import OverCalls, Row, copied
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import kinds_of
+
+#: The state.
+SORTED: Final = "over_sorted"
+_ORDER, _ROWS, _HELD = range(3)
+_by_order: Final[Callable[[Any], Any]] = itemgetter(_ORDER)
+
+
+class OverInOrderOperator(StreamOperator):
+    """Rows with what the calls give over all rows up to them, as changes.
+
+    Args:
+        partition: the columns that rows are partitioned by.
+        order: the column that they are ordered by, upwards.
+        nulls_first: whether NULL is before all values, or behind.
+        calls: over columns of the input.
+        types: of the columns of the input.
+        names: of the columns of the output: those of the input, then the calls.
+        is_rows: whether the frame is of ROWS; else it is a RANGE.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: int,
+        nulls_first: bool,
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        names: Sequence[str],
+        is_rows: bool,
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._order = order
+        self._null = (-1,) if nulls_first else (2,)
+        self._call_list = tuple(calls)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._is_rows = is_rows
+
+    def open(self) -> None:
+        """Look up the state."""
+        self._calls = OverCalls(self._call_list, self._order, self._types, False)
+        table = self.context.keyed.table(SORTED)
+        self._entries, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take changes in, and send what has changed."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        kinds = taken.kinds or bytes(len(taken))
+        self._rows: list[Row] = []
+        self._values: list[Row] = []
+        self._kinds = bytearray()
+        try:
+            for key, row, kind in zip(keys, self._calls.rows(taken, True), kinds, strict=True):
+                self._change(key, row, kind)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+        self._mark(None, set(keys))
+        if self._rows:
+            arrays = [*self._calls.row_columns(self._rows), *self._calls.columns(self._values)]
+            sent = kinds_of(self._kinds)
+            self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), None, sent))
+
+    def _change(self, key: Any, row: Row, kind: int) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = [[], {}]
+        # What has gone before it came is owed.
+        groups, owed = entry
+        if kind in (INSERT, UPDATE_AFTER):
+            if owed and hashable(row) in owed:
+                _count(owed, hashable(row), -1)
+            else:
+                self._insert(groups, row, kind)
+        elif not self._remove(groups, row):
+            _count(owed, hashable(row), 1)
+        if not groups and not owed:
+            del self._entries[key]
+
+    def _place(self, value: Any) -> tuple[Any, ...]:
+        """A value as something that sorts."""
+        return self._null if value is None else _place(value)
+
+    def _insert(self, groups: list[Any], row: Row, kind: int) -> None:
+        place, operands = self._place(row[self._order]), self._calls.operands(row)
+        if self._is_rows:
+            index = bisect_right(groups, place, key=_by_order)
+        else:
+            index = bisect_left(groups, place, key=_by_order)
+            if index < len(groups) and groups[index][_ORDER] == place:
+                group = groups[index]
+                held = copied(group[_HELD])
+                self._calls.add(held, operands)
+                self._replace(group, held, group[_ROWS])
+                group[_ROWS].append(row)
+                self._send(kind, row, self._calls.values(held))
+                self._go_on(groups, index + 1, held)
+                return
+        held = self._held_before(groups, index)
+        self._calls.add(held, operands)
+        groups.insert(index, [place, [row], held])
+        self._send(kind, row, self._calls.values(held))
+        self._go_on(groups, index + 1, held)
+
+    def _remove(self, groups: list[Any], row: Row) -> bool:
+        """Take a row out; whether it was there."""
+        place = self._place(row[self._order])
+        index = bisect_left(groups, place, key=_by_order)
+        while index < len(groups) and groups[index][_ORDER] == place:
+            group = groups[index]
+            if row in group[_ROWS]:
+                break
+            index += 1
+        else:
+            return False
+        rows: list[Row] = group[_ROWS]
+        rows.remove(row)
+        self._send(DELETE, row, self._calls.values(group[_HELD]))
+        held = self._held_before(groups, index)
+        if rows:
+            self._add_all(held, rows)
+            self._replace(group, held, rows)
+            index += 1
+        else:
+            del groups[index]
+        self._go_on(groups, index, held)
+        return True
+
+    def _held_before(self, groups: list[Any], index: int) -> list[Any]:
+        return copied(groups[index - 1][_HELD]) if index else self._calls.create()
+
+    def _add_all(self, held: list[Any], rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._calls.add(held, self._calls.operands(row))
+
+    def _replace(self, group: list[Any], held: list[Any], rows: Sequence[Row]) -> bool:
+        """Let a group hold something else, and send updates of these rows; whether it is not the same."""
+        if held == group[_HELD]:
+            return False
+        before, after = self._calls.values(group[_HELD]), self._calls.values(held)
+        for row in rows:
+            self._send(UPDATE_BEFORE, row, before)
+            self._send(UPDATE_AFTER, row, after)
+        group[_HELD] = held
+        return True
+
+    def _go_on(self, groups: list[Any], index: int, held: list[Any]) -> None:
+        """Work out the groups from an index on, behind one that holds this."""
+        for group in groups[index:]:
+            held = copied(held)
+            self._add_all(held, group[_ROWS])
+            if not self._replace(group, held, group[_ROWS]):
+                return
+
+    def _send(self, kind: int, row: Row, values: Row) -> None:
+        self._kinds.append(kind)
+        self._rows.append(row)
+        self._values.append(values)
+
+
+def _place(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (-1,)
+    if isinstance(value, list | tuple):
+        return (0, tuple(map(_place, value)))
+    return (1,) if value != value else (0, value)  # NaN is above all numbers
+
+
+def _count(counts: dict[Any, int], key: Any, by: int) -> None:
+    counts[key] = counts.get(key, 0) + by
+    if not counts[key]:
+        del counts[key]

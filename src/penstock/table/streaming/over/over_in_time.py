@@ -1,0 +1,246 @@
+"""OVER windows in the order of time: rows wait until their time has passed.
+
+Rows wait in a state table whose namespaces are their times. What is held for a partition is as `over_frames` says. A
+bounded RANGE frame is forgotten when the time has come to which none of its rows can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.timers import TimerQueue
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.over.over_at_once import FRAMES
+from penstock.table.streaming.over.over_calls import OverCalls, Row
+from penstock.table.streaming.over.over_frames import END, LAST, Entry, Frame
+from penstock.table.streaming.rows.row_keys import RowKeys
+
+#: The states: rows that wait, and when partitions are forgotten.
+WAITING: Final = "over_waiting"
+ENDS: Final = "over_ends"
+_MILLISECOND_NS: Final = 1_000_000
+_NO_TIME: Final = "RowTime field should not be null, please convert it to a non-null long value."
+#: A batch is sent on when it has this many rows.
+_BATCH_ROWS: Final = 4096
+
+
+class WaitingOverOperator(StreamOperator):
+    """The base: rows wait, and come out in the order of their times.
+
+    Args:
+        partition: the columns that rows are partitioned by.
+        order: the column that they are ordered by.
+        calls: over columns of the input.
+        types: of the columns of the input.
+        names: of the columns of the output: those of the input, then the calls.
+        is_rows: whether the frame is of ROWS; else it is a RANGE.
+        distance: how many rows, or how many ms, the frame reaches back; None without a bound.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: int,
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        names: Sequence[str],
+        is_rows: bool,
+        distance: int | None,
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._order = order
+        self._call_list = tuple(calls)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._is_rows = is_rows
+        self._distance = distance
+
+    def open(self) -> None:
+        """Look up the state."""
+        self._calls = OverCalls(self._call_list, self._order, self._types, self._distance is not None)
+        self._frame = Frame(self._calls, self._is_rows, self._distance)
+        self._ends_after = None if self._is_rows else self._distance
+        keyed = self.context.keyed
+        self._table = keyed.table(FRAMES)
+        self._entries = self._table.entries(None)
+        self._waiting = keyed.table(WAITING)
+        self._times = list(self._waiting.panes)
+        heapify(self._times)
+        self._ends = TimerQueue(keyed.table(ENDS))
+
+    def _keep(self, key: Any, time: int, row: Row) -> None:
+        """Let a row wait."""
+        waiting = self._waiting
+        rows = waiting.panes.get(time)
+        if rows is None:
+            rows = waiting.entries(time)
+            heappush(self._times, time)
+        found = rows.get(key)
+        if found is None:
+            rows[key] = [row]
+        else:
+            found.append(row)
+        if not waiting.is_next_whole:
+            waiting.changed(time).add(key)
+        if self._ends_after is not None:
+            self._end_later(key, time, self._ends_after)
+
+    def _entry(self, key: Any) -> Entry:
+        found: Entry | None = self._entries.get(key)
+        if found is None:
+            found = self._entries[key] = self._frame.create()
+        return found
+
+    def _end_later(self, key: Any, time: int, distance: int) -> None:
+        """Let a partition last for all rows to which one of this time can reach, and half as long again."""
+        entry = self._entry(key)
+        if entry[END] is None or entry[END] < time + distance + 1:
+            entry[END] = time + distance * 3 // 2 + 1
+            self._ends.register(entry[END], key)
+            self._table.changed(None).add(key)
+
+    def _fire(self, up_to: int, has_times: bool) -> None:
+        """Send all rows up to a time, and forget partitions that end. `has_times`: whether rows carry their time."""
+        results = _Results()
+        try:
+            while True:
+                time = self._times[0] if self._times else MAX_TIMESTAMP + 1
+                end = self._ends.next_timestamp()
+                if time <= up_to and (end is None or time <= end):
+                    heappop(self._times)
+                    self._take(time, results)
+                    if len(results.rows) >= _BATCH_ROWS:
+                        self._send(results, has_times)
+                elif end is not None and end <= up_to:
+                    self._ends.fire(end, self._forget)
+                else:
+                    break
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, "rows of one time") from error
+        self._send(results, has_times)
+
+    def _take(self, time: int, results: _Results) -> None:
+        for key, rows in list(self._waiting.drop(time).items()):
+            results.values += self._frame.results(self._entry(key), time, rows)
+            results.rows += rows
+            results.times += [time] * len(rows)
+            self._table.changed(None).add(key)
+
+    def _forget(self, time: int, key: Any) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry[END] <= time:
+            del self._entries[key]
+            self._table.changed(None).add(key)
+
+    def _send(self, results: _Results, has_times: bool) -> None:
+        if not results.rows:
+            return
+        arrays = [*self._calls.row_columns(results.rows), *self._calls.columns(results.values)]
+        times = np.array(results.times, np.int64) if has_times else None
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), times))
+        results.clear()
+
+
+class OverInEventTimeOperator(WaitingOverOperator):
+    """Rows come out when the watermark passes their time.
+
+    A row is late when its time has passed. Where the frame is bounded, that is the time of the last row of its
+    partition; else it is the watermark.
+    """
+
+    def open(self) -> None:
+        """Look up the state."""
+        super().open()
+        self._watermark = MIN_TIMESTAMP
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Let rows wait that are not late."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        late, order, is_bounded = 0, self._order, self._distance is not None
+        for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
+            moment = row[order]
+            if moment is None:
+                error = TableRuntimeError(
+                    "RowTime field should not be null, please convert it to a non-null long value."
+                )
+                raise UserCodeError(self.context.operator_name, row) from error
+            time = moment // _MILLISECOND_NS
+            if time <= (self._last(key) if is_bounded else self._watermark):
+                late += 1
+            else:
+                self._keep(key, time, row)
+        if late:
+            self.context.count(LATE_RECORDS, late)
+
+    def _last(self, key: Any) -> int:
+        entry = self._entries.get(key)
+        return MIN_TIMESTAMP if entry is None else entry[LAST]
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Send what is due, then the watermark."""
+        self._watermark = timestamp
+        self._fire(timestamp, True)
+        self.output.emit_watermark(timestamp)
+
+    def end_keys(self) -> None:
+        """Send all rows."""
+        self.advance_keys(MAX_WATERMARK)
+
+    def advance_keys(self, timestamp: int) -> None:
+        """Send what is due."""
+        before = self._watermark
+        self.process_watermark(timestamp)
+        self._watermark = before
+
+
+class OverInProcessingTimeOperator(WaitingOverOperator):
+    """A RANGE of processing time: rows come out a millisecond later, and those of one millisecond share results."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Let rows wait."""
+        taken = as_columns(batch, self.context.operator_name)
+        now_ms = self.context.now_ms()
+        for key, row in zip(self._partition.of(taken.columns), self._calls.rows(taken, True), strict=True):
+            self._keep(key, now_ms, row)
+
+    def next_timer_ms(self) -> int | None:
+        """A millisecond after the earliest rows, or when a partition ends."""
+        end = self._ends.next_timestamp()
+        times = [*self._times[:1], *(() if end is None else (end,))]
+        return min(times) + 1 if times else None
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Send what is due."""
+        self._fire(now_ms - 1, False)
+
+    def finish(self) -> None:
+        """Send all rows."""
+        self._fire(MAX_TIMESTAMP, False)
+
+
+class _Results:
+    """Rows to send, what the calls give for them, and their times."""
+
+    __slots__ = ("rows", "times", "values")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows: list[Row] = []
+        self.values: list[Row] = []
+        self.times: list[int] = []

@@ -1,0 +1,56 @@
+"""Filters and projections that follow one another, as one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.plan.logical import Filter, Node, Project
+from penstock.table.streaming.joins.join_conditions import is_stable
+from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
+
+
+@dataclass(frozen=True, slots=True)
+class Calc:
+    """What filters and projections over `input` come to. `expressions`: None for its columns as they are."""
+
+    input: Node
+    condition: Typed | None
+    expressions: tuple[Typed, ...] | None
+
+
+def calc_of(node: Node, calls: Calls) -> Calc:
+    """The filters and projections from a node down, as far as they can be one."""
+    condition: Typed | None = None
+    expressions: tuple[Typed, ...] | None = None
+    while True:
+        if isinstance(node, Filter):
+            part = node.condition
+            condition = part if condition is None else calls.call("AND", [part, condition])
+            node = node.input
+        elif isinstance(node, Project):
+            inner = node.expressions
+            used = [one for one in (condition, *(expressions or ())) if one is not None]
+            if used and not _may_be_repeated(inner, used):
+                return Calc(node, condition, expressions)
+            condition = None if condition is None else _over(condition, inner)
+            expressions = inner if expressions is None else tuple(_over(one, inner) for one in expressions)
+            node = node.input
+        else:
+            return Calc(node, condition, expressions)
+
+
+def _over(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
+    """An expression over the columns of a projection, as one over those that it reads."""
+    return transformed(expression, lambda node: inner[node.index] if isinstance(node, Field) else node)
+
+
+def _may_be_repeated(inner: tuple[Typed, ...], used: list[Typed]) -> bool:
+    """Whether what a projection computes may be put where it is used: at most once, and with the same result."""
+    for index, expression in enumerate(inner):
+        if not isinstance(expression, FunctionCall):
+            continue
+        uses = sum(isinstance(one, Field) and one.index == index for part in used for one in part.walk())
+        if uses > 1 or (uses and not is_stable(expression)):
+            return False
+    return True

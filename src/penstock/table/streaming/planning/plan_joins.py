@@ -1,0 +1,151 @@
+"""How joins are planned: which changes they send, what their keys are, and which operator they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan.changes import ALL, INSERTS, Changes
+from penstock.table.plan.logical import Join, JoinType, Node, Project
+from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.plan.text import node_text
+from penstock.table.streaming.joins.interval_join_operator import SqlIntervalJoinOperator
+from penstock.table.streaming.joins.intervals import interval_of
+from penstock.table.streaming.joins.join_conditions import keys_of, settled
+from penstock.table.streaming.joins.join_operator import JoinOperator
+from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
+from penstock.table.streaming.planning.calc import Calc
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Field, Typed
+
+_HALF = (JoinType.SEMI, JoinType.ANTI)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJoin:
+    """The operator of a join, what it reads, and by which columns the rows of either input are partitioned."""
+
+    title: str
+    inputs: tuple[Node, Node]
+    keys: tuple[tuple[int, ...], tuple[int, ...]]
+    operator: Factory
+    #: whether its inputs have to send updates with the rows as they were, and it does, too
+    has_before: bool
+
+
+def changes(node: Join, of: Callable[[Node], Changes]) -> Changes:
+    """Which changes the rows of a join are. `of`: which changes those of a node are."""
+    found = of(node.left) | of(node.right)
+    if interval_of(node) is not None:
+        return INSERTS
+    return found if node.join_type in (JoinType.INNER, JoinType.SEMI) else ALL
+
+
+def above_join(calc: Calc, join: Join, calls: Calls) -> Calc:
+    """Filters and projections above a join, of which as much as possible is asked in the join or ahead of it."""
+    found, rest = settled(join, calc.condition or TRUE, calls)
+    return Calc(found, None if rest == TRUE else rest, calc.expressions)
+
+
+def planned(
+    node: Join,
+    names: Sequence[str],
+    session: StreamSession,
+    calls: Calls,
+    of: Callable[[Node], Changes],
+    ids: Callable[[Node, Sequence[int]], Sequence[int] | None] | None = None,
+) -> PlannedJoin:
+    """How a join runs.
+
+    Args:
+        node: the join.
+        names: of the columns that it gives.
+        session: of its operator.
+        calls: makes what is left of its condition.
+        of: which changes the rows of a node are.
+        ids: the columns by which rows of a node are replaced, given those by which they are joined; None for a join
+            whose updates have to come with the rows as they were.
+    """
+    join, _ = settled(node, TRUE, calls)
+    between = interval_of(join)
+    keys = keys_of(join.condition if between is None else all_of(between[1], calls), len(join.left.schema), calls)
+    (left, left_places), (right, right_places) = with_keys(join.left, keys.left), with_keys(join.right, keys.right)
+    inputs, places = (left, right), (left_places, right_places)
+    common = (
+        places,
+        keys.nulls_match,
+        None if keys.rest == TRUE else keys.rest,
+        (join.left.schema.types, join.right.schema.types),
+        list(names),
+        session,
+    )
+    name = join.join_type.value
+    if between is not None:
+        _needs_inserts(join, of)
+        interval = partial(SqlIntervalJoinOperator, join.join_type, between[0], *common)
+        return PlannedJoin(f"Interval Join {name}", inputs, places, interval, False)
+    updates = [Changes.UPDATE in of(one) for one in inputs]
+    replaced: list[Sequence[int] | None] = [None, None]
+    has_before = any(updates)
+    if ids is not None and keys.rest == TRUE:
+        replaced = [ids(one, on) if has else None for one, on, has in zip(inputs, places, updates, strict=True)]
+        has_before = any(has and own is None for own, has in zip(replaced, updates, strict=True))
+    kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
+    operator = partial(kind, join.join_type, *common, (None, None) if has_before else (replaced[0], replaced[1]))
+    return PlannedJoin(f"Join {name}", inputs, places, operator, has_before)
+
+
+def _needs_inserts(join: Join, of: Callable[[Node], Changes]) -> None:
+    for side in join.inputs():
+        if of(side) != INSERTS:
+            raise ValidationError(
+                "IntervalJoin doesn't support consuming update and delete changes which is produced by node "
+                f"{node_text(side)}"
+            )
+
+
+def with_keys(node: Node, keys: Sequence[Typed]) -> tuple[Node, tuple[int, ...]]:
+    """A node with what it lacks of these expressions as further columns, and where the expressions are."""
+    expressions: list[Typed] = list(node.schema.fields())
+    columns = list(node.schema)
+    places: list[int] = []
+    for key in keys:
+        if isinstance(key, Field):
+            places.append(key.index)
+        else:
+            places.append(len(columns))
+            columns.append(PlanColumn(f"$key{len(columns)}", key.type))
+            expressions.append(key)
+    if len(columns) == len(node.schema):
+        return node, tuple(places)
+    return Project(schema=RowSchema(tuple(columns)), input=node, expressions=tuple(expressions)), tuple(places)
+
+
+class JoinRule(Rule[Join]):
+    """Joins of two tables, also within an interval of time."""
+
+    nodes = (Join,)
+
+    def changes(self, node: Join, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return changes(node, planning.changes)
+
+    def stream(self, node: Join, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        ids = None if wants_before else planning.upsert_keys.least
+        plan = planned(node, names_of(node.schema), planning.session, planning.calls, planning.changes, ids)
+        sides = [planning.stream(one, plan.has_before and planning.updates(one)) for one in plan.inputs]
+        inputs = [
+            replace(upstream, input_index=index)
+            for index, side in enumerate(sides)
+            for upstream in by_columns(side, plan.keys[index])
+        ]
+        limit = None if plan.keys[0] else 1
+        upstreams = planning.step(plan.title, plan.operator, inputs, is_stateful=True, parallelism_limit=limit)
+        return Stream(upstreams, node.schema, planning.changes(node), plan.has_before)

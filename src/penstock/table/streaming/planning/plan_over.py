@@ -1,0 +1,149 @@
+"""Plans of OVER windows: which ones streams can have, and what runs them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import (
+    ArrayType,
+    BitmapType,
+    DataType,
+    DayTimeIntervalType,
+    IntegralType,
+    MapType,
+    MultisetType,
+    RowType,
+    VariantType,
+)
+from penstock.table.plan import logical
+from penstock.table.plan.changes import ALL, INSERTS, Changes
+from penstock.table.plan.row_schema import TimeAttribute
+from penstock.table.streaming.over.over_at_once import OverAtOnceOperator
+from penstock.table.streaming.over.over_functions import over_accumulator_of
+from penstock.table.streaming.over.over_in_order import OverInOrderOperator
+from penstock.table.streaming.over.over_in_time import OverInEventTimeOperator, OverInProcessingTimeOperator
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
+from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.typed.nodes import Constant
+
+_UNORDERED: Final = (MapType, MultisetType, BitmapType, VariantType)
+
+
+def over_changes(node: logical.Over) -> Changes:
+    """Which changes a window sends."""
+    return INSERTS if over_time(node) is not None else ALL
+
+
+def over_time(node: logical.Over) -> TimeAttribute | None:
+    """The time that rows are ordered by, if it is one."""
+    return node.input.schema[node.order[0].index].time if node.order else None
+
+
+def over_operator(node: logical.Over, names: list[str]) -> Factory:
+    """What runs a window. Raises `ValidationError` for what Flink refuses."""
+    _check(node)
+    distance, time = _distance(node), over_time(node)
+    for call in node.calls:
+        over_accumulator_of(call, distance is not None)
+    order, types = node.order[0], node.input.schema.types
+    if time is None:
+        if distance is not None:
+            raise ValidationError("Non-time attribute sort is not supported for bounded OVER window.")
+        _check_order(types[order.index])
+        return partial(
+            OverInOrderOperator,
+            node.partition,
+            order.index,
+            order.nulls_first,
+            node.calls,
+            types,
+            names,
+            node.is_rows,
+        )
+    if time is TimeAttribute.PROCTIME and (node.is_rows or distance is None):
+        return partial(OverAtOnceOperator, node.partition, order.index, node.calls, types, names, distance)
+    kind = OverInEventTimeOperator if time is TimeAttribute.ROWTIME else OverInProcessingTimeOperator
+    return partial(kind, node.partition, order.index, node.calls, types, names, node.is_rows, distance)
+
+
+def _check(node: logical.Over) -> None:
+    if _has_other_window(node):
+        raise ValidationError(
+            "Over Agg: Unsupported use of OVER windows. All aggregates must be computed on the same window. please "
+            "re-check the over window statement."
+        )
+    if len(node.order) != 1:
+        raise ValidationError("The window can only be ordered by a single time column.")
+    if node.order[0].is_descending:
+        raise ValidationError("The window can only be ordered in ASCENDING mode.")
+    if not node.upper.is_current or not node.lower.is_preceding or node.lower.is_current:
+        raise ValidationError("OVER RANGE FOLLOWING windows are not supported yet.")
+
+
+def _has_other_window(node: logical.Over) -> bool:
+    """Whether the same query has calls over another window, which are right below."""
+    below = node.input
+    if isinstance(below, logical.Project):
+        added = below.schema.names[len(below.input.schema) :]
+        if not added or not all(name.startswith("$o") for name in added):
+            return False
+        below = below.input
+    return isinstance(below, logical.Over)
+
+
+def _distance(node: logical.Over) -> int | None:
+    bound = node.lower.distance
+    if bound is None:
+        return None
+    assert isinstance(bound, Constant)
+    if not node.is_rows and isinstance(bound.type, DayTimeIntervalType) and isinstance(bound.value, int):
+        return bound.value
+    if node.is_rows and isinstance(bound.type, IntegralType) and isinstance(bound.value, int):
+        return bound.value
+    if node.is_rows:
+        raise ValidationError("the specific value is decimal which haven not supported yet.")
+    if over_time(node) is not None:
+        raise ValidationError("Data Type mismatch between ORDER BY and RANGE clause")
+    raise UnsupportedError(f"RANGE over {bound.type} is not supported in streams")
+
+
+def _check_order(kind: DataType) -> None:
+    if isinstance(kind, _UNORDERED):
+        raise ValidationError(
+            f"Type({kind}) is not an orderable data type, it is not supported as a ORDER_BY/GROUP_BY/JOIN_EQUAL field."
+        )
+    if isinstance(kind, ArrayType):
+        _check_order(kind.element_type)
+    elif isinstance(kind, RowType):
+        for one in kind.field_types():
+            _check_order(one)
+
+
+class OverRule(Rule[logical.Over]):
+    """Aggregates over frames around each row."""
+
+    nodes = (logical.Over,)
+
+    def changes(self, node: logical.Over, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return over_changes(node)
+
+    def asks_before(self, node: logical.Over, planning: Planning, wants_before: bool) -> bool:
+        """What was added is taken back by its values."""
+        return planning.updates(node.input)
+
+    def stream(self, node: logical.Over, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        operator = over_operator(node, names_of(node.schema))
+        changes = planning.changes(node)
+        if changes == INSERTS:
+            planning.accept("OverAggregate", node.input, INSERTS)
+        inner = planning.stream(node.input, planning.updates(node.input))
+        inputs = by_columns(inner, node.partition)
+        limit = None if node.partition else 1
+        upstreams = planning.step("Over Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
+        # As in Flink, changes come with the row as it was before even where nobody asks for it.
+        return Stream(upstreams, node.schema, changes, changes != INSERTS)

@@ -1,0 +1,231 @@
+"""From a logical plan to transformations: which changes each step sends, and its operator.
+
+First each node says which changes its rows are (`changes`), from the leaves up. Then, from the sinks down, each step is
+asked whether its updates have to come with the row as it was before. What cannot be planned is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.core.operators.sink.sink import SinkOperator
+from penstock.core.operators.source.source import SourceOperator
+from penstock.plan.transformation import Transformation, Upstream
+from penstock.table.analyser.calls import Calls
+from penstock.table.connectors.tables import TableReader, TableWriter
+from penstock.table.data.errors import ValidationError
+from penstock.table.plan import logical
+from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.plan.text import node_text
+from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning.calc import Calc, calc_of
+from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_over import OverRule
+from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
+from penstock.table.streaming.planning.plan_rows import CalcRule, UnionRule, WatermarkRule
+from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
+from penstock.table.streaming.planning.plan_windows import WindowTableRule
+from penstock.table.streaming.planning.ranks import with_ranks
+from penstock.table.streaming.planning.rule import Factory, Rule
+from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.upsert_keys import UpsertKeys
+from penstock.table.streaming.rows.not_null_operator import NotNullOperator
+from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.streaming.rows.sessions import StreamSession
+
+RULES: Final[tuple[Rule[Any], ...]] = (
+    ValuesRule(),
+    ArrowRowsRule(),
+    ScanRule(),
+    CalcRule(),
+    WatermarkRule(),
+    UnionRule(),
+    WindowTableRule(),
+    AggregateRule(),
+    plan_joins.JoinRule(),
+    RankRule(),
+    SortRule(),
+    OverRule(),
+)
+_BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
+
+
+def _rule_of(node: logical.Node) -> Rule[Any]:
+    found = _BY_NODE.get(type(node))
+    if found is None:
+        raise UnsupportedError(f"{type(node).__name__} is not supported in streams yet: {node_text(node)}")
+    return found
+
+
+class StreamPlanner:
+    """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read."""
+
+    def __init__(
+        self,
+        add: Callable[[Transformation], None],
+        reader: Callable[[logical.Scan], TableReader],
+        session: StreamSession,
+        calls: Calls,
+    ) -> None:
+        self.add = add
+        self._reader = reader
+        self.session = session
+        self.calls = calls
+        #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
+        self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
+        self._changes: dict[int, tuple[logical.Node, Changes]] = {}
+        self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
+        self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
+        #: each node, and what is planned in its place
+        self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
+
+    def _with_ranks(self, node: logical.Node) -> logical.Node:
+        """The plan of a node with its top-Ns, see `ranks`."""
+        known = self._rewritten.get(id(node))
+        if known is not None:
+            return known[1]
+        found = with_ranks(node, self.calls)
+        self._rewritten[id(node)] = (node, found)
+        waiting = [found]
+        while waiting:
+            one = waiting.pop()
+            self._rewritten[id(one)] = (one, one)
+            waiting += one.inputs()
+        return found
+
+    # --- which changes ------------------------------------------------------------------------------------------------
+
+    def changes(self, node: logical.Node) -> Changes:
+        """Which changes the rows of a node are."""
+        node = self._with_ranks(node)
+        found = self._changes.get(id(node))
+        if found is None:
+            found = self._changes[id(node)] = (node, _rule_of(node).changes(node, self))
+        return found[1]
+
+    def updates(self, node: logical.Node) -> bool:
+        """Whether rows of a node are updated."""
+        return Changes.UPDATE in self.changes(node)
+
+    def table(self, node: logical.Scan) -> TableReader:
+        """How a table is read."""
+        found = self._readers.get(id(node))
+        if found is None:
+            found = self._readers[id(node)] = (node, self._reader(node))
+        return found[1]
+
+    def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
+        """A plan as text, a node a line, with the changes that each sends."""
+        if isinstance(node, logical.Write):
+            lines = [node_text(node)]
+            inputs, asked = node.inputs(), wants_before
+        else:
+            node = self._with_ranks(node)
+            changes = self.changes(node)
+            mode = shown(changes, wants_before)
+            lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
+            inputs, asked = node.inputs(), _rule_of(node).asks_before(node, self, wants_before)
+        return "\n".join([*lines, *(self.explained(one, asked, depth + 1) for one in inputs)])
+
+    # --- operators ----------------------------------------------------------------------------------------------------
+
+    def stream(self, node: logical.Node, wants_before: bool) -> Stream:
+        """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
+        node = self._with_ranks(node)
+        return _rule_of(node).stream(node, self, wants_before)
+
+    def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
+        """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take.
+
+        `drops_null`: whether rows with NULL where the table has none are dropped; else they fail the job.
+        """
+        title = ".".join(write.path)
+        upstreams = self.rows(
+            write.input, writer.accepts, writer.wants_before, title, writer.takes_text, (write.schema, drops_null)
+        )
+        sink = writer.sink
+        operator = partial(SinkOperator, sink)
+        self.add(Transformation("Sink", operator, upstreams, name=f"Sink {title}", is_stateful=True, sink=sink))
+
+    def rows(
+        self,
+        node: logical.Node,
+        accepts: Changes,
+        wants_before: bool,
+        title: str,
+        as_text: bool = False,
+        target: tuple[RowSchema, bool] | None = None,
+    ) -> tuple[Upstream, ...]:
+        """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
+        changes = self.changes(node)
+        self.accept(f"Table sink '{title}'", node, accepts)
+        upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
+        if target is not None:
+            schema, drops_null = target
+            pairs = enumerate(zip(node.schema, schema, strict=True))
+            checked = [place for place, (one, other) in pairs if one.type.is_nullable and not other.type.is_nullable]
+            if checked:
+                names = [schema[place].name for place in checked]
+                upstreams = self.step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
+        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+
+    def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
+        """Raise `ValidationError` where a node sends changes that its consumer does not take."""
+        refused = self.changes(node) & ~accepts
+        if refused:
+            is_both = refused == ALL & ~INSERTS
+            what = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
+            raise ValidationError(
+                f"{consumer} doesn't support consuming {what} changes which is produced by node "
+                f"{node_text(_source_of(self._with_ranks(node), refused, self.changes))}"
+            )
+
+    def step(
+        self,
+        kind: str,
+        operator: Factory,
+        inputs: Sequence[Upstream],
+        **more: Any,
+    ) -> tuple[Upstream, ...]:
+        """Add a step of the job. `more`: see `Transformation`."""
+        transformation = Transformation(kind, operator, tuple(inputs), **more)
+        self.add(transformation)
+        return (Upstream(transformation),)
+
+    def calc_of(self, node: logical.Node) -> Calc:
+        """The filters and projections from a node down, as far as they are one step."""
+        found = self._calcs.get(id(node))
+        if found is None:
+            calc = calc_of(node, self.calls)
+            if isinstance(calc.input, logical.Join):
+                calc = plan_joins.above_join(calc, calc.input, self.calls)
+            found = self._calcs[id(node)] = node, calc
+        return found[1]
+
+    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+        """Add a step that reads a source of columns."""
+        strategy = WatermarkStrategy.no_watermarks()
+        operator = partial(SourceOperator, source, strategy)
+        upstreams = self.step(
+            "Source",
+            operator,
+            (),
+            name=title,
+            is_stateful=True,
+            parallelism_limit=source.max_parallelism(),
+            source=source,
+        )
+        return Stream(upstreams, schema, changes, has_before)
+
+
+def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.Node], Changes]) -> logical.Node:
+    """The lowest node that sends changes which nobody takes."""
+    for inner in node.inputs():
+        if changes(inner) & refused:
+            return _source_of(inner, refused, changes)
+    return node

@@ -1,0 +1,207 @@
+"""Top-N in plans: filters that bound the ROW_NUMBER of rows become `Rank`, which holds no other rows.
+
+A number that nobody reads is not worked out. ORDER BY without LIMIT means nothing within a query and is dropped there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.subqueries import conjuncts
+from penstock.table.data.errors import ValidationError
+from penstock.table.data.logical_types import IntegralType
+from penstock.table.plan import logical
+from penstock.table.plan.logical import Filter, Node, Over, Project, Rank
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+_RANKS: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def with_ranks(plan: Node, calls: Calls) -> Node:
+    """The plan with its top-Ns. Parts that stay as they are stay the same objects."""
+    return _Rewriter(calls).node(plan, _all(plan), True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Numbers from `start` to `end`, or as far as a column of the input says."""
+
+    start: int = 1
+    end: int | None = None
+    column: int | None = None
+
+
+class _Rewriter:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def node(self, node: Node, used: frozenset[int], is_result: bool = False) -> Node:
+        """A part of a plan of whose columns only `used` are read. `is_result`: its order is the order of the result."""
+        match node:
+            case logical.Write():
+                return _over(node, self.node(node.input, _all(node.input), is_result))
+            case Project():
+                read = _columns(node.expressions[index] for index in used)
+                return _over(node, self.node(node.input, read, is_result))
+            case Filter():
+                found = self._rank(node, used)
+                return found or _over(node, self.node(node.input, used | _columns([node.condition])))
+            case logical.Aggregate():
+                return _over(node, self.node(node.input, _read_by(node)))
+            case logical.Sort(fetch=None, offset=0) if not is_result:
+                return self.node(node.input, used)
+            case logical.Unary():
+                return _over(node, self.node(node.input, _all(node.input)))
+            case logical.Join() | logical.TemporalJoin():
+                left = self.node(node.left, _all(node.left))
+                right = self.node(node.right, _all(node.right))
+                return node if left is node.left and right is node.right else replace(node, left=left, right=right)
+            case logical.SetOperation():
+                parts = tuple(self.node(part, _all(part)) for part in node.parts)
+                same = all(one is other for one, other in zip(parts, node.parts, strict=True))
+                return node if same else replace(node, parts=parts)
+            case _:
+                return node
+
+    # --- ranks --------------------------------------------------------------------------------------------------------
+
+    def _rank(self, node: Filter, used: frozenset[int]) -> Node | None:
+        """The top-N that a filter makes of the numbers below it; None if it makes none."""
+        over = _over_below(node)
+        if over is None:
+            return None
+        path: list[Project | Filter] = []
+        bounds: list[_Range] = []
+        below: Node = node
+        while isinstance(below, Project | Filter):
+            if isinstance(below, Project):
+                path.append(below)
+            else:
+                parts = [(part, _bound(part, below.input, over)) for part in conjuncts(below.condition)]
+                bounds += [bound for _, bound in parts if bound is not None]
+                rest = [part for part, bound in parts if bound is None]
+                path += [replace(below, condition=self._all_of(rest))] if rest else []
+            below = below.input
+        if all(one.end is None and one.column is None for one in bounds):
+            return None
+        for one in path:
+            used = (
+                _columns(one.expressions[i] for i in used)
+                if isinstance(one, Project)
+                else used | _columns([one.condition])
+            )
+        found = self._ranked(over, _range_of(bounds), len(over.input.schema) in used)
+        for one in reversed(path):
+            found = replace(one, input=found)
+        return found
+
+    def _all_of(self, parts: list[Typed]) -> Typed:
+        return reduce(lambda one, other: self._calls.call("AND", [one, other]), parts)
+
+    def _ranked(self, over: Over, numbers: _Range, is_read: bool) -> Node:
+        function = over.calls[0].function
+        if function != "ROW_NUMBER":
+            raise ValidationError(f"{function}() on streaming table is not supported currently")
+        start, end = numbers.start, numbers.end
+        if end is not None and end < 1:
+            raise ValidationError(f"Rank end can't smaller than zero. The rank end is {end}")
+        if end is not None and start > end:
+            raise ValidationError(f"Rank start '{start}' can't greater than rank end '{end}'.")
+        inner = self.node(over.input, _all(over.input))
+        is_known = numbers.column is None and start == end
+        shows = is_read and not is_known
+        schema = over.schema if shows else RowSchema(over.schema.columns[: len(inner.schema)])
+        rank = Rank(
+            schema=schema,
+            input=inner,
+            partition=over.partition,
+            order=over.order,
+            start=start,
+            end=end,
+            end_column=numbers.column,
+            shows_number=shows,
+        )
+        if shows:
+            return rank
+        number = Constant(over.calls[0].type, start)
+        return Project(schema=over.schema, input=rank, expressions=(*schema.fields(), number))
+
+
+def _over(node: Node, inner: Node) -> Node:
+    """The node over another input."""
+    assert isinstance(node, logical.Unary)
+    return node if inner is node.input else replace(node, input=inner)
+
+
+def _all(node: Node) -> frozenset[int]:
+    return frozenset(range(len(node.schema)))
+
+
+def _columns(expressions: Iterable[Typed]) -> frozenset[int]:
+    return frozenset(one.index for part in expressions for one in part.walk() if isinstance(one, Field))
+
+
+def _read_by(node: logical.Aggregate) -> frozenset[int]:
+    found = set(node.keys)
+    for call in node.calls:
+        found |= _columns([*call.operands, *([] if call.condition is None else [call.condition])])
+        found |= {key.index for key in call.order}
+    return frozenset(found)
+
+
+def _over_below(node: Node) -> Over | None:
+    """The numbers that a filter and the projections below it read."""
+    while isinstance(node, Project | Filter):
+        node = node.input
+    is_number = isinstance(node, Over) and len(node.calls) == 1 and node.calls[0].function in _RANKS
+    return node if is_number else None  # type: ignore[return-value]
+
+
+def _origin(expression: Typed, node: Node) -> Typed:
+    """An expression over `node` as the column below projections and filters that it is, or the constant."""
+    while isinstance(expression, FunctionCall) and expression.function == "CAST" and _is_whole(expression):
+        expression = expression.operands[0]
+    if isinstance(node, Filter):
+        return _origin(expression, node.input)
+    if isinstance(expression, Field) and isinstance(node, Project):
+        return _origin(node.expressions[expression.index], node.input)
+    return expression
+
+
+def _is_whole(cast: FunctionCall) -> bool:
+    return isinstance(cast.type, IntegralType) and isinstance(cast.operands[0].type, IntegralType)
+
+
+def _bound(part: Typed, below: Node, over: Over) -> _Range | None:
+    """The numbers that a condition lets pass, if that is all it says."""
+    if not isinstance(part, FunctionCall) or part.function not in _TURNED:
+        return None
+    number = len(over.input.schema)
+    left, right = (_origin(one, below) for one in part.operands)
+    relation = part.function
+    if not (isinstance(left, Field) and left.index == number):
+        left, right, relation = right, left, _TURNED[relation]
+    if not (isinstance(left, Field) and left.index == number):
+        return None
+    if isinstance(right, Constant) and isinstance(right.value, int) and isinstance(right.type, IntegralType):
+        value = right.value
+        start = {">": value + 1, ">=": value, "=": value}.get(relation, 1)
+        return _Range(max(start, 1), {"<": value - 1, "<=": value, "=": value}.get(relation))
+    if isinstance(right, Field) and right.index != number and relation == "<=":
+        return _Range(column=right.index)
+    return None
+
+
+def _range_of(bounds: list[_Range]) -> _Range:
+    start = max(one.start for one in bounds)
+    ends = [one.end for one in bounds if one.end is not None]
+    columns = {one.column for one in bounds if one.column is not None}
+    if len(columns) > 1 or (columns and (ends or start > 1)):
+        raise ValidationError("the rank range of a top-N can be constants or one column, not both")
+    return _Range(start, min(ends, default=None), next(iter(columns), None))

@@ -1,0 +1,94 @@
+"""What is known of rows that are updated: by which columns they are found, and which way other columns go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from penstock.table.analyser.subqueries import conjuncts
+from penstock.table.plan import logical
+from penstock.table.plan.changes import INSERTS, Changes
+from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+
+
+class Course(Enum):
+    """How a column changes when its row is updated."""
+
+    CONSTANT = "stays"
+    INCREASING = "grows"
+    DECREASING = "falls"
+    UNKNOWN = "may do either"
+
+
+def unique_key(node: logical.Node) -> frozenset[int] | None:
+    """Columns that an update leaves as they are, and that only one row has at a time; None where none are known."""
+    match node:
+        case logical.Project():
+            inner = unique_key(node.input)
+            places = {one.index: place for place, one in enumerate(node.expressions) if isinstance(one, Field)}
+            if inner is None or not inner <= places.keys():
+                return None
+            return frozenset(places[index] for index in inner)
+        case logical.Aggregate(sets=()):
+            return frozenset(range(len(node.keys)))
+        case _:
+            return None
+
+
+def courses(node: logical.Node, changes: Callable[[logical.Node], Changes]) -> list[Course]:
+    """How each column of a node changes."""
+    match node:
+        case logical.Project():
+            inner = courses(node.input, changes)
+            return [_course(one, inner) for one in node.expressions]
+        case logical.Aggregate(sets=()) if changes(node.input) == INSERTS:
+            return [Course.CONSTANT] * len(node.keys) + [_course_of_call(call, node.input) for call in node.calls]
+        case _:
+            return [Course.UNKNOWN] * len(node.schema)
+
+
+def _course(expression: Typed, inner: list[Course]) -> Course:
+    if isinstance(expression, Field):
+        return inner[expression.index]
+    return Course.CONSTANT if isinstance(expression, Constant) else Course.UNKNOWN
+
+
+def _course_of_call(call: logical.AggregateCall, rows: logical.Node) -> Course:
+    if call.function in ("COUNT", "MAX"):
+        return Course.INCREASING
+    if call.function == "MIN":
+        return Course.DECREASING
+    if call.function in ("SUM", "SUM0", "$SUM0"):
+        sign = _sign(call.operands[0], rows)
+        return Course.INCREASING if sign > 0 else Course.DECREASING if sign < 0 else Course.UNKNOWN
+    return Course.UNKNOWN
+
+
+def _sign(value: Typed, rows: logical.Node) -> int:
+    """1 if a value cannot be below 0 in any row, -1 if it cannot be above 0, 0 if it may."""
+    if isinstance(value, Constant) and isinstance(value.value, int):
+        return 1 if value.value >= 0 else -1
+    while isinstance(value, Field):
+        if isinstance(rows, logical.Project):
+            value, rows = rows.expressions[value.index], rows.input
+        elif isinstance(rows, logical.Filter):
+            signs = [_sign_by(part, value.index) for part in conjuncts(rows.condition)]
+            if any(signs):
+                return next(one for one in signs if one)
+            rows = rows.input
+        else:
+            return 0
+    return _sign(value, rows) if isinstance(value, Constant) else 0
+
+
+def _sign_by(condition: Typed, column: int) -> int:
+    """The sign that a comparison with a constant gives to a column."""
+    if not isinstance(condition, FunctionCall) or condition.function not in (">", ">=", "<", "<="):
+        return 0
+    left, right = condition.operands
+    is_that = isinstance(left, Field) and left.index == column
+    if not is_that or not isinstance(right, Constant) or not isinstance(right.value, int):
+        return 0
+    if condition.function.startswith(">"):
+        return 1 if right.value >= 0 else 0
+    return -1 if right.value <= 0 else 0

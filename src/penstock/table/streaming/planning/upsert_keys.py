@@ -1,0 +1,89 @@
+"""By which columns rows are told apart, so that a row may be replaced by another one with the same values in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from penstock.table.analyser.calls import Calls
+from penstock.table.plan import logical
+from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.joins.join_conditions import keys_of
+from penstock.table.streaming.planning.calc import Calc
+from penstock.table.typed.nodes import Field, Typed
+
+Keys = frozenset[frozenset[int]]
+_NONE: Keys = frozenset()
+
+
+class UpsertKeys:
+    """Finds the sets of columns that tell the rows of a node apart at any time.
+
+    Args:
+        key_of: the primary key of a table.
+        calc_of: what filters and projections from a node down come to.
+        calls: makes what is left of conditions.
+    """
+
+    def __init__(
+        self, key_of: Callable[[logical.Scan], Sequence[int]], calc_of: Callable[[logical.Node], Calc], calls: Calls
+    ) -> None:
+        self._key_of = key_of
+        self._calc_of = calc_of
+        self._calls = calls
+
+    def of(self, node: logical.Node) -> Keys:
+        """Those of a node."""
+        match node:
+            case logical.Scan():
+                key = self._key_of(node)
+                return frozenset({frozenset(key)}) if key else _NONE
+            case logical.WatermarkAssigner():
+                return self.of(node.input)
+            case logical.Filter() | logical.Project():
+                calc = self._calc_of(node)
+                found = self.of(calc.input)
+                return found if calc.expressions is None else _projected(found, calc.expressions)
+            case logical.Aggregate(keys=keys, sets=()):
+                return frozenset({frozenset(range(len(keys)))})
+            case logical.Distinct():
+                return frozenset({frozenset(range(len(node.schema)))})
+            case logical.Join():
+                return _joined(node, self.of(node.left), self.of(node.right), self._calls)
+            case _:
+                return _NONE
+
+    def least(self, node: logical.Node, among: Collection[int]) -> Sequence[int] | None:
+        """One of those that have all these columns."""
+        return min((sorted(key) for key in self.of(node) if key >= set(among)), default=None)
+
+
+def _projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
+    """The keys whose columns are all there still."""
+    places: dict[int, int] = {}
+    for place, one in enumerate(expressions):
+        if isinstance(one, Field):
+            places.setdefault(one.index, place)
+    return frozenset(frozenset(places[column] for column in key) for key in keys if key <= places.keys())
+
+
+def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:
+    width = len(node.left.schema)
+    on = keys_of(node.condition, width, calls)
+    columns = [{one.index for one in side if isinstance(one, Field)} for side in (on.left, on.right)]
+    if any(len(found) != len(set(side)) for found, side in zip(columns, (on.left, on.right), strict=True)):
+        return _NONE  # joined by what is computed, of which it is not known where it is
+    mine, others = _having(left, columns[0]), _having(right, columns[1])
+    if node.join_type in (JoinType.SEMI, JoinType.ANTI):
+        return mine
+    moved = frozenset(frozenset(column + width for column in key) for key in others)
+    found = {one | other for one in mine for other in moved}
+    if any(key <= columns[1] for key in right) and not node.join_type.keeps_right:
+        found |= mine
+    if any(key <= columns[0] for key in left) and not node.join_type.keeps_left:
+        found |= moved
+    return frozenset(found)
+
+
+def _having(keys: Keys, columns: Collection[int]) -> Keys:
+    """The keys that have all these columns: other rows of a key may come to another subtask."""
+    return frozenset(key for key in keys if key >= set(columns))

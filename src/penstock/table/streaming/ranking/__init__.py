@@ -1,0 +1,1 @@
+"""Rows in an order: top-N, deduplication, sorts."""

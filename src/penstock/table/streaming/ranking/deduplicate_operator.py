@@ -1,0 +1,157 @@
+"""One row of each partition: the last one, or the first one by event time.
+
+The last row is sent at once, and sends an update when there is a later one. The first one by event time is sent when
+the watermark has reached it: no earlier row can come then, and rows only come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.ordering import same_rows
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+
+#: The state of both: the row of each partition.
+ROWS: Final = "rows"
+
+
+class LastRowOperator(StreamOperator):
+    """See the module's text. Rows only come.
+
+    Args:
+        partition: the places of the columns by which rows are partitioned.
+        time: the place of the event time by which rows are ordered, the later of two with the same being the last;
+            None for the order in which they come.
+        types: of the columns.
+        names: of the columns.
+        sends_before: whether an update sends the row as it was, too.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        time: int | None,
+        types: Sequence[DataType],
+        names: Sequence[str],
+        sends_before: bool,
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._time = time
+        self._types = tuple(types)
+        self._names = list(names)
+        self._sends_before = sends_before
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(ROWS)
+        self._entries, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Send rows that are later than the last ones so far."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        entries, time = self._entries, self._time
+        kinds: list[int] = []
+        rows: list[tuple[Any, ...]] = []
+        for key, row in zip(keys, tuples_of(taken, self._types), strict=True):
+            before = entries.get(key)
+            if before is None:
+                kinds.append(INSERT)
+            elif same_rows(before, row) if time is None else row[time] < before[time]:
+                continue
+            else:
+                if self._sends_before:
+                    kinds.append(UPDATE_BEFORE)
+                    rows.append(before)
+                kinds.append(UPDATE_AFTER)
+            rows.append(row)
+            entries[key] = row
+        self._mark(None, set(keys))
+        if rows:
+            self.output.collect(batch_of(rows, self._types, self._names, None, kinds))
+
+
+class FirstRowOperator(StreamOperator):
+    """See the module's text. Rows only come; those behind the watermark are late.
+
+    State: (time in ms, row) of each partition whose row waits, and None for those whose row has been sent.
+
+    Args:
+        partition: the places of the columns by which rows are partitioned.
+        time: the place of the event time.
+        types: of the columns.
+        names: of the columns.
+    """
+
+    is_keyed = True
+
+    def __init__(self, partition: Sequence[int], time: int, types: Sequence[DataType], names: Sequence[str]) -> None:
+        self._partition = RowKeys(partition)
+        self._time = time
+        self._types = tuple(types)
+        self._names = list(names)
+        self._watermark = MIN_TIMESTAMP
+        self._numbers = count()
+
+    def open(self) -> None:
+        """Look up the state, and which rows wait."""
+        table = self.context.keyed.table(ROWS)
+        self._entries, self._mark = table.entries(None), table.mark
+        waiting = [(held[0], key) for key, held in self._entries.items() if held is not None]
+        self._due = [(time, next(self._numbers), key) for time, key in waiting]
+        heapify(self._due)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Keep rows that are earlier than the first ones so far."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        times = milliseconds(taken.columns.column(self._time)).tolist()
+        entries, changed = self._entries, set()
+        late = 0
+        for key, time, row in zip(keys, times, tuples_of(taken, self._types), strict=True):
+            if time < self._watermark:
+                late += 1
+                continue
+            if key in entries:
+                held = entries[key]
+                if held is None or time >= held[0]:
+                    continue
+            entries[key] = (time, row)
+            heappush(self._due, (time, next(self._numbers), key))
+            changed.add(key)
+        self._mark(None, changed)
+        if late:
+            self.context.count(LATE_RECORDS, late)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Send the rows that the watermark has reached."""
+        self._watermark = timestamp
+        entries, due = self._entries, self._due
+        times, rows, keys = [], [], []
+        while due and due[0][0] <= timestamp:
+            time, _, key = heappop(due)
+            held = entries.get(key)
+            if held is not None and held[0] == time:
+                times.append(time)
+                rows.append(held[1])
+                keys.append(key)
+                entries[key] = None
+        if rows:
+            self._mark(None, set(keys))
+            self.output.collect(batch_of(rows, self._types, self._names, np.array(times, np.int64)))
+        self.output.emit_watermark(timestamp)

@@ -1,0 +1,96 @@
+"""The first rows of each partition in some order (ROW_NUMBER with an upper bound, ORDER BY with LIMIT).
+
+State: for each partition what `TopN` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+from penstock.table.data.logical_types import BigIntType, DataType
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.plan.logical import SortKey
+from penstock.table.streaming.ranking.top_n import Sent, TopN
+from penstock.table.streaming.rows.ordering import sort_keys
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+
+#: The state.
+PARTITIONS: Final = "partitions"
+_NUMBER: Final = BigIntType(False)
+
+
+class RankOperator(StreamOperator):
+    """See the module's text.
+
+    Args:
+        partition: the places of the columns by which rows are partitioned.
+        order: what rows are sorted by; rows that are the same in it stay in the order in which they come.
+        end: the last number of the range, or the place of a column that has it in the first row of a partition.
+        ends_in_column: whether `end` is such a place.
+        top: how rows of a partition are kept up.
+        types: of the columns of the input.
+        names: of the columns of the output: those of the input, and the number if it is shown.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: Sequence[SortKey],
+        end: int,
+        ends_in_column: bool,
+        top: TopN,
+        types: Sequence[DataType],
+        names: Sequence[str],
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._order = tuple(order)
+        self._end = end
+        self._ends_in_column = ends_in_column
+        self._top = top
+        self._types = tuple(types)
+        self._names = list(names)
+        self._shows_number = len(self._names) > len(self._types)
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(PARTITIONS)
+        self._entries, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in, and send what has changed."""
+        taken = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(taken.columns)
+        rows = tuples_of(taken, self._types)
+        sent = Sent()
+        self._take_in(keys, rows, taken.kinds, sent)
+        self._mark(None, set(keys))
+        if sent.rows:
+            self.output.collect(self._changes(sent))
+
+    def _take_in(self, keys: list[Any], rows: list[tuple[Any, ...]], kinds: bytes | None, sent: Sent) -> None:
+        entries, top, end = self._entries, self._top, self._end
+        places = sort_keys(self._order, self._types, rows)
+        for index, row in enumerate(rows):
+            key = keys[index]
+            held = entries.get(key)
+            if held is None:
+                held = entries[key] = top.create((row[end] or 0) if self._ends_in_column else end)
+            if kinds is not None and kinds[index] in (UPDATE_BEFORE, DELETE):
+                top.remove(held, places[index], row, sent)
+            else:
+                top.add(held, places[index], row, sent)
+            if not held[1] and top.is_empty(held):
+                del entries[key]
+
+    def _changes(self, sent: Sent) -> ColumnBatch:
+        if not self._shows_number:
+            return batch_of(sent.rows, self._types, self._names, None, sent.kinds)
+        rows = [(*row, number) for row, number in zip(sent.rows, sent.numbers, strict=True)]
+        return batch_of(rows, (*self._types, _NUMBER), self._names, None, sent.kinds)

@@ -1,0 +1,138 @@
+"""ORDER BY a time attribute: rows in the order of time, and of the other columns where the time is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.plan.logical import SortKey
+from penstock.table.streaming.rows.ordering import sort_keys
+from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+
+#: The states: the rows of each time (ms), and the last time whose rows have been sent.
+ROWS: Final = "rows"
+SENT: Final = "sent"
+#: The key of all: one subtask has all rows.
+ALL_ROWS: Final = 0
+
+
+class EventTimeSortOperator(StreamOperator):
+    """Sends rows when the watermark has reached them; those that come after later ones were sent are late.
+
+    Args:
+        order: the time attribute, and what follows it.
+        types: of the columns.
+        names: of the columns.
+    """
+
+    is_keyed = True
+
+    def __init__(self, order: Sequence[SortKey], types: Sequence[DataType], names: Sequence[str]) -> None:
+        self._order = tuple(order)
+        self._types = tuple(types)
+        self._names = list(names)
+
+    def open(self) -> None:
+        """Look up the state, and which rows wait."""
+        self._rows = self.context.keyed.table(ROWS)
+        self._sent = self.context.keyed.table(SENT)
+        self._due = [time for time, rows in self._rows.panes.items() if rows]
+        heapify(self._due)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Keep rows until they are due."""
+        taken = as_columns(batch, self.context.operator_name)
+        last = self._sent.entries(None).get(ALL_ROWS, MIN_TIMESTAMP - 1)
+        times = milliseconds(taken.columns.column(self._order[0].index)).tolist()
+        late = 0
+        for time, row in zip(times, tuples_of(taken, self._types), strict=True):
+            if time <= last:
+                late += 1
+                continue
+            entries = self._rows.entries(time)
+            if not entries:
+                entries[ALL_ROWS] = []
+                heappush(self._due, time)
+            entries[ALL_ROWS].append(row)
+            self._rows.mark(time, (ALL_ROWS,))
+        if late:
+            self.context.count(LATE_RECORDS, late)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Send the rows that the watermark has reached."""
+        rows: list[tuple[Any, ...]] = []
+        times: list[int] = []
+        while self._due and self._due[0] <= timestamp:
+            time = heappop(self._due)
+            found = self._rows.drop(time)[ALL_ROWS]
+            rows += _in_order(found, self._order, self._types)
+            times += [time] * len(found)
+        if rows:
+            self._sent.entries(None)[ALL_ROWS] = times[-1]
+            self._sent.mark(None, (ALL_ROWS,))
+            self.output.collect(batch_of(rows, self._types, self._names, np.array(times, np.int64)))
+        self.output.emit_watermark(timestamp)
+
+
+class ProcessingTimeSortOperator(StreamOperator):
+    """Sends the rows that came in one millisecond, in order, when that has passed; and what is left at the end.
+
+    Args:
+        order: what follows the time attribute.
+        types: of the columns.
+        names: of the columns.
+    """
+
+    is_keyed = True
+
+    def __init__(self, order: Sequence[SortKey], types: Sequence[DataType], names: Sequence[str]) -> None:
+        self._order = tuple(order)
+        self._types = tuple(types)
+        self._names = list(names)
+
+    def open(self) -> None:
+        """Look up the state."""
+        table = self.context.keyed.table(ROWS)
+        self._entries, self._mark = table.entries(None), table.mark
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Keep rows until time goes on."""
+        taken = as_columns(batch, self.context.operator_name)
+        held = self._entries.setdefault(ALL_ROWS, [self.context.now_ms() + 1, []])
+        held[1] += tuples_of(taken, self._types)
+        self._mark(None, (ALL_ROWS,))
+
+    def next_timer_ms(self) -> int | None:
+        """See `StreamOperator`."""
+        held = self._entries.get(ALL_ROWS)
+        return None if held is None else int(held[0])
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Send the rows."""
+        held = self._entries.get(ALL_ROWS)
+        if held is not None and held[0] <= now_ms:
+            self.finish()
+
+    def finish(self) -> None:
+        """Send what is left."""
+        held = self._entries.pop(ALL_ROWS, None)
+        if held is not None:
+            self._mark(None, (ALL_ROWS,))
+            rows = _in_order(held[1], self._order, self._types)
+            self.output.collect(batch_of(rows, self._types, self._names))
+
+
+def _in_order(
+    rows: list[tuple[Any, ...]], order: Sequence[SortKey], types: Sequence[DataType]
+) -> list[tuple[Any, ...]]:
+    keys = sort_keys(order, types, rows)
+    return [rows[index] for index in sorted(range(len(rows)), key=keys.__getitem__)]

@@ -1,0 +1,246 @@
+"""The first rows of a group in order, kept up as rows come and go, and the changes to them.
+
+Two ways to tell of a change: with numbers, each number whose row is another one sends an update; without, a row that
+comes in and one that drops out are all there is. Numbers that do not begin at 1 need the first way, even if nobody sees
+them. What is held for a group is a list that begins with the sort keys, the rows, and the last number of the range.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.table.streaming.rows.ordering import known, same_rows
+
+
+class Sent:
+    """Changes in order: their kinds, rows and numbers."""
+
+    __slots__ = ("kinds", "numbers", "rows")
+
+    def __init__(self) -> None:
+        self.kinds: list[int] = []
+        self.rows: list[tuple[Any, ...]] = []
+        self.numbers: list[int] = []
+
+    def add(self, kind: int, row: tuple[Any, ...], number: int) -> None:
+        """Another change."""
+        self.kinds.append(kind)
+        self.rows.append(row)
+        self.numbers.append(number)
+
+
+class TopN:
+    """Rows only come: those behind the last number are forgotten.
+
+    Args:
+        start: the first number of the range.
+        shows_number: whether the number is sent.
+        sends_before: whether an update sends the row as it was, too.
+    """
+
+    def __init__(self, start: int, shows_number: bool, sends_before: bool) -> None:
+        self._start = start
+        self._is_numbered = shows_number or start > 1
+        self._sends_before = sends_before
+
+    def create(self, end: int) -> list[Any]:
+        """A group without rows; numbers go up to `end`."""
+        return [[], [], end]
+
+    def is_empty(self, held: list[Any]) -> bool:
+        """Whether a group need not be held any more; one with rows that only come always has some."""
+        return False
+
+    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """A row comes, which is sorted by `key`: behind those with the same one."""
+        keys, rows, end = held[:3]
+        place = bisect_right(keys, key)
+        if place < end:
+            keys.insert(place, key)
+            rows.insert(place, row)
+            self._has_come(rows, place, end, sent)
+            del keys[end:], rows[end:]
+
+    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """A row goes, which none does here."""
+
+    def _has_come(self, rows: list[Any], place: int, end: int, sent: Sent) -> None:
+        """Tell of a row that has been put in."""
+        if not self._is_numbered:
+            if len(rows) > end:
+                sent.add(DELETE, rows[end], 0)
+            sent.add(INSERT, rows[place], 0)
+            return
+        for number in range(max(place + 1, self._start), min(end, len(rows)) + 1):
+            if number == len(rows):
+                sent.add(INSERT, rows[-1], number)
+            else:
+                self._replace(rows[number], rows[number - 1], number, sent)
+
+    def _replace(self, before: tuple[Any, ...], after: tuple[Any, ...], number: int, sent: Sent) -> None:
+        if self._sends_before:
+            sent.add(UPDATE_BEFORE, before, number)
+        sent.add(UPDATE_AFTER, after, number)
+
+
+class LatestTopN(TopN):
+    """Of rows with the same sort key the one that comes last is the first. Nobody asks for changes."""
+
+    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """See `TopN`."""
+        keys, rows, end = held
+        place = bisect_left(keys, key)
+        keys.insert(place, key)
+        rows.insert(place, row)
+        del keys[end:], rows[end:]
+
+
+class RetractableTopN(TopN):
+    """Rows come and go, so all are held, and how often rows have gone that are still to come."""
+
+    def create(self, end: int) -> list[Any]:
+        """See `TopN`."""
+        return [[], [], end, {}]
+
+    def is_empty(self, held: list[Any]) -> bool:
+        """See `TopN`."""
+        return not held[1] and not held[3]
+
+    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """See `TopN`."""
+        keys, rows, end, missing = held
+        if missing and self._count(missing, row, -1):
+            return
+        place = bisect_right(keys, key)
+        keys.insert(place, key)
+        rows.insert(place, row)
+        if place < end:
+            self._has_come(rows, place, end, sent)
+
+    def _count(self, missing: dict[Any, int], row: tuple[Any, ...], by: int) -> bool:
+        """Change how often a row is missing; False if it is not."""
+        name = known(row)
+        count = missing.get(name, 0) + by
+        if count > 0:
+            missing[name] = count
+        elif count == 0:
+            del missing[name]
+        return count >= 0
+
+    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """A row goes: the first of those that are the same."""
+        keys, rows, end, missing = held
+        for place in range(bisect_left(keys, key), bisect_right(keys, key)):
+            if same_rows(rows[place], row):
+                del keys[place], rows[place]
+                if place < end:
+                    self._has_gone(rows, row, place, end, sent)
+                return
+        self._count(missing, row, 1)
+
+    def _has_gone(self, rows: list[Any], row: tuple[Any, ...], place: int, end: int, sent: Sent) -> None:
+        """Tell of a row that has been taken out."""
+        if not self._is_numbered:
+            sent.add(DELETE, row, 0)
+            if len(rows) >= end:
+                sent.add(INSERT, rows[end - 1], 0)
+            return
+        before = row
+        for number in range(place + 1, min(end, len(rows) + 1) + 1):
+            if number > len(rows):
+                if number >= self._start:
+                    sent.add(DELETE, before, number)
+                return
+            after = rows[number - 1]
+            if number >= self._start:
+                self._replace(before, after, number, sent)
+            before = after
+
+
+class UpdatableTopN(TopN):
+    """A row with a known unique key takes the place of the one before, and never comes later in the order than it.
+
+    So those behind the last number need not be held. Besides, the sort key of each unique key is.
+    """
+
+    def __init__(self, start: int, shows_number: bool, sends_before: bool, unique: Sequence[int]) -> None:
+        super().__init__(start, shows_number, sends_before)
+        self._unique = tuple(unique)
+
+    def create(self, end: int) -> list[Any]:
+        """See `TopN`."""
+        return [[], [], end, {}]
+
+    def _name(self, row: tuple[Any, ...]) -> Any:
+        return known(tuple([row[index] for index in self._unique]))
+
+    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """See `TopN`."""
+        keys, rows, end, places = held
+        name = self._name(row)
+        if name in places:
+            self._update(held, name, key, row, sent)
+            return
+        place = bisect_right(keys, key)
+        if place < end:
+            places[name] = key
+            keys.insert(place, key)
+            rows.insert(place, row)
+            self._has_come(rows, place, end, sent)
+            for dropped in rows[end:]:
+                del places[self._name(dropped)]
+            del keys[end:], rows[end:]
+
+    def _update(self, held: list[Any], name: Any, key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        keys, rows, _, places = held
+        was = bisect_left(keys, places[name])
+        while self._name(rows[was]) != name:
+            was += 1
+        before = rows[was]
+        place = was
+        if key == places[name]:
+            rows[was] = row
+        else:
+            del keys[was], rows[was]
+            place = bisect_right(keys, key)
+            keys.insert(place, key)
+            rows.insert(place, row)
+            places[name] = key
+        if not self._is_numbered:
+            self._replace(before, row, 0, sent)
+            return
+        low, high = min(was, place), max(was, place)
+        after = rows[low : high + 1]
+        former = after[: place - low] + after[place - low + 1 :]
+        former.insert(was - low, before)
+        for number, (one, other) in enumerate(zip(former, after, strict=True), low + 1):
+            if number >= self._start:
+                self._replace(one, other, number, sent)
+
+
+class Top1(TopN):
+    """The first row alone, while rows only come or get better: an update when another one is before it.
+
+    `unique`: a unique key of rows that take the place of others, if there are such.
+    """
+
+    def __init__(self, shows_number: bool, sends_before: bool, unique: Sequence[int] = ()) -> None:
+        super().__init__(1, shows_number, sends_before)
+        self._unique = tuple(unique)
+
+    def add(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        """See `TopN`."""
+        keys, rows = held[:2]
+        if not rows:
+            keys.append(key)
+            rows.append(row)
+            sent.add(INSERT, row, 1)
+        elif key < keys[0] or (self._unique and key == keys[0] and self._is_update(rows[0], row)):
+            before, keys[0], rows[0] = rows[0], key, row
+            self._replace(before, row, 1, sent)
+
+    def _is_update(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+        return all(before[index] == after[index] for index in self._unique) and not same_rows(before, after)

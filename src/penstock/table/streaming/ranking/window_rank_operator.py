@@ -1,0 +1,130 @@
+"""The first rows of each window and partition in some order, when the watermark has passed the window's end.
+
+State: (start, end) -> partition -> what `TopN` holds. Rows only come; those of windows that are over are late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.table.data.logical_types import BigIntType, DataType
+from penstock.table.data.zones import moment_ns
+from penstock.table.plan.logical import SortKey
+from penstock.table.streaming.ranking.top_n import Sent, TopN
+from penstock.table.streaming.rows.ordering import sort_keys
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+
+#: The state.
+WINDOWS: Final = "windows"
+_MILLISECOND_NS: Final = 1_000_000
+_NUMBER: Final = BigIntType(False)
+
+
+class WindowRankOperator(StreamOperator):
+    """See the module's text.
+
+    Args:
+        partition: the places of the columns by which rows are partitioned besides the window.
+        edges: the places of the window's start and end.
+        is_moment: whether the time attribute is a moment, so that windows end in the session's time zone.
+        order: what rows are sorted by.
+        numbers: the first and the last number of the rows that are sent.
+        top: how rows are kept.
+        types: of the columns of the input.
+        names: of the columns of the output: those of the input, and the number if it is shown.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        edges: tuple[int, int],
+        is_moment: bool,
+        order: Sequence[SortKey],
+        numbers: tuple[int, int],
+        top: TopN,
+        types: Sequence[DataType],
+        names: Sequence[str],
+        session: StreamSession,
+    ) -> None:
+        self._partition = RowKeys(partition)
+        self._edges = edges
+        self._is_moment = is_moment
+        self._order = tuple(order)
+        self._numbers = numbers
+        self._top = top
+        self._types = tuple(types)
+        self._names = list(names)
+        self._shows_number = len(self._names) > len(self._types)
+        self._session = session
+        self._watermark = MIN_TIMESTAMP
+
+    def open(self) -> None:
+        """Find the windows, and when they are due."""
+        self._zone = self._session.zone
+        self._table = self.context.keyed.table(WINDOWS)
+        self._due = [(self._due_ms(window[1]), window) for window in self._table.panes]
+        heapify(self._due)
+
+    def _due_ms(self, end: int) -> int:
+        """The watermark with which a window fires."""
+        last = end - 1
+        return moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS if self._is_moment else last
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in."""
+        taken = as_columns(batch, self.context.operator_name)
+        starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._edges)
+        keys = self._partition.of(taken.columns)
+        rows = tuples_of(taken, self._types)
+        places = sort_keys(self._order, self._types, rows)
+        marks: dict[tuple[int, int], set[Any]] = {}
+        unheard = Sent()
+        late = 0
+        for window, key, place, row in zip(zip(starts, ends, strict=True), keys, places, rows, strict=True):
+            if window not in marks:
+                due = self._due_ms(window[1])
+                if due <= self._watermark:
+                    late += 1
+                    continue
+                if window not in self._table.panes:
+                    heappush(self._due, (due, window))
+                marks[window] = set()
+            entries = self._table.entries(window)
+            if key not in entries:
+                entries[key] = self._top.create(self._numbers[1])
+            self._top.add(entries[key], place, row, unheard)
+            marks[window].add(key)
+        for window, changed in marks.items():
+            self._table.mark(window, changed)
+        if late:
+            self.context.count(LATE_RECORDS, late)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Send the rows of the windows that are over, in order of time."""
+        self._watermark = timestamp
+        while self._due and self._due[0][0] <= timestamp:
+            _, window = heappop(self._due)
+            self._fire(list(self._table.drop(window).values()))
+        self.output.emit_watermark(timestamp)
+
+    def _fire(self, partitions: list[Any]) -> None:
+        first, last = self._numbers
+        numbered = [
+            (*row, number) if self._shows_number else row
+            for held in partitions
+            for number, row in enumerate(held[1][first - 1 : last], first)
+        ]
+        if numbered:
+            types = (*self._types, _NUMBER) if self._shows_number else self._types
+            self.output.collect(batch_of(numbered, types, self._names))

@@ -1,0 +1,77 @@
+"""Filters and computes columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.records import Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.typed.nodes import Typed
+
+
+class CalcOperator(StreamOperator):
+    """Keeps the rows for which a condition is true, and gives a column for each expression.
+
+    Args:
+        condition: None to keep all rows.
+        expressions: None for the columns as they are.
+        names: of the columns that it gives.
+    """
+
+    def __init__(
+        self, condition: Typed | None, expressions: Sequence[Typed] | None, names: Sequence[str], session: StreamSession
+    ) -> None:
+        self._condition = condition
+        self._expressions = None if expressions is None else tuple(expressions)
+        self._names = list(names)
+        self._session = session
+
+    def open(self) -> None:
+        """Make what runs the expressions."""
+        self._watermark: int | None = None
+        session = self._session.open(self.context.now_ms, lambda: self._watermark)
+        self._where = None if self._condition is None else Evaluator([self._condition], session)
+        self._select = None if self._expressions is None else Evaluator(self._expressions, session)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Compute a batch."""
+        taken = as_columns(batch, self.context.operator_name)
+        try:
+            kept = self._kept(taken)
+            if len(kept):
+                self.output.collect(self._computed(kept))
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Note it for CURRENT_WATERMARK."""
+        self._watermark = timestamp
+        super().process_watermark(timestamp)
+
+    def _kept(self, taken: ColumnBatch) -> ColumnBatch:
+        if self._where is None:
+            return taken
+        (answers,) = self._where(Columns.of(taken.columns))
+        mask = pc.fill_null(answers, False)
+        if mask.true_count == len(mask):
+            return taken
+        return taken.take(np.flatnonzero(mask.to_numpy(zero_copy_only=False)))
+
+    def _computed(self, kept: ColumnBatch) -> ColumnBatch:
+        if self._select is None:
+            return kept
+        columns = Columns.of(kept.columns)
+        arrays = self._select(columns)
+        if not arrays:
+            # Rows without columns are there all the same, for those who count them.
+            return ColumnBatch(pa.RecordBatch.from_arrays([pa.nulls(len(kept))], ["c0"]), kept.rowtimes, kept.kinds)
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), kept.rowtimes, kept.kinds)

@@ -1,0 +1,40 @@
+"""Rows of columns as tuples, for those who want them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core.columns.batch import as_columns
+from penstock.core.operators.base import StreamOperator
+from penstock.core.records import Batch
+from penstock.table.data.logical_types import DataType
+from penstock.table.functions.row_text import row_text
+from penstock.table.plan.changes import INSERT, SHORT
+from penstock.table.streaming.rows.row_tuples import tuples_of
+
+
+class ToRowsOperator(StreamOperator):
+    """Gives (kind, values) for each row: the byte of the kind, and a tuple of held values, see `data.values`.
+
+    With `as_text`, the text of each row instead, as Flink prints it.
+    """
+
+    def __init__(self, types: Sequence[DataType], as_text: bool = False) -> None:
+        self._types = tuple(types)
+        self._as_text = as_text
+
+    def open(self) -> None:
+        """Make what gives texts."""
+        self._text = row_text(self._types)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Turn columns into rows."""
+        taken = as_columns(batch, self.context.operator_name)
+        rows = tuples_of(taken, self._types)
+        kinds = [INSERT] * len(rows) if taken.kinds is None else list(taken.kinds)
+        if self._as_text:
+            text = self._text
+            texts = [text(SHORT[kind], values) for kind, values in zip(kinds, rows, strict=True)]
+            self.output.collect(Batch(texts, batch.timestamps))
+        else:
+            self.output.collect(Batch(list(zip(kinds, rows, strict=True)), batch.timestamps))

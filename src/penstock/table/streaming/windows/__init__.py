@@ -1,0 +1,1 @@
+"""Windows of tables, and aggregates of them."""

@@ -1,0 +1,163 @@
+"""Aggregates of windows: a row for each window and group, when the watermark has passed the window's end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.core.columns.batch import ColumnBatch, as_columns
+from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.watermarks import LATE_RECORDS
+from penstock.core.records import MIN_TIMESTAMP, Batch
+from penstock.table.data.errors import TableRuntimeError
+from penstock.table.data.logical_types import DataType
+from penstock.table.data.values import column_of, values_of
+from penstock.table.data.zones import moment_ns
+from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
+from penstock.table.plan.logical import AggregateCall
+from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.aggregates.operands import operands_of
+from penstock.table.streaming.rows.row_keys import RowKeys
+from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.watermark_operator import milliseconds
+
+#: The state: (start, end) -> group -> [number of rows, accumulators, values of the key].
+WINDOWS: Final = "windows"
+_MILLISECOND_NS: Final = 1_000_000
+
+
+class WindowAggregateOperator(StreamOperator):
+    """See the module's text.
+
+    Args:
+        keys: the places of the columns that rows are grouped by, those of the window among them.
+        start: the place of the window's start among the columns of the input; `end`: that of its end.
+        time: the place of the window's time among them, if it is a key.
+        is_moment: whether the time attribute is a moment, so that windows end in the session's time zone.
+        retracts: whether rows of the input may go.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        start: int,
+        end: int,
+        is_moment: bool,
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        names: Sequence[str],
+        retracts: bool,
+        session: StreamSession,
+    ) -> None:
+        self._keys = tuple(keys)
+        self._groups = RowKeys([key for key in keys if key not in (start, end)])
+        self._start, self._end = start, end
+        self._is_moment = is_moment
+        self._calls = tuple(calls)
+        self._types = tuple(types)
+        self._names = list(names)
+        self._retracts = retracts
+        self._session = session
+        self._watermark = MIN_TIMESTAMP
+
+    def open(self) -> None:
+        """Find the windows, and when they are due."""
+        self._zone = self._session.zone
+        self._accumulators = [accumulator_of(call, self._retracts) for call in self._calls]
+        self._table = self.context.keyed.table(WINDOWS)
+        self._due = [(self._due_ms(end), start, end) for start, end in self._table.panes]
+        heapify(self._due)
+
+    def _due_ms(self, end: int) -> int:
+        """The watermark with which a window fires."""
+        last = end - 1
+        return moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS if self._is_moment else last
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Take rows in."""
+        taken = as_columns(batch, self.context.operator_name)
+        starts = milliseconds(taken.columns.column(self._start)).tolist()
+        ends = milliseconds(taken.columns.column(self._end)).tolist()
+        groups = self._groups.of(taken.columns)
+        columns = [values_of(taken.columns.column(key), self._types[key]) for key in self._groups.places]
+        operands = [operands_of(call, taken.columns, self._types) for call in self._calls]
+        try:
+            self._take_in(taken, list(zip(starts, ends, strict=True)), groups, columns, operands)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+
+    def _take_in(
+        self,
+        taken: ColumnBatch,
+        windows: list[tuple[int, int]],
+        groups: list[Any],
+        columns: list[list[Any]],
+        operands: list[list[tuple[Any, ...] | None]],
+    ) -> None:
+        kinds, late = taken.kinds, 0
+        panes: dict[tuple[int, int], tuple[dict[Any, Any], set[Any]] | None] = {}
+        for row, (window, group) in enumerate(zip(windows, groups, strict=True)):
+            if window not in panes:
+                panes[window] = self._pane(window)
+            pane = panes[window]
+            if pane is None:
+                late += 1
+                continue
+            entries, marked = pane
+            entry = entries.get(group)
+            if entry is None:
+                values = tuple([column[row] for column in columns])
+                entry = entries[group] = [0, [one.create() for one in self._accumulators], values]
+            goes = kinds is not None and kinds[row] in (UPDATE_BEFORE, DELETE)
+            entry[0] += -1 if goes else 1
+            held = entry[1]
+            for index, accumulator in enumerate(self._accumulators):
+                of_row = operands[index][row]
+                if of_row is not None:
+                    held[index] = (accumulator.retract if goes else accumulator.add)(held[index], of_row)
+            marked.add(group)
+        for window, pane in panes.items():
+            if pane is not None:
+                self._table.mark(window, pane[1])
+        if late:
+            self.context.count(LATE_RECORDS, late)
+
+    def _pane(self, window: tuple[int, int]) -> tuple[dict[Any, Any], set[Any]] | None:
+        """The groups of a window, and those that change; None when it has fired."""
+        start, end = window
+        due = self._due_ms(end)
+        if due <= self._watermark:
+            return None
+        if window not in self._table.panes:
+            heappush(self._due, (due, start, end))
+        return self._table.entries(window), set()
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the windows that are over, in order of time."""
+        self._watermark = timestamp
+        while self._due and self._due[0][0] <= timestamp:
+            _, start, end = heappop(self._due)
+            self._fire(start, end, self._table.drop((start, end)))
+        self.output.emit_watermark(timestamp)
+
+    def _fire(self, start: int, end: int, entries: Mapping[Any, Any]) -> None:
+        alive = [entry for entry in entries.values() if entry[0] > 0]
+        if not alive:
+            return
+        edges = {self._start: start * _MILLISECOND_NS, self._end: end * _MILLISECOND_NS}
+        arrays = []
+        for key in self._keys:
+            if key in edges:
+                arrays.append(column_of([edges[key]] * len(alive), self._types[key]))
+            else:
+                place = self._groups.places.index(key)
+                arrays.append(column_of([entry[2][place] for entry in alive], self._types[key]))
+        for index, call in enumerate(self._calls):
+            accumulator = self._accumulators[index]
+            arrays.append(column_of([accumulator.value(entry[1][index]) for entry in alive], call.type))
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
