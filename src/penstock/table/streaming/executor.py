@@ -25,6 +25,7 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
+_SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
 _STATE_TTL: Final = "table.exec.state.ttl"
 
 
@@ -75,7 +76,8 @@ class StreamExecutor:
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         carried = StreamSession(session.zone, session.legacy_cast)
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session))
+        shares = options.get(_SHARES, "true").lower() == "true"
+        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), shares)
 
 
 def _check(plan: Write) -> None:
