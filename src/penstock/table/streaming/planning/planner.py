@@ -102,7 +102,7 @@ class StreamPlanner:
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = rewritten(node, self.calls)
+        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -110,6 +110,10 @@ class StreamPlanner:
             self._rewritten[id(one)] = (one, one)
             waiting += one.inputs()
         return found
+
+    def _is_made_by_a_rule(self, node: logical.Node) -> bool:
+        """Whether a node stands above nodes that are rewritten already."""
+        return any(id(one) in self._rewritten or self._is_made_by_a_rule(one) for one in node.inputs())
 
     # --- which changes ------------------------------------------------------------------------------------------------
 
