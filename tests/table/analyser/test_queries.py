@@ -89,7 +89,7 @@ PLANS = {
         ORDERS,
     ),
     "SELECT id, tag FROM orders CROSS JOIN UNNEST(tags) AS t (tag)": below(
-        "Project(select=[id, tag])", "Correlate(UNNEST(tags))", ORDERS
+        "Project(select=[id, tag])", "Correlate(UNNEST(tags), joinType=INNER)", ORDERS
     ),
     "SELECT id, city FROM orders JOIN customers FOR SYSTEM_TIME AS OF orders.ts AS c ON customer = c.name": below(
         "Project(select=[id, city])",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.evaluation.evaluator import CASTS
-from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.logical import Filter, Node, Project
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
 
@@ -52,11 +51,6 @@ def _may_be_repeated(inner: tuple[Typed, ...], used: list[Typed]) -> bool:
         if not isinstance(expression, FunctionCall):
             continue
         uses = sum(isinstance(one, Field) and one.index == index for part in used for one in part.walk())
-        if uses > 1 or (uses and not _is_stable(expression)):
+        if uses > 1 or (uses and not is_stable(expression)):
             return False
     return True
-
-
-def _is_stable(expression: Typed) -> bool:
-    names = [one.function for one in expression.walk() if isinstance(one, FunctionCall)]
-    return all(name in CASTS or SCALAR_FUNCTIONS[name].is_deterministic for name in names)

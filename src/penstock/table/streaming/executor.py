@@ -22,6 +22,7 @@ from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.not_null_operator import ENFORCER
 from penstock.table.streaming.planner import StreamPlanner
 from penstock.table.streaming.sessions import StreamSession
+from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
@@ -74,7 +75,7 @@ class StreamExecutor:
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-        carried = StreamSession(session.zone, session.legacy_cast)
+        carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session))
 
 

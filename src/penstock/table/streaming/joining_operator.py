@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import JoinType
+from penstock.table.streaming.evaluating import EvaluatingOperator
 from penstock.table.streaming.held_rows import rows_of
 from penstock.table.streaming.join_sides import NO_MATCH, PairCondition, Pairs, Side, SideKeys, UpsertSide, runs
 from penstock.table.streaming.sessions import StreamSession
@@ -24,7 +25,6 @@ from penstock.table.typed.nodes import Typed
 SIDES: Final = ("left", "right")
 #: What takes a change back.
 OPPOSITE: Final = {INSERT: DELETE, UPDATE_AFTER: UPDATE_BEFORE, UPDATE_BEFORE: UPDATE_AFTER, DELETE: INSERT}
-_MILLISECOND_NS = 1_000_000
 
 
 class Sent:
@@ -47,7 +47,7 @@ class Sent:
             self.kinds.append(kind)
 
 
-class JoiningOperator(StreamOperator):
+class JoiningOperator(EvaluatingOperator):
     """The base. A subclass says what a row that comes or goes makes of its matches.
 
     Args:
@@ -91,7 +91,7 @@ class JoiningOperator(StreamOperator):
         self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:
-            session = self._session.open(lambda: self.context.now_ms() * _MILLISECOND_NS)
+            session = self.running(self._session)
             self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
 
     def _side(self, index: int) -> Side:

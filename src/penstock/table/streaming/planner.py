@@ -36,6 +36,7 @@ from penstock.table.streaming import plan_joins, plan_ranks, plan_windows
 from penstock.table.streaming.accumulators import check_unbounded
 from penstock.table.streaming.calc import Calc, calc_of
 from penstock.table.streaming.calc_operator import CalcOperator
+from penstock.table.streaming.correlate_operator import CorrelateOperator
 from penstock.table.streaming.group_aggregate_operator import GroupAggregateOperator
 from penstock.table.streaming.normalize_operator import ChangelogNormalizeOperator
 from penstock.table.streaming.not_null_operator import NotNullOperator
@@ -116,7 +117,7 @@ class StreamPlanner:
                 return self._table(node).changes
             case logical.Project() | logical.Filter():
                 return self.changes(self._calc_of(node).input)
-            case logical.WatermarkAssigner() | logical.WindowTable():
+            case logical.WatermarkAssigner() | logical.WindowTable() | logical.Correlate():
                 return self.changes(node.input)
             case logical.Aggregate() if plan_windows.is_of_windows(node):
                 return INSERTS
@@ -162,7 +163,7 @@ class StreamPlanner:
     def _asks(self, node: logical.Node, wants_before: bool) -> bool:
         """Whether a node needs the rows before updates of its inputs."""
         match node:
-            case logical.Filter():
+            case logical.Filter() | logical.Correlate():
                 return wants_before or self._updates(node.input)
             case logical.Aggregate() | logical.Distinct():
                 return self._updates(node.input)
@@ -191,6 +192,8 @@ class StreamPlanner:
                 return self._watermarks(node, wants_before)
             case logical.WindowTable():
                 return self._window_table(node, wants_before)
+            case logical.Correlate():
+                return self._correlate(node, wants_before)
             case logical.Aggregate() if plan_windows.is_of_windows(node):
                 return self._window_aggregate(node)
             case logical.Join():
@@ -351,6 +354,13 @@ class StreamPlanner:
         operator = plan_windows.window_table(node, names_of(node.schema), self._session)
         inner = self.stream(node.input, wants_before)
         upstreams = self._step(f"Window Table {node.kind}", operator, inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+    def _correlate(self, node: logical.Correlate, wants_before: bool) -> Stream:
+        # An update may make other rows, and fewer of them, so it takes back those that the row made before.
+        inner = self.stream(node.input, wants_before or self._updates(node.input))
+        operator = partial(CorrelateOperator, node, names_of(node.schema), self._session)
+        upstreams = self._step("Correlate", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
     def _window_aggregate(self, node: logical.Aggregate) -> Stream:
