@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, overload
 
 from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.inline_calls import inline_call
@@ -52,7 +52,7 @@ class UserDefinedFunctionWrapper:
         call = inline_call(self.definition, tuple(map(node_of, args)))
         return Expression(call, self._aliases)
 
-    def alias(self, *alias_names: str) -> UserDefinedFunctionWrapper:
+    def alias(self, *alias_names: str) -> Self:
         """The function with names for the columns that it gives."""
         found = type(self)(self.definition)
         found._aliases = alias_names
@@ -70,6 +70,24 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
     """What `udtf` makes."""
 
 
+@overload
+def udf(
+    f: None = None,
+    input_types: object = None,
+    result_type: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Callable[[Callable[..., Any]], UserDefinedScalarFunctionWrapper]: ...
+@overload
+def udf(
+    f: Callable[..., Any] | ScalarFunction | AsyncScalarFunction,
+    input_types: object = None,
+    result_type: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> UserDefinedScalarFunctionWrapper: ...
 def udf(
     f: Callable[..., Any] | ScalarFunction | AsyncScalarFunction | None = None,
     input_types: object = None,
@@ -108,6 +126,22 @@ def udf(
     return UserDefinedScalarFunctionWrapper(define_scalar(f, input_types, result_type, deterministic, name, func_type))
 
 
+@overload
+def udtf(
+    f: None = None,
+    input_types: object = None,
+    result_types: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], UserDefinedTableFunctionWrapper]: ...
+@overload
+def udtf(
+    f: Callable[..., Any] | TableFunction,
+    input_types: object = None,
+    result_types: object = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> UserDefinedTableFunctionWrapper: ...
 def udtf(
     f: Callable[..., Any] | TableFunction | None = None,
     input_types: object = None,

@@ -237,7 +237,7 @@ def test_functions_are_registered_and_imported_when_they_are_called(env: TableEn
     assert names_of(env, "SHOW USER FUNCTIONS") == ["thrice", "twice"]
     assert "coalesce" in names_of(env, "SHOW FUNCTIONS")
     assert ("class name", "m.twice") in rows_of(env, "DESCRIBE FUNCTION twice")
-    with pytest.raises(ValidationError, match="function twice: cannot import 'm.twice': No module named 'm'"):
+    with pytest.raises(ValidationError, match=r"function twice: cannot import 'm\.twice': No module named 'm'"):
         env.sql_query("SELECT twice(1)")
     env.execute_sql("DROP FUNCTION twice")
     env.execute_sql("DROP TEMPORARY SYSTEM FUNCTION thrice")

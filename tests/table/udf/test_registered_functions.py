@@ -48,10 +48,10 @@ def test_which_function_a_name_means() -> None:
     assert rows_of(made, "SELECT which('abc')") == [("temporary",)]
     made.create_temporary_system_function("which", udf(lambda text: "system", result_type="STRING"))
     assert rows_of(made, "SELECT which('abc')") == [("system",)]
-    made.create_temporary_function("upper", udf(lambda text: "mine", result_type="STRING"))
-    assert rows_of(made, "SELECT UPPER('abc'), default_database.upper('abc')") == [("ABC", "mine")]
-    made.create_temporary_system_function("upper", udf(lambda text: "mine", result_type="STRING"))
-    assert rows_of(made, "SELECT UPPER('abc') || '!' WHERE UPPER('abc') IS NOT NULL") == [("mine!",)]
+    made.create_temporary_function("initcap", udf(lambda text: "mine", result_type="STRING"))
+    assert rows_of(made, "SELECT INITCAP('abc'), default_database.initcap('abc')") == [("Abc", "mine")]
+    made.create_temporary_system_function("initcap", udf(lambda text: "mine", result_type="STRING"))
+    assert rows_of(made, "SELECT INITCAP('abc') || '!'") == [("mine!",)]
 
 
 MISSING = {
@@ -95,5 +95,5 @@ def test_a_view_keeps_its_functions() -> None:
     """Also those without a name."""
     made = environment()
     words = made.from_path("words")
-    made.create_temporary_view("sums", words.select(importable.add(words.id, 1).alias("next")))
-    assert rows_of(made, "SELECT next FROM sums") == [(2,), (3,), (4,)]
+    made.create_temporary_view("sums", words.select(importable.add(words.id, 1).alias("sum_")))
+    assert rows_of(made, "SELECT sum_ FROM sums") == [(2,), (3,), (4,)]

@@ -119,7 +119,7 @@ WRONG = {
 def test_a_value_of_another_type_fails_with_the_function_and_the_row(kind: str) -> None:
     """And not with something that is nearly the value."""
     made = environment(f=udf(lambda number: WRONG[kind], result_type=kind))
-    with pytest.raises(UserFunctionError, match="it returned .*which is no") as caught:
+    with pytest.raises(UserFunctionError, match=r"it returned .*which is no") as caught:
         rows_of(made, "SELECT f(id) FROM words WHERE id = 2")
     assert "scalar function 'f'" in str(caught.value)
     assert "(2,)" in str(caught.value)
@@ -220,11 +220,11 @@ def test_without_a_type_it_is_said_what_to_write(annotation: Any) -> None:
 def test_what_is_no_function_is_refused() -> None:
     """As PyFlink does, with a TypeError or a ValueError."""
     with pytest.raises(TypeError, match="not a function or callable"):
-        udf(17, result_type="INT")  # type: ignore[arg-type]
+        udf(17, result_type="INT")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"Noted is a class; give an object: Noted\(\)"):
         udf(importable.Noted, result_type="INT")
     with pytest.raises(TypeError, match="a ScalarFunction is expected, not Letters"):
-        udf(importable.Letters())  # type: ignore[arg-type]
+        udf(importable.Letters())  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="returnType should be DataType or str but is 5"):
         udf(upper, result_type=5)
     with pytest.raises(ValueError, match="func_type must be one of 'general, pandas, arrow', got sql"):
@@ -293,8 +293,12 @@ QUERIES_ONCE = (
 def test_what_is_not_deterministic_is_worked_out_once_a_row(sql: str) -> None:
     """Wherever its value is used."""
     importable.CALLS.clear()
-    dice = udf(lambda number: importable.CALLS.append("x") or number + 1, result_type="INT", deterministic=False)
-    rows_of(environment(dice=dice), sql)
+
+    def rolled(number: int) -> int:
+        importable.CALLS.append("rolled")
+        return number + 1
+
+    rows_of(environment(dice=udf(rolled, result_type="INT", deterministic=False)), sql)
     assert len(importable.CALLS) == 3
 
 

@@ -126,7 +126,8 @@ def test_a_single_column_needs_no_tuples() -> None:
 def test_annotations_say_the_columns() -> None:
     """`Iterator[tuple[…]]` of several, `list[…]` of one."""
 
-    def one(text: str) -> list[int]: ...
+    def one(text: str) -> list[int]:
+        return [len(text)]
 
     assert str(udtf(Split()).definition.result_type) == "ROW<`f0` STRING, `f1` BIGINT> NOT NULL"
     assert str(udtf(one).definition.result_type) == "ROW<`f0` BIGINT> NOT NULL"
