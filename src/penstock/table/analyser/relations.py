@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.correlates import correlated
+from penstock.table.analyser.lateral import lateral_query
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
@@ -94,7 +95,7 @@ class RelationAnalyser:
         if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
             return correlated(left, node.right, node, self.calls)
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
-            raise UnsupportedError("LATERAL of a query is not supported yet; LATERAL TABLE(function(…)) is")
+            return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
         joined = self._joined(left, right, join_type)
         names = list(node.using)
