@@ -13,7 +13,7 @@ from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
-from penstock.table.frames import frame_of
+from penstock.table.frames import arrow_of, frame_of, polars_of
 from penstock.table.grouped_tables import (
     NO_FUNCTIONS,
     AggregatedTable,
@@ -31,6 +31,7 @@ from penstock.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow as pa
 
 __all__ = [
     "AggregatedTable",
@@ -277,6 +278,19 @@ class Table:
         """Run the query and wait for all its rows. Those that it takes back are not in the data frame."""
         with self.execute().collect() as rows:
             return frame_of(rows, self._plan.schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Run the query and wait for all its rows, as an Arrow table. Those that it takes back are not in it."""
+        with self.execute().collect() as rows:
+            return arrow_of(rows, self._plan.schema)
+
+    def to_polars(self) -> Any:
+        """Run the query and wait for all its rows, as a Polars data frame. Those that it takes back are not in it.
+
+        Raises:
+            NotImplementedError: where Polars is not installed.
+        """
+        return polars_of(self.to_arrow())
 
     # --- what it is --------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
-from penstock.table.streaming import plan_joins, plan_ranks, plan_windows
+from penstock.table.streaming import plan_joins, plan_ranks, plan_records, plan_windows
 from penstock.table.streaming.accumulators import check_unbounded
 from penstock.table.streaming.calc import Calc, calc_of
 from penstock.table.streaming.calc_operator import CalcOperator
@@ -41,10 +41,10 @@ from penstock.table.streaming.normalize_operator import ChangelogNormalizeOperat
 from penstock.table.streaming.not_null_operator import NotNullOperator
 from penstock.table.streaming.plan_over import over_changes, over_operator
 from penstock.table.streaming.ranks import with_ranks
+from penstock.table.streaming.record_target import RecordTarget
 from penstock.table.streaming.rows_operator import ToRowsOperator
 from penstock.table.streaming.sessions import StreamSession
 from penstock.table.streaming.upsert_keys import UpsertKeys
-from penstock.table.streaming.watermark_operator import WatermarkAssignerOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,8 @@ class StreamPlanner:
                 return INSERTS
             case logical.Scan():
                 return self._table(node).changes
+            case logical.StreamRows():
+                return node.changes
             case logical.Project() | logical.Filter():
                 return self.changes(self._calc_of(node).input)
             case logical.WatermarkAssigner() | logical.WindowTable():
@@ -185,6 +187,8 @@ class StreamPlanner:
                 return self._rows(node)
             case logical.Scan():
                 return self._scan(node, wants_before)
+            case logical.StreamRows():
+                return self._normalized(self._records(node), node, node.title, wants_before)
             case logical.SetOperation(operator="UNION", is_all=True):
                 return self._union(node, wants_before)
             case logical.WatermarkAssigner():
@@ -234,6 +238,25 @@ class StreamPlanner:
         target: tuple[RowSchema, bool] | None = None,
     ) -> tuple[Upstream, ...]:
         """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
+        upstreams = self._for_sink(node, accepts, wants_before, title, target)
+        return self._step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+
+    def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
+        """The rows of a table as records of a stream."""
+        target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(target.plan))
+        upstreams = self._for_sink(
+            target.plan, target.accepts, target.wants_before, target.title, (target.schema, False)
+        )
+        return self._step("To Records", target.operator(self._session), upstreams)
+
+    def _for_sink(
+        self,
+        node: logical.Node,
+        accepts: Changes,
+        wants_before: bool,
+        title: str,
+        target: tuple[RowSchema, bool] | None,
+    ) -> tuple[Upstream, ...]:
         changes = self.changes(node)
         self._accept(f"Table sink '{title}'", node, accepts)
         upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
@@ -244,7 +267,7 @@ class StreamPlanner:
             if checked:
                 names = [schema[place].name for place in checked]
                 upstreams = self._step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
-        return self._step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+        return upstreams
 
     def _accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""
@@ -328,6 +351,16 @@ class StreamPlanner:
         table = self._table(node)
         title = ".".join(node.path)
         found = self._source(title, table.source, node.schema, table.changes, table.has_before)
+        return self._normalized(found, table, title, wants_before)
+
+    def _records(self, node: logical.StreamRows) -> Stream:
+        operator, upstreams = plan_records.from_records(node, names_of(node.schema), self._session)
+        return Stream(self._step("From Records", operator, upstreams), node.schema, node.changes, node.has_before)
+
+    def _normalized(
+        self, found: Stream, table: TableReader | logical.StreamRows, title: str, wants_before: bool
+    ) -> Stream:
+        """The rows of a table with the changes that the rest of the plan asks for."""
         if not table.is_upsert and (table.has_before or not wants_before or Changes.UPDATE not in table.changes):
             return found
         if not table.key:
@@ -336,14 +369,14 @@ class StreamPlanner:
                 "requires defining primary key constraint on the table."
             )
         operator = partial(
-            ChangelogNormalizeOperator, table.key, node.schema.types, names_of(node.schema), wants_before
+            ChangelogNormalizeOperator, table.key, found.schema.types, names_of(found.schema), wants_before
         )
         upstreams = self._step("Changelog Normalize", operator, by_columns(found, table.key), is_stateful=True)
-        return Stream(upstreams, node.schema, table.changes, wants_before)
+        return Stream(upstreams, found.schema, table.changes, wants_before)
 
     def _watermarks(self, node: logical.WatermarkAssigner, wants_before: bool) -> Stream:
         inner = self.stream(node.input, wants_before)
-        operator = partial(WatermarkAssignerOperator, node.column, node.expression, self._session)
+        operator = plan_records.watermarks(node, self._session)
         upstreams = self._step("Watermark Assigner", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
