@@ -92,6 +92,13 @@ def test_a_schema_gives_types_and_an_order_and_adds_columns() -> None:
     assert rows_of(table) == ["+I[4.0, 5.0, Anna]"]
 
 
+def test_a_column_is_computed_of_a_field_that_the_schema_leaves_out() -> None:
+    """As in PyFlink's examples of windows."""
+    streams, tables = environments()
+    schema = Schema.new_builder().column("age", "INT").column_by_expression("up", "UPPER(name)").build()
+    assert rows_of(tables.from_data_stream(streams.from_collection([("Anna", 4)], PERSON), schema)) == ["+I[4, ANNA]"]
+
+
 def test_a_schema_without_physical_columns_comes_after_all_fields() -> None:
     """They are derived from the type."""
     streams, tables = environments()

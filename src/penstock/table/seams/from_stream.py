@@ -111,17 +111,35 @@ def table_of(
     columns = [PlanColumn(column.name, column.data_type) for column in fields]
     columns += [PlanColumn(f"${ROWTIME}", moment)] if moment is not None else []
     plan = _rows(RecordStream(upstreams, layout, _kinds(mode)), columns, resolved, mode or ChangelogMode.insert_only())
-    return with_computed(_stored(plan, resolved, calls), resolved)
+    return _chosen(with_computed(_stored(plan, resolved, calls), resolved), schema)
 
 
 def _merged(records: RecordType, schema: Schema | None) -> Schema:
-    """The schema with the fields of records in it; those that it declares have the types that it gives them."""
-    if schema is not None and any(map(is_physical, schema.columns)):
-        for column in filter(is_physical, schema.columns):
-            records.of(column.name)
-        return schema
-    fields = tuple(map(UnresolvedColumn, records.names, records.types))
-    return Schema(fields) if schema is None else replace(schema, columns=(*fields, *schema.columns))
+    """All fields of records, then the other columns of the schema, which may be computed of fields that it leaves out.
+
+    Fields that it declares have the types that it gives them.
+    """
+    if schema is None:
+        return Schema(tuple(map(UnresolvedColumn, records.names, records.types)))
+    declared = {column.name: column for column in filter(is_physical, schema.columns)}
+    for name in declared:
+        records.of(name)
+    fields = [
+        declared.get(name) or UnresolvedColumn(name, kind)
+        for name, kind in zip(records.names, records.types, strict=True)
+    ]
+    others = [column for column in schema.columns if not is_physical(column)]
+    return replace(schema, columns=(*fields, *others))
+
+
+def _chosen(plan: Node, schema: Schema | None) -> Node:
+    """The columns that the schema declares, in its order, if it declares fields."""
+    if schema is None or not any(map(is_physical, schema.columns)):
+        return plan
+    names = [column.name for column in schema.columns]
+    if names == plan.schema.names:
+        return plan
+    return project(plan, [plan.schema.field(plan.schema.names.index(name)) for name in names], names)
 
 
 def _check_metadata(columns: Sequence[Column]) -> bool:
