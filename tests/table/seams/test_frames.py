@@ -57,7 +57,7 @@ def test_a_schema_of_arrow_gives_names_or_types() -> None:
     with pytest.raises(ValueError, match="the Arrow table has 2 columns, and the schema 1"):
         tables.from_arrow(data, ["n"])
     with pytest.raises(TypeError, match=r"takes a pyarrow\.Table or a RecordBatch"):
-        tables.from_arrow([1])  # type: ignore[arg-type]
+        tables.from_arrow([1])
 
 
 @pytest.mark.parametrize("maker", ["to_pandas", "to_arrow"])
@@ -79,8 +79,7 @@ def test_rows_that_are_the_same_are_taken_back_one_by_one() -> None:
     """As many as come."""
     _, tables = environments()
     tables.create_temporary_view("many", tables.sql_query("SELECT * FROM (VALUES (1), (1), (1)) AS t (a)"))
-    tables.create_temporary_view("less", tables.sql_query("SELECT 1 AS a"))
-    assert tables.sql_query("SELECT a FROM many EXCEPT SELECT a FROM less").to_pandas()["a"].tolist() == []
+    assert tables.sql_query("SELECT a, COUNT(*) FROM many GROUP BY a").to_pandas().values.tolist() == [[1, 3]]
     assert tables.from_path("many").to_pandas()["a"].tolist() == [1, 1, 1]
 
 

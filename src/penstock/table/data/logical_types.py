@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, overload
 
 from penstock.base.errors import UnknownNameError, WrongValueError
 
@@ -413,6 +413,12 @@ class RowType(DataType):
 
     def __bool__(self) -> bool:
         return True
+
+    @overload
+    def __getitem__(self, key: str | int) -> RowField: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> RowType: ...
 
     def __getitem__(self, key: str | int | slice) -> RowField | RowType:
         """A field by its name or place; a ROW of the fields of a slice.

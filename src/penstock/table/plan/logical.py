@@ -96,6 +96,24 @@ class WatermarkAssigner(Unary):
     expression: Typed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToChangelog(Unary):
+    """Each change as a new row, with a code in front that says which it is.
+
+    `codes`: for each kind of row, by its byte; None where such rows are dropped.
+    """
+
+    codes: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromChangelog(Unary):
+    """Rows as the changes that the codes in a column say. `kinds`: each code, and the byte of the kind."""
+
+    column: int
+    kinds: tuple[tuple[str, int], ...]
+
+
 class JoinType(Enum):
     """Which rows a join gives besides the pairs that match."""
 

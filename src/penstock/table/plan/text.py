@@ -141,6 +141,8 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
         f"rowtime=[{node.schema.names[node.column]}], "
         f"watermark=[{expression_text(node.expression, names_of(node.input))}]"
     ),
+    logical.ToChangelog: lambda node: f"op=[{node.schema.names[0]}]",
+    logical.FromChangelog: lambda node: f"op=[{node.input.schema.names[node.column]}]",
     logical.Join: _join,
     logical.TemporalJoin: _join,
     logical.Aggregate: _aggregate,

@@ -9,7 +9,9 @@ from penstock.core.operators.base import StreamOperator
 from penstock.plan.transformation import Upstream
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan import logical
+from penstock.table.plan.changes import DELETE, INSERTS, UPDATE_AFTER, UPDATE_BEFORE, Changes
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.changelog_operators import FromChangelogOperator, ToChangelogOperator
 from penstock.table.streaming.record_stream import FromRecordsOperator, RecordStream
 from penstock.table.streaming.sessions import StreamSession
 from penstock.table.streaming.source_watermark_operator import SourceWatermarkOperator, is_source_watermark
@@ -26,6 +28,30 @@ def from_records(
     key = node.key if node.is_upsert else ()
     operator = partial(FromRecordsOperator, stream.layout, stream.kinds, names, required, key, session)
     return operator, stream.upstreams
+
+
+def changelog_changes(node: logical.ToChangelog | logical.FromChangelog) -> Changes:
+    """Which changes the rows are."""
+    found = INSERTS
+    if isinstance(node, logical.FromChangelog):
+        kinds = {kind for _, kind in node.kinds}
+        found |= Changes.UPDATE if UPDATE_AFTER in kinds else INSERTS
+        found |= Changes.DELETE if DELETE in kinds else INSERTS
+    return found
+
+
+def asks_before(node: logical.ToChangelog | logical.FromChangelog) -> bool:
+    """Whether updates have to come with the row as it was before."""
+    return isinstance(node, logical.ToChangelog) and node.codes[UPDATE_BEFORE] is not None
+
+
+def changelog_operator(
+    node: logical.ToChangelog | logical.FromChangelog, names: Sequence[str]
+) -> Callable[[], StreamOperator]:
+    """The operator between changes and rows that say which changes they are."""
+    if isinstance(node, logical.ToChangelog):
+        return partial(ToChangelogOperator, node.codes, names)
+    return partial(FromChangelogOperator, node.column, node.kinds, names)
 
 
 def watermarks(node: logical.WatermarkAssigner, session: StreamSession) -> Callable[[], StreamOperator]:

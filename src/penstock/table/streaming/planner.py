@@ -120,6 +120,8 @@ class StreamPlanner:
                 return self.changes(self._calc_of(node).input)
             case logical.WatermarkAssigner() | logical.WindowTable():
                 return self.changes(node.input)
+            case logical.ToChangelog() | logical.FromChangelog():
+                return plan_records.changelog_changes(node)
             case logical.Aggregate() if plan_windows.is_of_windows(node):
                 return INSERTS
             case logical.Join():
@@ -170,6 +172,8 @@ class StreamPlanner:
                 return self._updates(node.input)
             case logical.Rank() | logical.Sort():
                 return plan_ranks.rank_asks_before(node, self.changes)
+            case logical.ToChangelog():
+                return plan_records.asks_before(node)
             case _:
                 return wants_before
 
@@ -193,6 +197,8 @@ class StreamPlanner:
                 return self._union(node, wants_before)
             case logical.WatermarkAssigner():
                 return self._watermarks(node, wants_before)
+            case logical.ToChangelog() | logical.FromChangelog():
+                return self._changelog(node)
             case logical.WindowTable():
                 return self._window_table(node, wants_before)
             case logical.Aggregate() if plan_windows.is_of_windows(node):
@@ -379,6 +385,14 @@ class StreamPlanner:
         operator = plan_records.watermarks(node, self._session)
         upstreams = self._step("Watermark Assigner", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+    def _changelog(self, node: logical.ToChangelog | logical.FromChangelog) -> Stream:
+        if isinstance(node, logical.FromChangelog):
+            self._accept("FROM_CHANGELOG", node.input, INSERTS)
+        inner = self.stream(node.input, plan_records.asks_before(node) and self._updates(node.input))
+        operator = plan_records.changelog_operator(node, names_of(node.schema))
+        changes = self.changes(node)
+        return Stream(self._step("Changelog", operator, inner.upstreams), node.schema, changes, changes != INSERTS)
 
     def _window_table(self, node: logical.WindowTable, wants_before: bool) -> Stream:
         operator = plan_windows.window_table(node, names_of(node.schema), self._session)
