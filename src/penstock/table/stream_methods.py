@@ -13,10 +13,10 @@ from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.connectors.built_in import built_in
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Node, Write
-from penstock.table.seams.field_expressions import ROWTIME_TYPE, schema_of
 from penstock.table.seams.from_stream import RecordType, record_type, table_of
 from penstock.table.seams.to_stream import append_target, changelog_target, retract_target, rows_target
 from penstock.table.session.session import TableSession
+from penstock.table.stream_fields import ROWTIME_TYPE, schema_of
 from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.streaming.record_target import RecordTarget
 from penstock.table.table import Table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.table.seams.streams import columns_of, environments, rows_of
 
 from penstock.base.errors import UnsupportedError
+from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.table import DataTypes, Schema
 from penstock.table.data.errors import ValidationError
 
@@ -133,16 +135,19 @@ def test_a_table_is_a_frame_of_polars() -> None:
     assert frame.rows() == [("Anna", 4), (None, 5)]
 
 
-@pytest.mark.spark
-def test_a_frame_of_spark_is_a_table() -> None:
-    """With Spark's types; a schema may add columns, and give others types."""
-    from pyspark.sql import SparkSession
+@pytest.fixture
+def spark() -> Iterator[Any]:
+    """A session of Spark's, as jobs have it."""
+    handle = obtain_spark({}, 1)
+    yield handle.session
+    hand_back(handle, 1)
 
-    spark = SparkSession.builder.getOrCreate()
-    frame = spark.createDataFrame(
-        [("Anna", 4, MOMENT, ["a"], Decimal("1.50"))],
-        "name STRING, age INT, t TIMESTAMP, tags ARRAY<STRING>, d DECIMAL(6, 2)",
-    )
+
+@pytest.mark.spark
+def test_a_frame_of_spark_is_a_table(spark: Any) -> None:
+    """With Spark's types; a schema may add columns, and give others types."""
+    ddl = "name STRING, age INT, t TIMESTAMP, tags ARRAY<STRING>, d DECIMAL(6, 2)"
+    frame = spark.createDataFrame([("Anna", 4, MOMENT, ["a"], Decimal("1.50"))], ddl)
     _, tables = environments()
     table = tables.from_dataframe(frame)
     assert columns_of(table) == [

@@ -14,12 +14,12 @@ from penstock.table.catalog.columns import Column, ColumnKind, ResolvedSchema
 from penstock.table.catalog.manager import with_computed
 from penstock.table.catalog.resolution import resolve
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
-from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, RawType, RowType
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import Node, StreamRows
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.table.records.changelog_mode import ChangelogMode
 from penstock.table.records.layout import RecordLayout
 from penstock.table.records.type_information import data_type_of
 from penstock.table.streaming.record_stream import RecordStream

@@ -13,7 +13,6 @@ from penstock.table.analyser.select import project
 from penstock.table.catalog.columns import Column, ColumnKind
 from penstock.table.catalog.resolution import resolve
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
-from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import (
     DataType,
@@ -27,6 +26,7 @@ from penstock.table.functions.type_rules import can_cast_implicitly
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
+from penstock.table.records.changelog_mode import ChangelogMode
 from penstock.table.records.shapes import Form, RecordShape
 from penstock.table.records.type_information import data_type_of, row_type_info
 from penstock.table.seams.from_stream import ROWTIME, SINGLE, is_physical
