@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
-from penstock.table.frames import frame_of
+from penstock.table.frames import arrow_of, frame_of, polars_of
 from penstock.table.function_plans import flat_mapped, lateral, mapped
 from penstock.table.grouped_tables import (
     AggregatedTable,
@@ -31,6 +31,7 @@ from penstock.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow as pa
 
 __all__ = [
     "AggregatedTable",
@@ -290,6 +291,19 @@ class Table:
         with self.execute().collect() as rows:
             return frame_of(rows, self._plan.schema)
 
+    def to_arrow(self) -> pa.Table:
+        """Run the query and wait for all its rows, as an Arrow table. Those that it takes back are not in it."""
+        with self.execute().collect() as rows:
+            return arrow_of(rows, self._plan.schema)
+
+    def to_polars(self) -> Any:
+        """Run the query and wait for all its rows, as a Polars data frame. Those that it takes back are not in it.
+
+        Raises:
+            NotImplementedError: where Polars is not installed.
+        """
+        return polars_of(self.to_arrow())
+
     # --- what it is --------------------------------------------------------------------------------------------------
 
     def explain(self, *extra_details: Any) -> str:
@@ -312,15 +326,33 @@ class Table:
         """Print the columns and their types."""
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
-    def from_changelog(self, *arguments: Any) -> Table:
-        """A table of the rows of a changelog, whose kinds are in a column."""
-        raise UnsupportedError(
-            "FROM_CHANGELOG is not supported: make a table of a changelog with from_changelog_stream"
-        )
+    # --- changes as rows ---------------------------------------------------------------------------------------------
 
-    def to_changelog(self, *arguments: Any) -> Table:
-        """A table of all changes, with their kinds in a column."""
-        raise UnsupportedError("TO_CHANGELOG is not supported: take the changelog of a table with to_changelog_stream")
+    def from_changelog(self, *arguments: object) -> Table:
+        """The table of a changelog: each row is the change that a code in one of its columns says.
+
+        Args:
+            arguments: `descriptor("op").as_argument("op")`, the column with the codes, which is left out; `op` without
+                it. `map_(codes, kind, …).as_argument("op_mapping")`: which codes, with commas between them,
+                stand for which of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE; without it these are the codes.
+
+        Raises:
+            ValidationError: if there is no such column of text, or the arguments do not fit.
+        """
+        return self._with(self._plans.called(self._plan, "FROM_CHANGELOG", arguments))
+
+    def to_changelog(self, *arguments: object) -> Table:
+        """All changes of the table as new rows, with a code in front that says what each one is.
+
+        Args:
+            arguments: `descriptor("op").as_argument("op")`, what the column with the codes is called; `op` without it.
+                `map_(kinds, code, …).as_argument("op_mapping")`: the codes of kinds, with commas between these; changes
+                of other kinds are dropped. Without it, INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE.
+
+        Raises:
+            ValidationError: if the arguments do not fit.
+        """
+        return self._with(self._plans.called(self._plan, "TO_CHANGELOG", arguments))
 
 
 def _path_of(text: str) -> tuple[str, ...]:

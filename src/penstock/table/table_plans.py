@@ -161,6 +161,13 @@ class Plans:
         operation = relations.SetOperation(operator, PlannedQuery(left), PlannedQuery(right), is_all)
         return self._analyser().query(operation)
 
+    def called(self, plan: Node, function: str, arguments: Sequence[object]) -> Node:
+        """What a function of a table gives."""
+        table = syntax.NamedArgument("input", syntax.TableArgument(PlannedQuery(plan)))
+        operands = (table, *(operand_of(one)._node for one in arguments))
+        call = relations.FunctionTable(syntax.Call(function, operands, (function,)))
+        return self._analyser().relations.scope(call, None).plan
+
     # --- groups ------------------------------------------------------------------------------------------------------
 
     def grouped(self, plan: Node, keys: Sequence[Operand], fields: Sequence[object]) -> Node:

@@ -215,7 +215,13 @@ def _read(path: Path, schema: ResolvedSchema, options: tuple[tuple[str, str], ..
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     key = schema.primary_key.columns if schema.primary_key is not None else ()
     places = tuple(index for index, column in enumerate(stored) if column.name in key)
-    plan: Node = Scan(schema=row_schema(stored).without_time(), path=path, options=options, key=places)
+    scan = Scan(schema=row_schema(stored).without_time(), path=path, options=options, key=places)
+    return with_computed(scan, schema)
+
+
+def with_computed(plan: Node, schema: ResolvedSchema) -> Node:
+    """All columns of a table over a plan of those that are stored, and its watermark."""
+    stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     names = [column.name for column in schema.columns]
     if len(stored) < len(schema.columns):
         fields = {column.name: plan.schema.field(index) for index, column in enumerate(stored)}

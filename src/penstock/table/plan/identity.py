@@ -10,7 +10,7 @@ from typing import Any, Final
 import xxhash
 
 from penstock.table.data.logical_types import DataType
-from penstock.table.plan.logical import ArrowRows, Node, Scan, Write
+from penstock.table.plan.logical import ArrowRows, Node, Scan, StreamRows, Write
 from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
@@ -77,6 +77,8 @@ def _of_rows(value: Any) -> str | None:
     match value:
         case ArrowRows():
             return f"ArrowRows({id(value.data)})"
+        case StreamRows():
+            return f"StreamRows({id(value.stream)})"
         case UserFunction():
             return f"UserFunction({id(value)})"
     return None
@@ -86,6 +88,8 @@ def _of_state(value: Any) -> str | None:
     match value:
         case ArrowRows():
             return f"ArrowRows({_text(value.schema, _STATE)})"
+        case StreamRows():
+            return f"StreamRows({value.title},{_text(value.schema, _STATE)},{value.key})"
         case Scan():
             return f"Scan({value.path},{_text(value.schema, _STATE)},{value.key})"
         case Write():

@@ -8,6 +8,7 @@ from enum import Enum
 import pyarrow as pa
 
 from penstock.table.data.logical_types import DataType
+from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, Typed
 from penstock.table.user_functions.definition import UserFunction
@@ -45,6 +46,22 @@ class ArrowRows(Node):
     """Rows that the program has in memory, as an Arrow table with a column for each one of the schema."""
 
     data: pa.Table = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRows(Node):
+    """The records of a stream of the program, as columns.
+
+    `stream` knows where they come from and what they are (`penstock.table.streaming.records.record_stream`); a plan
+    only asks whether it is the same one. `key`, `changes` and the rest are as in `penstock.table.connectors.tables`.
+    """
+
+    stream: object
+    title: str
+    changes: Changes = INSERTS
+    has_before: bool = False
+    key: tuple[int, ...] = ()
+    is_upsert: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,6 +143,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
     logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
     logical.ArrowRows: lambda node: f"{node.data.num_rows} rows, fields=[{', '.join(node.schema.names)}]",
+    logical.StreamRows: lambda node: f"stream=[{node.title}], fields=[{', '.join(node.schema.names)}]",
     logical.Project: _project,
     logical.Filter: lambda node: f"where={expression_text(node.condition, names_of(node.input))}",
     logical.WatermarkAssigner: lambda node: (

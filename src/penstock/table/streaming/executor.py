@@ -20,6 +20,7 @@ from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.user_functions.options import async_settings
@@ -41,11 +42,35 @@ class StreamExecutor:
     ) -> StreamJob:
         """Start one job that writes into all these tables."""
         environment, planner = self._begin(options, session)
+        self._add_sinks(planner, plans, options)
+        return StreamJob(environment.execute_async(name))
+
+    def attach(
+        self,
+        environment: StreamExecutionEnvironment,
+        plans: Sequence[Write],
+        options: Mapping[str, str],
+        session: Session,
+    ) -> None:
+        """Add what writes into these tables to a program of streams, which starts it."""
+        self._add_sinks(self._planner(environment, options, session), plans, options)
+
+    def stream(
+        self,
+        environment: StreamExecutionEnvironment,
+        target: RecordTarget,
+        options: Mapping[str, str],
+        session: Session,
+    ) -> DataStream:
+        """Add what makes records of the rows of a plan to a program of streams."""
+        upstreams = self._planner(environment, options, session).records(target)
+        return DataStream(environment, upstreams, target.type_info)
+
+    def _add_sinks(self, planner: StreamPlanner, plans: Sequence[Write], options: Mapping[str, str]) -> None:
+        drops = options.get(ENFORCER, "").upper() == "DROP"
         for plan in plans:
             _check(plan)
-            drops = options.get(ENFORCER, "").upper() == "DROP"
             planner.sink(plan, self._connectors.writer(plan), drops)
-        return StreamJob(environment.execute_async(name))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
         """Start a job that gives the rows of a plan to the client."""
@@ -63,6 +88,16 @@ class StreamExecutor:
         return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
 
     def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
+        configuration = Configuration()
+        for key, value in options.items():
+            if not key.startswith(_OF_TABLES):
+                configuration.set_string(key, value)
+        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        return environment, self._planner(environment, options, session)
+
+    def _planner(
+        self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
+    ) -> StreamPlanner:
         if options.get("execution.runtime-mode", "").upper() == "BATCH":
             raise UnsupportedError(
                 "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
@@ -71,14 +106,10 @@ class StreamExecutor:
         ttl = options.get(_STATE_TTL)
         if ttl is not None and parse_duration(ttl).to_millis() > 0:
             raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
-        configuration = Configuration()
-        for key, value in options.items():
-            if not key.startswith(_OF_TABLES):
-                configuration.set_string(key, value)
-        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         shares = options.get(_SHARES, "true").lower() == "true"
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), shares)
+        reader, calls = self._connectors.reader, Calls(session)
+        return StreamPlanner(environment.add, reader, carried, calls, shares, environment.has_id)
 
 
 def _check(plan: Write) -> None:

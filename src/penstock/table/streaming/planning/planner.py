@@ -6,10 +6,10 @@ asked whether its updates have to come with the row as it was before. What canno
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
@@ -30,12 +30,14 @@ from penstock.table.streaming.planning import plan_joins
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
+from penstock.table.streaming.planning.plan_records import StreamRowsRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
+from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.not_null_operator import NotNullOperator
@@ -46,6 +48,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ValuesRule(),
     ArrowRowsRule(),
     ScanRule(),
+    StreamRowsRule(),
     CalcRule(),
     CorrelateRule(),
     WatermarkRule(),
@@ -70,7 +73,8 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
-    `shares`: whether parts of plans that give the same rows are one part of the job.
+    `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
+    of the program has an id.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class StreamPlanner:
         session: StreamSession,
         calls: Calls,
         shares: bool = True,
+        is_taken: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.add = add
         self._reader = reader
@@ -94,9 +99,10 @@ class StreamPlanner:
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
         self._shares = shares
         self._streams: dict[tuple[str, bool], Stream] = {}
-        #: the nodes whose steps are being added, the innermost one last; and how often each id was given
+        self._is_taken = is_taken
+        #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[logical.Node] = []
-        self._ids: Counter[str] = Counter()
+        self._ids: set[str] = set()
 
     def rewritten(self, node: logical.Node) -> logical.Node:
         """The plan of a node as it is run, see `rewrites`."""
@@ -176,10 +182,12 @@ class StreamPlanner:
         """The id of a step of the node that is planned; steps that are there again are numbered."""
         if not self._planned:
             return None
-        found = state_id(self._planned[-1], role)
-        self._ids[found] += 1
-        number = self._ids[found]
-        return found if number == 1 else state_id(self._planned[-1], f"{role} {number}")
+        for number in count(1):
+            found = state_id(self._planned[-1], f"{role} {number}")
+            if found not in self._ids and not self._is_taken(found):
+                self._ids.add(found)
+                return found
+        raise AssertionError
 
     def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
         """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take.
@@ -205,6 +213,25 @@ class StreamPlanner:
         target: tuple[RowSchema, bool] | None = None,
     ) -> tuple[Upstream, ...]:
         """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
+        upstreams = self._for_sink(node, accepts, wants_before, title, target)
+        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+
+    def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
+        """The rows of a table as records of a stream."""
+        target.check_key(self.changes(target.plan), lambda: self.upsert_keys.of(self.rewritten(target.plan)))
+        upstreams = self._for_sink(
+            target.plan, target.accepts, target.wants_before, target.title, (target.schema, False)
+        )
+        return self.step("To Records", target.operator(self.session), upstreams)
+
+    def _for_sink(
+        self,
+        node: logical.Node,
+        accepts: Changes,
+        wants_before: bool,
+        title: str,
+        target: tuple[RowSchema, bool] | None,
+    ) -> tuple[Upstream, ...]:
         changes = self.changes(node)
         self.accept(f"Table sink '{title}'", node, accepts)
         upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
@@ -215,7 +242,7 @@ class StreamPlanner:
             if checked:
                 names = [schema[place].name for place in checked]
                 upstreams = self.step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+        return upstreams
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""

@@ -37,6 +37,8 @@ class UpsertKeys:
             case logical.Scan():
                 key = self._key_of(node)
                 return frozenset({frozenset(key)}) if key else _NONE
+            case logical.StreamRows(key=key):
+                return frozenset({frozenset(key)}) if key else _NONE
             case logical.WatermarkAssigner():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
