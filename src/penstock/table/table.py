@@ -300,15 +300,23 @@ class Table:
         """Print the columns and their types."""
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
-    def from_changelog(self, *arguments: Any) -> Table:
-        """A table of the rows of a changelog, whose kinds are in a column."""
-        raise UnsupportedError(
-            "FROM_CHANGELOG is not supported: make a table of a changelog with from_changelog_stream"
-        )
+    def from_changelog(self, *arguments: object) -> Table:
+        """The table that changes make, whose kinds are codes in a column (Flink: FROM_CHANGELOG).
 
-    def to_changelog(self, *arguments: Any) -> Table:
-        """A table of all changes, with their kinds in a column."""
-        raise UnsupportedError("TO_CHANGELOG is not supported: take the changelog of a table with to_changelog_stream")
+        Args:
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE. By default the codes are these names.
+        """
+        return self._with(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
+
+    def to_changelog(self, *arguments: object) -> Table:
+        """A row for each change, with a code for its kind (Flink: TO_CHANGELOG).
+
+        Args:
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without one are left out.
+        """
+        return self._with(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
 
 
 def _path_of(text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.changelog_functions import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
@@ -53,6 +54,8 @@ class RelationAnalyser:
                 return self._called(self.queries.query(query, outer if relation.is_lateral else None), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS:
                 return self._called(window_table(call, self.queries), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
+                return self._called(changelog_table(call, self.queries), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
                 return self._correlated(self.nothing(outer), relation, False, None)
             case _:
@@ -203,7 +206,7 @@ def _is_lateral_function(relation: relations.Relation) -> bool:
     if not isinstance(relation, relations.FunctionTable):
         return False
     call = relation.call
-    return not (isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS)
+    return not (isinstance(call, syntax.Call) and call.name in {**WINDOW_FUNCTIONS, **CHANGELOG_FUNCTIONS})
 
 
 def _unnested(collection: DataType) -> list[PlanColumn]:

@@ -232,6 +232,37 @@ class WindowTable(Unary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FromChangelog(Unary):
+    """The rows that changes make: the columns of the input but for `operation`, whose codes name the changes.
+
+    `codes`: the change of each code; `columns`: the columns that are left, in order. Updates that come without the
+    rows as they were are found by `partition`.
+    """
+
+    operation: int
+    codes: tuple[tuple[str, str], ...]
+    columns: tuple[int, ...]
+    partition: tuple[int, ...] = ()
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether updates come without the rows as they were."""
+        changes = [change for _, change in self.codes]
+        return "UPDATE_AFTER" in changes and "UPDATE_BEFORE" not in changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToChangelog(Unary):
+    """All changes as rows: the columns of `partition`, a column with the code of the change, the other columns.
+
+    `codes`: the code of each change; those without one are left out.
+    """
+
+    codes: tuple[tuple[str, str], ...]
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Correlate(Unary):
     """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any."""
 

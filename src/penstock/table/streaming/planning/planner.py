@@ -25,6 +25,7 @@ from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
 from penstock.table.streaming.planning.calc import Calc, calc_of
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, UnionRule, WatermarkRule
@@ -51,6 +52,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     RankRule(),
     SortRule(),
     OverRule(),
+    FromChangelogRule(),
+    ToChangelogRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
