@@ -110,7 +110,6 @@ def test_a_program_of_streams_shares_its_options() -> None:
     ("sql", "message"),
     [
         ("SELECT customer, COUNT(*) FROM orders GROUP BY ROLLUP (customer)", "ROLLUP and CUBE are not supported"),
-        ("SELECT /*+ STATE_TTL('orders' = '1d') */ COUNT(*) FROM orders", "STATE_TTL is not supported yet"),
     ],
 )
 def test_what_does_not_run_yet_says_so(sql: str, message: str) -> None:
@@ -123,7 +122,6 @@ def test_what_does_not_run_yet_says_so(sql: str, message: str) -> None:
     ("option", "value", "message"),
     [
         ("execution.runtime-mode", "BATCH", "tables do not run in BATCH yet"),
-        ("table.exec.state.ttl", "1 h", "table.exec.state.ttl is not supported yet"),
     ],
 )
 def test_options_that_would_change_results_are_refused(option: str, value: str, message: str) -> None:

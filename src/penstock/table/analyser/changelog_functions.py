@@ -174,9 +174,9 @@ def _column(argument: syntax.Expression | None) -> str:
 def _mapping(argument: syntax.Expression | None) -> list[tuple[str, str]] | None:
     if argument is None:
         return None
-    texts: list[str] = []
-    if isinstance(argument, syntax.Collection) and argument.root == "MAP":
-        texts = [one.value for one in argument.items if isinstance(one, syntax.TextLiteral)]
-    if not isinstance(argument, syntax.Collection) or len(texts) != len(argument.items) or len(texts) % 2 or not texts:
+    is_map = isinstance(argument, syntax.Collection) and argument.root == "MAP"
+    items = argument.items if isinstance(argument, syntax.Collection) and is_map else ()
+    texts = [one.value for one in items if isinstance(one, syntax.TextLiteral)] if isinstance(items, tuple) else []
+    if not texts or not isinstance(items, tuple) or len(texts) != len(items) or len(texts) % 2:
         raise ValidationError("The 'op_mapping' argument must be a constant MAP literal of texts: MAP['INSERT', 'I']")
     return list(zip(texts[::2], texts[1::2], strict=True))

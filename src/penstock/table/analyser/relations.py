@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
@@ -11,6 +12,7 @@ from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
+from penstock.table.analyser.state_hints import name_of
 from penstock.table.analyser.subqueries import TRUE, all_of
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
 from penstock.table.data.errors import ValidationError
@@ -37,6 +39,16 @@ class RelationAnalyser:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
         self.calls = queries.calls
+        self._lifetimes: Mapping[str, int] = {}
+
+    @contextmanager
+    def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
+        """Let the state of joins of relations of these names live so long (ms)."""
+        before, self._lifetimes = self._lifetimes, lifetimes
+        try:
+            yield
+        finally:
+            self._lifetimes = before
 
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
         """What names mean after FROM. Without FROM there is one row without columns."""
@@ -115,7 +127,15 @@ class RelationAnalyser:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
         condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
         schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
-        joined.plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=condition)
+        ttl = self._lifetimes.get(name_of(node.left) or ""), self._lifetimes.get(name_of(node.right) or "")
+        joined.plan = Join(
+            schema=schema,
+            left=left.plan,
+            right=right.plan,
+            join_type=join_type,
+            condition=condition,
+            state_ttl_ms=ttl,
+        )
         if join_type in (JoinType.SEMI, JoinType.ANTI):
             joined.parts = left.parts
         return joined

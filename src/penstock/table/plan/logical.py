@@ -102,12 +102,16 @@ class JoinType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
-    """Pairs of rows for which a condition is true; its fields count through both sides."""
+    """Pairs of rows for which a condition is true; its fields count through both sides.
+
+    `state_ttl_ms`: how long the state of either side lives, by a hint; None for what the session says.
+    """
 
     left: Node
     right: Node
     join_type: JoinType
     condition: Typed
+    state_ttl_ms: tuple[int | None, int | None] = (None, None)
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""
@@ -136,17 +140,21 @@ class AggregateCall:
 class Aggregate(Unary):
     """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
 
-    With several `sets`, each of which has some of the keys, there are groups for each set.
+    With several `sets`, each of which has some of the keys, there are groups for each set. `state_ttl_ms`: how long
+    state lives, by a hint; None for what the session says.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] = ()
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct(Unary):
-    """Each row once."""
+    """Each row once. `state_ttl_ms`: see `Aggregate`."""
+
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError
-from penstock.base.time import parse_duration
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
@@ -19,13 +18,13 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
-_STATE_TTL: Final = "table.exec.state.ttl"
 
 
 class StreamExecutor:
@@ -66,16 +65,16 @@ class StreamExecutor:
                 "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
                 "tables, too"
             )
-        ttl = options.get(_STATE_TTL)
-        if ttl is not None and parse_duration(ttl).to_millis() > 0:
-            raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
         configuration = Configuration()
         for key, value in options.items():
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         carried = StreamSession(session.zone, session.legacy_cast)
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session))
+        planner = StreamPlanner(
+            environment.add, self._connectors.reader, carried, Calls(session), plan_options(options)
+        )
+        return environment, planner
 
 
 def _check(plan: Write) -> None:

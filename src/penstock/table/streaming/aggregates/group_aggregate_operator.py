@@ -1,7 +1,9 @@
 """Aggregates of groups, kept up as rows come and go.
 
 For each group the state holds how many rows it has, its accumulators, and what was last sent. A row that changes
-nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete.
+nothing sends nothing; the first row of a group sends an insert, the last one that goes a delete. Where state expires, a
+row that changes nothing sends an update all the same, so that its group lives on in the steps behind; and a row that
+goes from a group that is not there is dropped, since its group may have expired.
 
 A batch is not gone through row by row, but call by call: each call says what it gives after each row. What is sent
 follows from these columns at once.
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
@@ -29,6 +31,7 @@ from penstock.table.streaming.aggregates.base import Rows
 from penstock.table.streaming.aggregates.group_lives import Lives, differing
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.typed.nodes import Constant, Field
 
 #: The state.
@@ -41,7 +44,7 @@ FEW_ROWS: Final = 64
 _GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
 
 
-class GroupAggregateOperator(StreamOperator):
+class GroupAggregateOperator(ExpiringOperator):
     """See the module's text.
 
     Args:
@@ -52,8 +55,6 @@ class GroupAggregateOperator(StreamOperator):
         retracts: whether rows of the input may go.
         sends_before: whether an update sends the row as it was, too.
     """
-
-    is_keyed = True
 
     def __init__(
         self,
@@ -73,14 +74,25 @@ class GroupAggregateOperator(StreamOperator):
 
     def open(self) -> None:
         """Look up the state."""
+        # DISTINCT sends no updates: each of its rows is there once.
+        self._sends_same = self.ttl_ms > 0 and bool(self._calls)
         self._accumulators = [accumulator_of(call, self._retracts) for call in self._calls]
         table = self.context.keyed.table(GROUPS)
         self._entries, self._mark = table.entries(None), table.mark
+        self._expire(self._entries, table.mark)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Take rows in, and send what has changed."""
         taken = as_columns(batch, self.context.operator_name)
         groups, keys = self._groups.numbered(taken.columns)
+        self._look(keys)
+        if self.ttl_ms and self._retracts and taken.kinds is not None:
+            known = self._known(taken.kinds, groups, keys)
+            if len(known) < len(taken):
+                if not len(known):
+                    return
+                taken = taken.take(known)
+                groups, keys = self._groups.numbered(taken.columns)
         entries = self._entries
         states = [entries.get(key) or self._new(key) for key in keys]
         before = [state[LAST] for state in states]
@@ -91,7 +103,22 @@ class GroupAggregateOperator(StreamOperator):
             raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
         self._settle(keys, states, lives, values)
         self._mark(None, keys)
+        self._written(keys)
         self._send(taken, lives, before, values)
+
+    def _known(self, kinds: bytes, groups: Any, keys: list[Any]) -> Any:
+        """The rows without those that go from a group without rows."""
+        counts = [self._entries[key][COUNT] if key in self._entries else 0 for key in keys]
+        goes, known = kinds.translate(_GOES), []
+        for row, group in enumerate(groups.tolist()):
+            if not goes[row]:
+                counts[group] += 1
+            elif counts[group] > 0:
+                counts[group] -= 1
+            else:
+                continue
+            known.append(row)
+        return np.array(known, np.int64)
 
     def _new(self, key: Any) -> list[Any]:
         found = self._entries[key] = [0, [one.create() for one in self._accumulators], None]
@@ -179,7 +206,7 @@ class GroupAggregateOperator(StreamOperator):
         types = [call.type for call in self._calls]
         if len(taken) < FEW_ROWS:
             after = list(zip(*values, strict=True)) if values else [()] * len(taken)
-            sent, rows = lives.few_changes(before, after, self._sends_before)
+            sent, rows = lives.few_changes(before, after, self._sends_before, self._sends_same)
             columns = [column_of(one, kind) for one, kind in zip(zip(*rows, strict=True), types, strict=bool(rows))]
         else:
             # Each call has a column of what groups gave before, and then after each row.
@@ -202,6 +229,8 @@ class GroupAggregateOperator(StreamOperator):
         """What tells whether the calls differ at two sequences of places, which count through what was before."""
 
         def differ(one: Any, other: Any) -> Any:
+            if self._sends_same:
+                return np.ones(len(one), np.bool_)
             found = np.zeros(len(one), np.bool_)
             for call, column in zip(self._calls, columns, strict=True):
                 if not found.all():

@@ -10,6 +10,7 @@ from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.changelog_operators import FromChangelogOperator, ToChangelogOperator
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import lasting
 
 
 class ToChangelogRule(Rule[ToChangelog]):
@@ -63,5 +64,6 @@ class FromChangelogRule(Rule[FromChangelog]):
             return found
         key = range(len(node.partition))
         normalize = partial(ChangelogNormalizeOperator, key, node.schema.types, names_of(node.schema), True)
-        upstreams = planning.step("Changelog Normalize", normalize, by_columns(found, key), is_stateful=True)
+        factory = lasting(normalize, planning.options.state_ttl_ms)
+        upstreams = planning.step("Changelog Normalize", factory, by_columns(found, key), is_stateful=True)
         return Stream(upstreams, node.schema, changes, True)

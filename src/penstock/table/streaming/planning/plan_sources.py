@@ -16,6 +16,7 @@ from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import lasting
 
 
 class ValuesRule(Rule[Values]):
@@ -84,5 +85,6 @@ class ScanRule(Rule[Scan]):
         operator = partial(
             ChangelogNormalizeOperator, table.key, node.schema.types, names_of(node.schema), wants_before
         )
-        upstreams = planning.step("Changelog Normalize", operator, by_columns(found, table.key), is_stateful=True)
+        factory = lasting(operator, planning.options.state_ttl_ms)
+        upstreams = planning.step("Changelog Normalize", factory, by_columns(found, table.key), is_stateful=True)
         return Stream(upstreams, node.schema, table.changes, wants_before)

@@ -24,6 +24,7 @@ from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
 from penstock.table.streaming.planning.calc import Calc, calc_of
+from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
 from penstock.table.streaming.planning.plan_over import OverRule
@@ -74,11 +75,13 @@ class StreamPlanner:
         reader: Callable[[logical.Scan], TableReader],
         session: StreamSession,
         calls: Calls,
+        options: PlanOptions = DEFAULTS,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
+        self.options = options
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}

@@ -14,6 +14,7 @@ from penstock.table.plan.changes import Changes
 from penstock.table.plan.logical import Node, Scan
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.calc import Calc
+from penstock.table.streaming.planning.options import PlanOptions
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -28,6 +29,7 @@ class Planning(Protocol):
     #: takes the transformations of the job
     add: Callable[[Transformation], None]
     session: StreamSession
+    options: PlanOptions
     calls: Calls
     upsert_keys: UpsertKeys
 
