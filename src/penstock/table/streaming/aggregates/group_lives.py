@@ -86,7 +86,7 @@ class Lives:
     def few_changes(
         self,
         before: Sequence[tuple[Any, ...] | None],
-        after: Sequence[tuple[Any, ...]],
+        after: Sequence[tuple[Any, ...] | None],
         sends_before: bool,
         sends_same: bool = False,
     ) -> tuple[Sent, list[tuple[Any, ...]]]:

@@ -10,19 +10,12 @@ from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
 from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER
 from penstock.table.data.errors import ValidationError
+from penstock.table.streaming.rows.bundles import MiniBatch
 
 STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
 MINI_BATCH: Final = ConfigOption("table.exec.mini-batch.enabled", BOOLEAN, False)
 LATENCY_MS: Final = ConfigOption("table.exec.mini-batch.allow-latency", DURATION_MS, 0)
 SIZE: Final = ConfigOption("table.exec.mini-batch.size", INTEGER, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class MiniBatch:
-    """How long (ms) rows wait for others, and how many wait at most."""
-
-    latency_ms: int
-    size: int
 
 
 @dataclass(frozen=True, slots=True)

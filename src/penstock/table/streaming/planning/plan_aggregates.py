@@ -67,6 +67,7 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         names_of(node.schema),
         planning.changes(node.input) != INSERTS,
         wants_before,
+        planning.options.mini_batch,
     )
     limit = None if node.keys else 1
     inputs = by_columns(inner, node.keys)
