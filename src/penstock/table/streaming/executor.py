@@ -20,6 +20,7 @@ from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
 
@@ -41,7 +42,7 @@ class StreamExecutor:
         for plan in plans:
             _check(plan)
             drops = options.get(ENFORCER, "").upper() == "DROP"
-            planner.sink(plan, self._connectors.writer(plan), drops)
+            planner.sink(plan, self._connectors.writer(of_connector(plan)), drops)
         return StreamJob(environment.execute_async(name))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
@@ -71,9 +72,10 @@ class StreamExecutor:
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         carried = StreamSession(session.zone, session.legacy_cast)
-        planner = StreamPlanner(
-            environment.add, self._connectors.reader, carried, Calls(session), plan_options(options)
-        )
+        found = plan_options(options)
+        if found.parallelism is not None:
+            environment.set_parallelism(found.parallelism)
+        planner = StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), found)
         return environment, planner
 
 

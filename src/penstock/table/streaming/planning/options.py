@@ -15,6 +15,8 @@ from penstock.table.streaming.rows.bundles import MiniBatch
 STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
 MINI_BATCH: Final = ConfigOption("table.exec.mini-batch.enabled", BOOLEAN, False)
 LATENCY_MS: Final = ConfigOption("table.exec.mini-batch.allow-latency", DURATION_MS, 0)
+IDLE_TIMEOUT_MS: Final = ConfigOption("table.exec.source.idle-timeout", DURATION_MS, 0)
+PARALLELISM: Final = ConfigOption("table.exec.resource.default-parallelism", INTEGER, -1)
 SIZE: Final = ConfigOption("table.exec.mini-batch.size", INTEGER, -1)
 
 
@@ -25,10 +27,14 @@ class PlanOptions:
     Args:
         state_ttl_ms: how long state lives after it was written; 0 for ever.
         mini_batch: how aggregates gather rows; None where each batch is taken in as it comes.
+        idle_ms: after how long without rows a table with a watermark is idle; 0 for never.
+        parallelism: of all steps; None for that of the job.
     """
 
     state_ttl_ms: int = 0
     mini_batch: MiniBatch | None = None
+    idle_ms: int = 0
+    parallelism: int | None = None
 
     def lives(self, hinted_ms: int | None) -> int:
         """How long (ms) state lives, given what a hint says."""
@@ -48,4 +54,5 @@ def plan_options(options: Mapping[str, str]) -> PlanOptions:
             raise ValidationError(f"If {MINI_BATCH.key()} is 'true', {LATENCY_MS.key()} must be greater than 0.")
         if mini_batch.size <= 0:
             raise ValidationError(f"Key: '{SIZE.key()}' , default: {SIZE.default_value()} must be > 0.")
-    return PlanOptions(read(STATE_TTL_MS), mini_batch)
+    parallelism = read(PARALLELISM)
+    return PlanOptions(read(STATE_TTL_MS), mini_batch, read(IDLE_TIMEOUT_MS), parallelism if parallelism > 0 else None)

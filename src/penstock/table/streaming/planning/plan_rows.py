@@ -11,6 +11,7 @@ from penstock.table.plan.logical import Filter, Project, SetOperation, Watermark
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.planning.table_options import watermark_options
 from penstock.table.streaming.rows.calc_operator import CalcOperator
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
@@ -53,7 +54,10 @@ class WatermarkRule(Rule[WatermarkAssigner]):
     def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
-        operator = partial(WatermarkAssignerOperator, node.column, node.expression, planning.session)
+        options = watermark_options(node, planning.options.idle_ms)
+        operator = partial(
+            WatermarkAssignerOperator, node.column, node.expression, planning.session, options.gap, options.idle_ms
+        )
         upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 

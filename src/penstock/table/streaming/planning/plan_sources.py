@@ -6,6 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from penstock.base.errors import UnsupportedError
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
@@ -15,6 +16,7 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.table_options import parallelism_of
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
 from penstock.table.streaming.rows.state_times import lasting
 
@@ -74,7 +76,13 @@ class ScanRule(Rule[Scan]):
         """See `Rule`."""
         table = planning.table(node)
         title = ".".join(node.path)
-        found = planning.source(title, table.source, node.schema, table.changes, table.has_before)
+        parallelism = parallelism_of(node)
+        if parallelism is not None and table.changes != INSERTS:
+            raise UnsupportedError(
+                f"option 'scan.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
+        found = planning.source(title, table.source, node.schema, table.changes, table.has_before, parallelism)
         if not table.is_upsert and (table.has_before or not wants_before or Changes.UPDATE not in table.changes):
             return found
         if not table.key:

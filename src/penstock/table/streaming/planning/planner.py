@@ -35,6 +35,7 @@ from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.ranks import with_ranks
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
@@ -122,7 +123,7 @@ class StreamPlanner:
         """How a table is read."""
         found = self._readers.get(id(node))
         if found is None:
-            found = self._readers[id(node)] = (node, self._reader(node))
+            found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
         return found[1]
 
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
@@ -156,7 +157,16 @@ class StreamPlanner:
         )
         sink = writer.sink
         operator = partial(SinkOperator, sink)
-        self.add(Transformation("Sink", operator, upstreams, name=f"Sink {title}", is_stateful=True, sink=sink))
+        parallelism = parallelism_of(write)
+        if parallelism is not None and self.changes(write.input) != INSERTS:
+            raise UnsupportedError(
+                f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
+        name = f"Sink {title}"
+        self.add(
+            Transformation("Sink", operator, upstreams, name=name, parallelism=parallelism, is_stateful=True, sink=sink)
+        )
 
     def rows(
         self,
@@ -213,7 +223,15 @@ class StreamPlanner:
             found = self._calcs[id(node)] = node, calc
         return found[1]
 
-    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+    def source(
+        self,
+        title: str,
+        source: Any,
+        schema: RowSchema,
+        changes: Changes,
+        has_before: bool,
+        parallelism: int | None = None,
+    ) -> Stream:
         """Add a step that reads a source of columns."""
         strategy = WatermarkStrategy.no_watermarks()
         operator = partial(SourceOperator, source, strategy)
@@ -222,6 +240,7 @@ class StreamPlanner:
             operator,
             (),
             name=title,
+            parallelism=parallelism,
             is_stateful=True,
             parallelism_limit=source.max_parallelism(),
             source=source,

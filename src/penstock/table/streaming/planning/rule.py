@@ -54,7 +54,15 @@ class Planning(Protocol):
     def step(self, kind: str, operator: Factory, inputs: Sequence[Upstream], **more: Any) -> tuple[Upstream, ...]:
         """Add a step of the job. `more`: see `Transformation`."""
 
-    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+    def source(
+        self,
+        title: str,
+        source: Any,
+        schema: RowSchema,
+        changes: Changes,
+        has_before: bool,
+        parallelism: int | None = None,
+    ) -> Stream:
         """Add a step that reads a source of columns."""
 
 
