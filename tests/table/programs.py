@@ -217,7 +217,7 @@ class Program:
             lambda scan: self._reader(scan, with_after, waits),
             StreamSession(),
             manager.calls(),
-            plan_options(self.case["config"] or {}),
+            options=plan_options(self.case["config"] or {}),
         )
         rows: dict[str, list[str]] = {}
         for insert in inserts:

@@ -308,15 +308,15 @@ def _place(expression: Typed, expressions: list[Typed]) -> int:
 
 
 def _moved(call: AggregateCall, expressions: list[Typed]) -> AggregateCall:
-    """A call whose operands are columns of a projection; constants stay where they are."""
+    """A call whose operands are columns of a projection. Constant operands stay; a condition is a column or none."""
 
-    def column(operand: Typed) -> Typed:
-        if isinstance(operand, Constant):
-            return operand
+    def column(operand: Typed) -> Field:
         return Field(operand.type, _place(operand, expressions), getattr(operand, "name", ""))
 
-    condition = None if call.condition is None else column(call.condition)
-    return replace(call, operands=tuple(map(column, call.operands)), condition=condition)
+    operands = tuple(one if isinstance(one, Constant) else column(one) for one in call.operands)
+    is_true = isinstance(call.condition, Constant) and call.condition.value is True
+    condition = None if call.condition is None or is_true else column(call.condition)
+    return replace(call, operands=operands, condition=condition)
 
 
 def _column_name(expression: Typed, index: int) -> str:

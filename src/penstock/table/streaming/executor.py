@@ -26,6 +26,7 @@ from penstock.table.streaming.rows.sessions import StreamSession
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
+_SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
 
 
 class StreamExecutor:
@@ -75,7 +76,8 @@ class StreamExecutor:
         found = plan_options(options)
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)
-        planner = StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), found)
+        shares = options.get(_SHARES, "true").lower() == "true"
+        planner = StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), shares, found)
         return environment, planner
 
 

@@ -18,9 +18,9 @@ from penstock.table.streaming.joins.intervals import interval_of
 from penstock.table.streaming.joins.join_conditions import keys_of, settled
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
-from penstock.table.streaming.planning.calc import Calc
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Field, Typed

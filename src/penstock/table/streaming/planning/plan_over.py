@@ -71,28 +71,12 @@ def over_operator(node: logical.Over, names: list[str]) -> Factory:
 
 
 def _check(node: logical.Over) -> None:
-    if _has_other_window(node):
-        raise ValidationError(
-            "Over Agg: Unsupported use of OVER windows. All aggregates must be computed on the same window. please "
-            "re-check the over window statement."
-        )
     if len(node.order) != 1:
         raise ValidationError("The window can only be ordered by a single time column.")
     if node.order[0].is_descending:
         raise ValidationError("The window can only be ordered in ASCENDING mode.")
     if not node.upper.is_current or not node.lower.is_preceding or node.lower.is_current:
         raise ValidationError("OVER RANGE FOLLOWING windows are not supported yet.")
-
-
-def _has_other_window(node: logical.Over) -> bool:
-    """Whether the same query has calls over another window, which are right below."""
-    below = node.input
-    if isinstance(below, logical.Project):
-        added = below.schema.names[len(below.input.schema) :]
-        if not added or not all(name.startswith("$o") for name in added):
-            return False
-        below = below.input
-    return isinstance(below, logical.Over)
 
 
 def _distance(node: logical.Over) -> int | None:

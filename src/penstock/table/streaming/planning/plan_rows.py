@@ -12,6 +12,7 @@ from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.planning.table_options import watermark_options
+from penstock.table.streaming.rewrites.calc import is_identity
 from penstock.table.streaming.rows.calc_operator import CalcOperator
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
@@ -36,8 +37,8 @@ class CalcRule(Rule[CalcNode]):
         calc = planning.calc_of(node)
         asks = wants_before or (calc.condition is not None and planning.updates(calc.input))
         inner = planning.stream(calc.input, asks)
-        if calc.condition is None and calc.expressions is None:
-            return inner
+        if calc.condition is None and (calc.expressions is None or is_identity(calc.expressions, calc.input.schema)):
+            return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
         operator = partial(CalcOperator, calc.condition, calc.expressions, names_of(node.schema), planning.session)
         return Stream(planning.step("Calc", operator, inner.upstreams), node.schema, inner.changes, inner.has_before)
 

@@ -6,7 +6,9 @@ asked whether its updates have to come with the row as it was before. What canno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -20,10 +22,11 @@ from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
+from penstock.table.plan.identity import expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.joins.join_conditions import is_stable
 from penstock.table.streaming.planning import plan_joins
-from penstock.table.streaming.planning.calc import Calc, calc_of
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
@@ -32,11 +35,12 @@ from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
-from penstock.table.streaming.planning.ranks import with_ranks
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
+from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -68,7 +72,10 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 
 
 class StreamPlanner:
-    """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read."""
+    """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
+
+    `shares`: whether parts of plans that give the same rows are one part of the job.
+    """
 
     def __init__(
         self,
@@ -76,6 +83,7 @@ class StreamPlanner:
         reader: Callable[[logical.Scan], TableReader],
         session: StreamSession,
         calls: Calls,
+        shares: bool = True,
         options: PlanOptions = DEFAULTS,
     ) -> None:
         self.add = add
@@ -90,13 +98,18 @@ class StreamPlanner:
         self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
         #: each node, and what is planned in its place
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
+        self._shares = shares
+        self._streams: dict[tuple[str, bool], Stream] = {}
+        #: the nodes whose steps are being added, the innermost one last; and how often each id was given
+        self._planned: list[logical.Node] = []
+        self._ids: Counter[str] = Counter()
 
-    def _with_ranks(self, node: logical.Node) -> logical.Node:
-        """The plan of a node with its top-Ns, see `ranks`."""
+    def rewritten(self, node: logical.Node) -> logical.Node:
+        """The plan of a node as it is run, see `rewrites`."""
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = with_ranks(node, self.calls)
+        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -105,11 +118,15 @@ class StreamPlanner:
             waiting += one.inputs()
         return found
 
+    def _is_made_by_a_rule(self, node: logical.Node) -> bool:
+        """Whether a node stands above nodes that are rewritten already."""
+        return any(id(one) in self._rewritten or self._is_made_by_a_rule(one) for one in node.inputs())
+
     # --- which changes ------------------------------------------------------------------------------------------------
 
     def changes(self, node: logical.Node) -> Changes:
         """Which changes the rows of a node are."""
-        node = self._with_ranks(node)
+        node = self.rewritten(node)
         found = self._changes.get(id(node))
         if found is None:
             found = self._changes[id(node)] = (node, _rule_of(node).changes(node, self))
@@ -132,7 +149,7 @@ class StreamPlanner:
             lines = [node_text(node)]
             inputs, asked = node.inputs(), wants_before
         else:
-            node = self._with_ranks(node)
+            node = self.rewritten(node)
             changes = self.changes(node)
             mode = shown(changes, wants_before)
             lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
@@ -143,8 +160,32 @@ class StreamPlanner:
 
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
         """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
-        node = self._with_ranks(node)
-        return _rule_of(node).stream(node, self, wants_before)
+        node = self.rewritten(node)
+        key = (rows_text(node), wants_before)
+        found = self._streams.get(key) if self._shares else None
+        if found is None:
+            with self._planning(node):
+                found = _rule_of(node).stream(node, self, wants_before)
+            if _is_stable(node):
+                self._streams[key] = found
+        return found
+
+    @contextmanager
+    def _planning(self, node: logical.Node) -> Iterator[None]:
+        self._planned.append(node)
+        try:
+            yield
+        finally:
+            self._planned.pop()
+
+    def _id(self, role: str) -> str | None:
+        """The id of a step of the node that is planned; steps that are there again are numbered."""
+        if not self._planned:
+            return None
+        found = state_id(self._planned[-1], role)
+        self._ids[found] += 1
+        number = self._ids[found]
+        return found if number == 1 else state_id(self._planned[-1], f"{role} {number}")
 
     def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
         """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take.
@@ -163,10 +204,16 @@ class StreamPlanner:
                 f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
                 "it out, so that the changes of a row stay in order"
             )
-        name = f"Sink {title}"
-        self.add(
-            Transformation("Sink", operator, upstreams, name=name, parallelism=parallelism, is_stateful=True, sink=sink)
-        )
+        with self._planning(write):
+            self.step(
+                "Sink",
+                operator,
+                upstreams,
+                name=f"Sink {title}",
+                parallelism=parallelism,
+                is_stateful=True,
+                sink=sink,
+            )
 
     def rows(
         self,
@@ -198,7 +245,7 @@ class StreamPlanner:
             what = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
             raise ValidationError(
                 f"{consumer} doesn't support consuming {what} changes which is produced by node "
-                f"{node_text(_source_of(self._with_ranks(node), refused, self.changes))}"
+                f"{node_text(_source_of(self.rewritten(node), refused, self.changes))}"
             )
 
     def step(
@@ -209,7 +256,7 @@ class StreamPlanner:
         **more: Any,
     ) -> tuple[Upstream, ...]:
         """Add a step of the job. `more`: see `Transformation`."""
-        transformation = Transformation(kind, operator, tuple(inputs), **more)
+        transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
         self.add(transformation)
         return (Upstream(transformation),)
 
@@ -254,3 +301,8 @@ def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.
         if changes(inner) & refused:
             return _source_of(inner, refused, changes)
     return node
+
+
+def _is_stable(node: logical.Node) -> bool:
+    """Whether a node and all that it reads give the same rows when they are worked out again."""
+    return all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))

@@ -13,10 +13,10 @@ from penstock.table.connectors.tables import TableReader
 from penstock.table.plan.changes import Changes
 from penstock.table.plan.logical import Node, Scan
 from penstock.table.plan.row_schema import RowSchema
-from penstock.table.streaming.planning.calc import Calc
 from penstock.table.streaming.planning.options import PlanOptions
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
+from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.rows.sessions import StreamSession
 
 NodeT = TypeVar("NodeT", bound=Node)

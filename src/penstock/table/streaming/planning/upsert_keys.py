@@ -8,7 +8,7 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_conditions import keys_of
-from penstock.table.streaming.planning.calc import Calc
+from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.typed.nodes import Field, Typed
 
 Keys = frozenset[frozenset[int]]

@@ -1,0 +1,253 @@
+"""Columns that nobody reads are left out, so that joins do not keep them and the network does not carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from penstock.table.plan import logical
+from penstock.table.plan.inputs import with_inputs
+from penstock.table.plan.logical import AggregateCall, Node, SortKey
+from penstock.table.plan.row_schema import RowSchema
+from penstock.table.typed.nodes import Field, Typed, transformed
+
+#: where columns of a node are in the one that takes its place
+Places: TypeAlias = Mapping[int, int]
+Used: TypeAlias = frozenset[int]
+
+#: how many columns a window table has after those of its input
+_EDGES: Final = 3
+
+
+def without_unread_columns(plan: Node) -> Node:
+    """The plan without columns that nobody reads. Those of its result stay, and so do parts that lose nothing."""
+    return _kept(plan, all_columns(plan))[0]
+
+
+def all_columns(node: Node) -> Used:
+    """The places of all columns of a node."""
+    return frozenset(range(len(node.schema)))
+
+
+def columns_in(expressions: Iterable[Typed | None]) -> Used:
+    """The columns that expressions read."""
+    parts = (part for part in expressions if part is not None)
+    return frozenset(one.index for part in parts for one in part.walk() if isinstance(one, Field))
+
+
+def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
+    """The columns that aggregate calls read."""
+    found: set[int] = set()
+    for call in calls:
+        found |= columns_in([*call.operands, call.condition])
+        found |= {key.index for key in call.order}
+    return frozenset(found)
+
+
+def _exactly(node: Node, used: Used) -> tuple[Node, Places]:
+    """A node with these columns alone, in their order; with the first one if there is none."""
+    used = used or frozenset({0} if len(node.schema) else ())
+    found, places = _kept(node, used)
+    if len(found.schema) == len(used):
+        return found, places
+    kept = [places[index] for index in sorted(used)]
+    schema = RowSchema(tuple(found.schema[index] for index in kept))
+    fields = found.schema.fields()
+    narrowed = logical.Project(schema=schema, input=found, expressions=tuple(fields[index] for index in kept))
+    return narrowed, {index: place for place, index in enumerate(sorted(used))}
+
+
+def _kept(node: Node, used: Used) -> tuple[Node, Places]:
+    """A node with at least these columns, and where the columns that it still has are."""
+    rule = _RULES.get(type(node))
+    if rule is None:
+        return _over_all(node), {index: index for index in range(len(node.schema))}
+    return rule(node, used)
+
+
+def _over_all(node: Node) -> Node:
+    """A node of which nothing is known but that it reads all columns of its inputs."""
+    return with_inputs(node, [_kept(one, all_columns(one))[0] for one in node.inputs()])
+
+
+def _moved(expression: Typed, places: Places) -> Typed:
+    """An expression over columns that are somewhere else now."""
+    return transformed(expression, lambda one: replace(one, index=places[one.index]) if isinstance(one, Field) else one)
+
+
+def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
+    return replace(
+        call,
+        operands=tuple(_moved(one, places) for one in call.operands),
+        condition=None if call.condition is None else _moved(call.condition, places),
+        order=_moved_keys(call.order, places),
+    )
+
+
+def _moved_keys(keys: Iterable[SortKey], places: Places) -> tuple[SortKey, ...]:
+    return tuple(replace(key, index=places[key.index]) for key in keys)
+
+
+def _schema(schema: RowSchema, kept: Iterable[int]) -> RowSchema:
+    return RowSchema(tuple(schema[index] for index in kept))
+
+
+def _project(node: logical.Project, used: Used) -> tuple[Node, Places]:
+    kept = sorted(used)
+    inner, places = _kept(node.input, columns_in(node.expressions[index] for index in kept))
+    if len(kept) == len(node.schema) and inner is node.input:
+        return node, {index: index for index in kept}
+    expressions = tuple(_moved(node.expressions[index], places) for index in kept)
+    found = logical.Project(schema=_schema(node.schema, kept), input=inner, expressions=expressions)
+    return found, {index: place for place, index in enumerate(kept)}
+
+
+def _filter(node: logical.Filter, used: Used) -> tuple[Node, Places]:
+    inner, places = _kept(node.input, used | columns_in([node.condition]))
+    if inner is node.input:
+        return node, places
+    schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+    return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
+
+
+def _watermark(node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
+    inner, places = _kept(node.input, used | {node.column} | columns_in([node.expression]))
+    if inner is node.input:
+        return node, places
+    schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+    expression = _moved(node.expression, places)
+    found = logical.WatermarkAssigner(schema=schema, input=inner, column=places[node.column], expression=expression)
+    return found, places
+
+
+def _window_table(node: logical.WindowTable, used: Used) -> tuple[Node, Places]:
+    width = len(node.input.schema)
+    asked = frozenset(index for index in used if index < width) | {node.time} | frozenset(node.partition)
+    inner, found = _exactly(node.input, asked)
+    places = {**found, **{width + edge: len(inner.schema) + edge for edge in range(_EDGES)}}
+    if inner is node.input:
+        return node, places
+    schema = RowSchema((*inner.schema, *node.schema.columns[width:]))
+    partition = tuple(found[index] for index in node.partition)
+    return replace(node, schema=schema, input=inner, time=found[node.time], partition=partition), places
+
+
+def _join(node: logical.Join, used: Used) -> tuple[Node, Places]:
+    width = len(node.left.schema)
+    asked = used | columns_in([node.condition])
+    left, of_left = _exactly(node.left, frozenset(index for index in asked if index < width))
+    right, of_right = _exactly(node.right, frozenset(index - width for index in asked if index >= width))
+    places = {**of_left, **{width + index: len(left.schema) + place for index, place in of_right.items()}}
+    if left is node.left and right is node.right:
+        return node, {index: index for index in range(len(node.schema))}
+    kept = sorted((index for index in places if index < len(node.schema)), key=places.__getitem__)
+    found = replace(
+        node,
+        schema=_schema(node.schema, kept),
+        left=left,
+        right=right,
+        condition=_moved(node.condition, places),
+    )
+    return found, {index: places[index] for index in kept}
+
+
+def _aggregate(node: logical.Aggregate, used: Used) -> tuple[Node, Places]:
+    if node.sets:
+        return _over_all(node), {index: index for index in range(len(node.schema))}
+    width = len(node.keys)
+    numbers = [index for index in range(len(node.calls)) if width + index in used]
+    if not node.keys and not numbers:
+        numbers = list(range(min(1, len(node.calls))))
+    calls = [node.calls[index] for index in numbers]
+    inner, found = _exactly(node.input, frozenset(node.keys) | columns_of_calls(calls))
+    places = {index: index for index in range(width)}
+    places |= {width + index: width + place for place, index in enumerate(numbers)}
+    if inner is node.input and len(calls) == len(node.calls):
+        return node, places
+    kept = [*range(width), *(width + index for index in numbers)]
+    rewritten = replace(
+        node,
+        schema=_schema(node.schema, kept),
+        input=inner,
+        keys=tuple(found[key] for key in node.keys),
+        calls=tuple(_moved_call(call, found) for call in calls),
+    )
+    return rewritten, places
+
+
+def _over(node: logical.Over, used: Used) -> tuple[Node, Places]:
+    width = len(node.input.schema)
+    numbers = [index for index in range(len(node.calls)) if width + index in used]
+    if not numbers:
+        return _kept(node.input, used)
+    calls = [node.calls[index] for index in numbers]
+    ordered = frozenset(key.index for key in node.order)
+    asked = frozenset(index for index in used if index < width)
+    inner, found = _exactly(node.input, asked | frozenset(node.partition) | ordered | columns_of_calls(calls))
+    behind = len(inner.schema)
+    places = {**found, **{width + index: behind + place for place, index in enumerate(numbers)}}
+    if inner is node.input and len(calls) == len(node.calls):
+        return node, places
+    columns = (*inner.schema, *(node.schema[width + index] for index in numbers))
+    rewritten = replace(
+        node,
+        schema=RowSchema(columns),
+        input=inner,
+        partition=tuple(found[index] for index in node.partition),
+        order=_moved_keys(node.order, found),
+        calls=tuple(_moved_call(call, found) for call in calls),
+    )
+    return rewritten, places
+
+
+def _rank(node: logical.Rank, used: Used) -> tuple[Node, Places]:
+    width = len(node.input.schema)
+    asked = frozenset(index for index in used if index < width) | frozenset(node.partition)
+    asked |= frozenset(key.index for key in node.order)
+    asked |= frozenset(() if node.end_column is None else (node.end_column,))
+    inner, found = _exactly(node.input, asked)
+    places = {**found, **({width: len(inner.schema)} if node.shows_number else {})}
+    if inner is node.input:
+        return node, places
+    rewritten = replace(
+        node,
+        schema=RowSchema((*inner.schema, *node.schema.columns[width:])),
+        input=inner,
+        partition=tuple(found[index] for index in node.partition),
+        order=_moved_keys(node.order, found),
+        end_column=None if node.end_column is None else found[node.end_column],
+    )
+    return rewritten, places
+
+
+def _sort(node: logical.Sort, used: Used) -> tuple[Node, Places]:
+    inner, places = _exactly(node.input, used | frozenset(key.index for key in node.keys))
+    if inner is node.input:
+        return node, places
+    return replace(node, schema=inner.schema, input=inner, keys=_moved_keys(node.keys, places)), places
+
+
+def _union(node: logical.SetOperation, used: Used) -> tuple[Node, Places]:
+    if node.operator != "UNION" or not node.is_all:
+        return _over_all(node), {index: index for index in range(len(node.schema))}
+    parts = [_exactly(part, used) for part in node.parts]
+    places = parts[0][1]
+    if all(one is other for (one, _), other in zip(parts, node.parts, strict=True)):
+        return node, places
+    schema = _schema(node.schema, sorted(places, key=places.__getitem__))
+    return replace(node, schema=schema, parts=tuple(part for part, _ in parts)), places
+
+
+_RULES: Final[Mapping[type[Node], Callable[[Any, Used], tuple[Node, Places]]]] = {
+    logical.Project: _project,
+    logical.Filter: _filter,
+    logical.WatermarkAssigner: _watermark,
+    logical.WindowTable: _window_table,
+    logical.Join: _join,
+    logical.Aggregate: _aggregate,
+    logical.Over: _over,
+    logical.Rank: _rank,
+    logical.Sort: _sort,
+    logical.SetOperation: _union,
+}
