@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.base.errors import UnsupportedError, WrongTypeError
+from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.manager import CatalogManager
@@ -14,8 +14,8 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
 from penstock.table.frames import frame_of
+from penstock.table.function_plans import flat_mapped, lateral, mapped
 from penstock.table.grouped_tables import (
-    NO_FUNCTIONS,
     AggregatedTable,
     FlatAggregateTable,
     GroupedTable,
@@ -121,12 +121,16 @@ class Table:
         return self._with(self._plans.dropped(self._plan, fields))
 
     def map(self, func: Any) -> Table:
-        """A row for each row, of a function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """What a scalar function gives for each row; a ROW is taken apart into columns.
+
+        `func`: a call such as `f(col("a"))`, or a function alone, which gets the whole row: a `Row`, or with
+        `func_type="pandas"` a data frame.
+        """
+        return self._with(mapped(self._plans, self._plan, func))
 
     def flat_map(self, func: Any) -> Table:
-        """Any number of rows for each row, of a table function of the program."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """The rows that a table function gives for each row, and none of its columns. `func`: as in `map`."""
+        return self._with(flat_mapped(self._plans, self._plan, func))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -223,12 +227,20 @@ class Table:
         return right._plan
 
     def join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
-        """Each row with each row that a table function makes of it."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """Each row with each row that a table function makes of it.
+
+        Args:
+            table_function_call: such as `split(col("words")).alias("word", "length")`.
+            join_predicate: a condition over the columns of both; None for all rows.
+
+        Raises:
+            ValidationError: if it is no call of a table function, or a column has the name of one that is there.
+        """
+        return self._with(lateral(self._plans, self._plan, table_function_call, "INNER", join_predicate))
 
     def left_outer_join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
-        """As `join_lateral`, and rows of which the function makes none."""
-        raise UnsupportedError(NO_FUNCTIONS)
+        """As `join_lateral`, and rows of which the function makes none, with NULL for its columns."""
+        return self._with(lateral(self._plans, self._plan, table_function_call, "LEFT", join_predicate))
 
     def union(self, right: Table) -> Table:
         """The rows of both tables, each once."""

@@ -155,8 +155,12 @@ class Plans:
             raise ValidationError(
                 f"join relations with ambiguous names: [{', '.join(both)}]; rename columns of one table with alias"
             )
+        return self.related(relations.Join(_rows(left), _rows(right), join_type), condition)
+
+    def related(self, join: relations.Join, condition: object | None) -> Node:
+        """A join, for which a condition is true if there is one."""
         node = None if condition is None else operand_of(condition)._node
-        return self._analyser().relations.scope(relations.Join(_rows(left), _rows(right), join_type, node), None).plan
+        return self._analyser().relations.scope(replace(join, condition=node), None).plan
 
     def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
         """UNION, INTERSECT or EXCEPT (`operator`)."""

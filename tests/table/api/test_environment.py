@@ -25,6 +25,7 @@ from penstock.table import (
 from penstock.table.catalog.descriptor import CatalogDescriptor
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import ArrowRows, Scan
+from penstock.table.udf import udf
 
 
 def data_of(table: Table) -> ArrowRows:
@@ -184,8 +185,8 @@ def test_catalogs_databases_and_functions() -> None:
     assert (env.list_catalogs(), env.list_databases()) == (["c", "default_catalog"], ["default"])
     env.execute_sql("CREATE DATABASE d")
     env.use_database("d")
-    env.create_temporary_system_function("f", len)
-    env.create_temporary_function("g", len)
+    env.create_temporary_system_function("f", udf(len, result_type="INT"))
+    env.create_temporary_function("g", udf(len, result_type="INT"))
     assert env.list_user_defined_functions() == ["f", "g"]
     assert {"f", "g", "coalesce"} <= set(env.list_functions())
     assert env.drop_temporary_system_function("f")

@@ -23,6 +23,7 @@ from penstock.table.plan.logical import Distinct, Filter, Node, Project, SetOper
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Constant, Field, Typed
+from penstock.table.typed.user_call import calls_in
 
 
 class QueryAnalyser:
@@ -141,7 +142,13 @@ class QueryAnalyser:
             tuple(self.calls.implicit(one, column.type) for one, column in zip(row, columns, strict=True))
             for row in typed
         )
-        return Values(schema=RowSchema(tuple(columns)), rows=settled)
+        schema = RowSchema(tuple(columns))
+        if not any(calls_in(one) for row in settled for one in row):
+            return Values(schema=schema, rows=settled)
+        # Functions of the program run in the job, and not while it is planned.
+        nothing = self.relations.nothing(outer).plan
+        parts = tuple(Project(schema=schema, input=nothing, expressions=row) for row in settled)
+        return parts[0] if len(parts) == 1 else SetOperation(schema=schema, operator="UNION", parts=parts, is_all=True)
 
     def _set_operation(self, node: relations.SetOperation, outer: RelationScope | None) -> Node:
         left, right = self.query(node.left, outer), self.query(node.right, outer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.table.analyser.calls import Calls
+from penstock.table.analyser.calls import Calls, FindFunction
 from penstock.table.analyser.queries import QueryAnalyser
 from penstock.table.analyser.select import project
 from penstock.table.catalog.catalog import Catalog
@@ -26,19 +26,19 @@ Path = tuple[str, str, str]
 class CatalogManager:
     """Finds tables by their names. `session` is asked anew for each query, because options change.
 
-    `is_user_function` says whether a name is that of a function of the program.
+    `functions` finds functions of the program by their paths.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         session: Callable[[], Session] = Session,
-        is_user_function: Callable[[str], bool] = lambda name: False,
+        functions: FindFunction = lambda path, hidden: None,
     ) -> None:
         self._catalogs = {catalog.name: catalog}
         self._temporary: dict[Path, CatalogBaseTable] = {}
         self._session = session
-        self._is_user_function = is_user_function
+        self._functions = functions
         self.current_catalog = catalog.name
         self.current_database = catalog.get_default_database()
 
@@ -159,7 +159,7 @@ class CatalogManager:
 
     def calls(self) -> Calls:
         """Calls of functions as the session has them now."""
-        return Calls(self._session(), self._is_user_function)
+        return Calls(self._session(), self._functions)
 
     def analyser(self) -> QueryAnalyser:
         """An analyser of queries over these tables."""

@@ -180,13 +180,31 @@ def _has_names(row: Row, names: list[str]) -> bool:
 # --- held values to those of programs --------------------------------------------------------------------------------
 
 
-def seen_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
-    """A function from held values to what programs get."""
-    convert = _to_seen(data_type, zone)
+def seen_of(data_type: DataType, zone: datetime.tzinfo, names_rows: bool = False) -> Converter:
+    """A function from held values to what programs get. `names_rows`: whether rows know the names of their fields."""
+    convert = _to_seen(data_type, zone, names_rows)
     return lambda value: None if value is None else convert(value)
 
 
-def _to_seen(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+def is_seen_as_held(data_type: DataType) -> bool:
+    """Whether programs get the values of a type just as they are held."""
+    return not isinstance(data_type, _CONVERTED)
+
+
+_CONVERTED: Final = (
+    types.DateType,
+    types.TimeType,
+    types.TimestampType,
+    types.LocalZonedTimestampType,
+    types.DayTimeIntervalType,
+    types.MultisetType,
+    types.ArrayType,
+    types.MapType,
+    types.RowType,
+)
+
+
+def _to_seen(data_type: DataType, zone: datetime.tzinfo, names_rows: bool) -> Converter:
     match data_type:
         case types.DateType():
             return _date_to_seen
@@ -199,17 +217,18 @@ def _to_seen(data_type: DataType, zone: datetime.tzinfo) -> Converter:
         case types.DayTimeIntervalType():
             return lambda value: datetime.timedelta(milliseconds=value)
         case types.MultisetType(element_type=element):
-            of_one = seen_of(element, zone)
+            of_one = seen_of(element, zone, names_rows)
             return lambda value: {_key(of_one(one)): count for one, count in value}
         case types.ArrayType(element_type=element):
-            of_element = seen_of(element, zone)
+            of_element = seen_of(element, zone, names_rows)
             return lambda value: [of_element(one) for one in value]
         case types.MapType(key_type=key, value_type=item):
-            of_key, of_item = seen_of(key, zone), seen_of(item, zone)
+            of_key, of_item = seen_of(key, zone, names_rows), seen_of(item, zone, names_rows)
             return lambda value: {_key(of_key(one)): of_item(other) for one, other in value}
         case types.RowType():
-            fields = [seen_of(one, zone) for one in data_type.field_types()]
-            return lambda value: Row(*(field(one) for field, one in zip(fields, value, strict=True)))
+            fields = [seen_of(one, zone, names_rows) for one in data_type.field_types()]
+            make = Row(*data_type.field_names()) if names_rows else Row
+            return lambda value: make(*(field(one) for field, one in zip(fields, value, strict=True)))
         case _:
             return lambda value: value
 

@@ -13,6 +13,7 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import ArrowRows, Node, Scan, Write
 from penstock.table.plan.row_schema import PlanColumn
 from penstock.table.typed.nodes import Field, Typed
+from penstock.table.user_functions.definition import UserFunction
 
 
 def rows_text(node: Node) -> str:
@@ -74,7 +75,12 @@ _Special = Callable[[Any], str | None]
 
 
 def _of_rows(value: Any) -> str | None:
-    return f"ArrowRows({id(value.data)})" if isinstance(value, ArrowRows) else None
+    match value:
+        case ArrowRows():
+            return f"ArrowRows({id(value.data)})"
+        case UserFunction():
+            return f"UserFunction({id(value)})"
+    return None
 
 
 def _of_state(value: Any) -> str | None:
@@ -85,6 +91,8 @@ def _of_state(value: Any) -> str | None:
             return f"Scan({value.path},{_text(value.schema, _STATE)},{value.key})"
         case Write():
             return f"Write({value.path})"
+        case UserFunction():
+            return f"UserFunction({value.name},{value.result_type})"
     return None
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Field, Typed
+from penstock.table.user_functions.definition import UserFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,13 +273,18 @@ class ToChangelog(Unary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlate(Unary):
-    """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any."""
+    """Each row of the input with each row that a table function makes of it. `keeps`: also rows without any.
+
+    `function`: its name; `user`: the function of the program, and None for UNNEST. The columns of the function come
+    after those of the input; `condition` is over both.
+    """
 
     function: str
     operands: tuple[Typed, ...]
     keeps: bool = False
     condition: Typed | None = None
     options: tuple[str, ...] = ()
+    user: UserFunction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,15 @@ def _changelog(node: Any, operation: str) -> str:
     )
 
 
+def _correlate(node: Any) -> str:
+    operands = ", ".join(expression_text(one, names_of(node.input)) for one in node.operands)
+    call = f"{node.function}({operands})" + "".join(f" {option}" for option in node.options)
+    parts = [call, f"joinType={'LEFT' if node.keeps else 'INNER'}"]
+    if node.condition is not None:
+        parts.append(f"where={expression_text(node.condition, node.schema.names)}")
+    return ", ".join(parts)
+
+
 _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Scan: lambda node: f"table=[{'.'.join(node.path)}], fields=[{', '.join(node.schema.names)}]",
     logical.Values: lambda node: f"{len(node.rows)} rows, fields=[{', '.join(node.schema.names)}]",
@@ -158,8 +167,6 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.WindowTable: _window,
     logical.FromChangelog: lambda node: _changelog(node, names_of(node.input)[node.operation]),
     logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
-    logical.Correlate: lambda node: (
-        f"{node.function}({', '.join(expression_text(one, names_of(node.input)) for one in node.operands)})"
-    ),
+    logical.Correlate: _correlate,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

@@ -23,6 +23,7 @@ from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
@@ -72,7 +73,7 @@ class StreamExecutor:
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-        carried = StreamSession(session.zone, session.legacy_cast)
+        carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         found = plan_options(options)
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
@@ -18,6 +18,7 @@ from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEF
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.expiring_sides import Expiring, side_of
 from penstock.table.streaming.joins.join_sides import NO_MATCH, PairCondition, Pairs, Side, SideKeys, runs
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import rows_of
 from penstock.table.streaming.rows.row_tuples import kinds_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -51,7 +52,7 @@ class Sent:
             self.kinds.append(kind)
 
 
-class JoiningOperator(StreamOperator):
+class JoiningOperator(EvaluatingOperator):
     """The base. A subclass says what a row that comes or goes makes of its matches.
 
     Args:
@@ -97,7 +98,7 @@ class JoiningOperator(StreamOperator):
         self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:
-            session = self._session.open(self.context.now_ms)
+            session = self.running(self._session)
             self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
 
     def _side(self, index: int) -> Side:

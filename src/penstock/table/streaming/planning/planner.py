@@ -20,19 +20,19 @@ from penstock.plan.transformation import Transformation, Upstream
 from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
 from penstock.table.plan.identity import expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.joins.join_conditions import is_stable
 from penstock.table.streaming.planning import plan_joins
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
-from penstock.table.streaming.planning.plan_rows import CalcRule, UnionRule, WatermarkRule
+from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
@@ -50,6 +50,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ArrowRowsRule(),
     ScanRule(),
     CalcRule(),
+    CorrelateRule(),
     WatermarkRule(),
     UnionRule(),
     WindowTableRule(),
@@ -305,4 +306,5 @@ def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.
 
 def _is_stable(node: logical.Node) -> bool:
     """Whether a node and all that it reads give the same rows when they are worked out again."""
-    return all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))
+    varies = isinstance(node, logical.Correlate) and node.user is not None and not node.user.is_deterministic
+    return not varies and all(map(is_stable, expressions_in(node))) and all(map(_is_stable, node.inputs()))

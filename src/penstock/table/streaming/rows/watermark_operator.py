@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
 
 
-class WatermarkAssignerOperator(StreamOperator):
+class WatermarkAssignerOperator(EvaluatingOperator):
     """Sends a watermark after a batch whose rows let event time advance, or after so many rows.
 
     The watermark of a row is what the expression gives, as in Flink: a row of that very time is late after it.
@@ -44,7 +45,7 @@ class WatermarkAssignerOperator(StreamOperator):
 
     def open(self) -> None:
         """Make what runs the expression."""
-        session = self._session.open(self.context.now_ms)
+        session = self.running(self._session)
         self._evaluate = Evaluator([self._expression], session)
         self._last_row_ms = self.context.now_ms()
 
