@@ -41,6 +41,7 @@ from penstock.table.functions.row_text import row_text
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 from penstock.table.sql import SqlParserError, parse_script, statements
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Constant
@@ -216,6 +217,7 @@ class Program:
             lambda scan: self._reader(scan, with_after, waits),
             StreamSession(),
             manager.calls(),
+            options=plan_options(self.case["config"] or {}),
         )
         rows: dict[str, list[str]] = {}
         for insert in inserts:

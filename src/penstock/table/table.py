@@ -326,33 +326,23 @@ class Table:
         """Print the columns and their types."""
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
-    # --- changes as rows ---------------------------------------------------------------------------------------------
-
     def from_changelog(self, *arguments: object) -> Table:
-        """The table of a changelog: each row is the change that a code in one of its columns says.
+        """The table that changes make, whose kinds are codes in a column (Flink: FROM_CHANGELOG).
 
         Args:
-            arguments: `descriptor("op").as_argument("op")`, the column with the codes, which is left out; `op` without
-                it. `map_(codes, kind, …).as_argument("op_mapping")`: which codes, with commas between them,
-                stand for which of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE; without it these are the codes.
-
-        Raises:
-            ValidationError: if there is no such column of text, or the arguments do not fit.
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE. By default the codes are these names.
         """
-        return self._with(self._plans.called(self._plan, "FROM_CHANGELOG", arguments))
+        return self._with(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
 
     def to_changelog(self, *arguments: object) -> Table:
-        """All changes of the table as new rows, with a code in front that says what each one is.
+        """A row for each change, with a code for its kind (Flink: TO_CHANGELOG).
 
         Args:
-            arguments: `descriptor("op").as_argument("op")`, what the column with the codes is called; `op` without it.
-                `map_(kinds, code, …).as_argument("op_mapping")`: the codes of kinds, with commas between these; changes
-                of other kinds are dropped. Without it, INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE.
-
-        Raises:
-            ValidationError: if the arguments do not fit.
+            arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
+                map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without one are left out.
         """
-        return self._with(self._plans.called(self._plan, "TO_CHANGELOG", arguments))
+        return self._with(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
 
 
 def _path_of(text: str) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ def rows_text(node: Node) -> str:
 def state_id(node: Node, role: str) -> str:
     """32 hexadecimal digits for the state that a step of a node has: what `role` it has for the node.
 
-    They stay the same in other processes, and when names of columns or options of tables change; they change with the
-    node and all that it reads, because state is only good for the query that made it.
+    They stay the same in other processes, and when names of columns, options of tables or lifetimes of state change;
+    they change with the node and all that it reads, because state is only good for the query that made it.
     """
     return xxhash.xxh3_128_hexdigest(f"{role}:{_text(node, _STATE)}".encode())
 
@@ -64,7 +64,8 @@ def _text(value: Any, special: _Special) -> str:
         case tuple() | list():
             return f"[{','.join(_text(one, special) for one in value)}]"
         case _ if is_dataclass(value):
-            inner = (f"{one.name}={_text(getattr(value, one.name), special)}" for one in fields(value))
+            names = [one.name for one in fields(value) if special is not _STATE or one.name != _LIFETIME]
+            inner = (f"{name}={_text(getattr(value, name), special)}" for name in names)
             return f"{type(value).__name__}({','.join(inner)})"
         case _:
             return f"{type(value).__name__}:{value!r}"
@@ -99,5 +100,6 @@ def _of_state(value: Any) -> str | None:
     return None
 
 
+_LIFETIME: Final = "state_ttl_ms"
 _ROWS: Final[_Special] = _of_rows
 _STATE: Final[_Special] = _of_state

@@ -120,12 +120,16 @@ class JoinType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
-    """Pairs of rows for which a condition is true; its fields count through both sides."""
+    """Pairs of rows for which a condition is true; its fields count through both sides.
+
+    `state_ttl_ms`: how long the state of either side lives, by a hint; None for what the session says.
+    """
 
     left: Node
     right: Node
     join_type: JoinType
     condition: Typed
+    state_ttl_ms: tuple[int | None, int | None] = (None, None)
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""
@@ -154,17 +158,21 @@ class AggregateCall:
 class Aggregate(Unary):
     """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
 
-    With several `sets`, each of which has some of the keys, there are groups for each set.
+    With several `sets`, each of which has some of the keys, there are groups for each set. `state_ttl_ms`: how long
+    state lives, by a hint; None for what the session says.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] = ()
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct(Unary):
-    """Each row once."""
+    """Each row once. `state_ttl_ms`: see `Aggregate`."""
+
+    state_ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +254,37 @@ class WindowTable(Unary):
     time: int
     sizes: tuple[int, ...]
     offset: int = 0
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromChangelog(Unary):
+    """The rows that changes make: the columns of the input but for `operation`, whose codes name the changes.
+
+    `codes`: the change of each code; `columns`: the columns that are left, in order. Updates that come without the
+    rows as they were are found by `partition`.
+    """
+
+    operation: int
+    codes: tuple[tuple[str, str], ...]
+    columns: tuple[int, ...]
+    partition: tuple[int, ...] = ()
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether updates come without the rows as they were."""
+        changes = [change for _, change in self.codes]
+        return "UPDATE_AFTER" in changes and "UPDATE_BEFORE" not in changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToChangelog(Unary):
+    """All changes as rows: the columns of `partition`, a column with the code of the change, the other columns.
+
+    `codes`: the code of each change; those without one are left out.
+    """
+
+    codes: tuple[tuple[str, str], ...]
     partition: tuple[int, ...] = ()
 
 

@@ -130,6 +130,14 @@ def _window(node: Any) -> str:
     return f"{node.kind}({names_of(node.input)[node.time]}, {sizes})"
 
 
+def _changelog(node: Any, operation: str) -> str:
+    codes = ", ".join(f"{one}={other}" for one, other in node.codes)
+    partition = ", ".join(names_of(node.input)[index] for index in node.partition)
+    return ", ".join(
+        [*([f"partitionBy=[{partition}]"] if node.partition else []), f"op=[{operation}]", f"op_mapping=[{codes}]"]
+    )
+
+
 def _correlate(node: Any) -> str:
     operands = ", ".join(expression_text(one, names_of(node.input)) for one in node.operands)
     call = f"{node.function}({operands})" + "".join(f" {option}" for option in node.options)
@@ -158,6 +166,8 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Over: _over,
     logical.Rank: _rank,
     logical.WindowTable: _window,
+    logical.FromChangelog: lambda node: _changelog(node, names_of(node.input)[node.operation]),
+    logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
     logical.Correlate: _correlate,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError
-from penstock.base.time import parse_duration
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
@@ -19,7 +18,9 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
+from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -28,7 +29,6 @@ from penstock.table.user_functions.options import async_settings
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES: Final = ("table.", "sql-client.")
 _SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
-_STATE_TTL: Final = "table.exec.state.ttl"
 
 
 class StreamExecutor:
@@ -70,7 +70,7 @@ class StreamExecutor:
         drops = options.get(ENFORCER, "").upper() == "DROP"
         for plan in plans:
             _check(plan)
-            planner.sink(plan, self._connectors.writer(plan), drops)
+            planner.sink(plan, self._connectors.writer(of_connector(plan)), drops)
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
         """Start a job that gives the rows of a plan to the client."""
@@ -103,13 +103,13 @@ class StreamExecutor:
                 "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
                 "tables, too"
             )
-        ttl = options.get(_STATE_TTL)
-        if ttl is not None and parse_duration(ttl).to_millis() > 0:
-            raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
+        found = plan_options(options)
+        if found.parallelism is not None:
+            environment.set_parallelism(found.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
-        reader, calls = self._connectors.reader, Calls(session)
-        return StreamPlanner(environment.add, reader, carried, calls, shares, environment.has_id)
+        reader, calls, is_taken = self._connectors.reader, Calls(session), environment.has_id
+        return StreamPlanner(environment.add, reader, carried, calls, shares, found, is_taken)
 
 
 def _check(plan: Write) -> None:

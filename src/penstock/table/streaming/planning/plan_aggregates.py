@@ -11,8 +11,9 @@ from penstock.table.plan.logical import Aggregate, Distinct
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
 from penstock.table.streaming.planning import plan_windows
-from penstock.table.streaming.planning.rule import Planning, Rule
+from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.rows.state_times import lasting
 
 AggregateNode: TypeAlias = Aggregate | Distinct
 
@@ -40,9 +41,10 @@ class AggregateRule(Rule[AggregateNode]):
         inner = planning.stream(node.input, retracts)
         if isinstance(node, Distinct):
             keys = tuple(range(len(node.schema)))
-            return _groups(
-                Aggregate(schema=node.schema, input=node.input, keys=keys, calls=()), inner, planning, wants_before
+            distinct = Aggregate(
+                schema=node.schema, input=node.input, keys=keys, calls=(), state_ttl_ms=node.state_ttl_ms
             )
+            return _groups(distinct, inner, planning, wants_before)
         if not plan_windows.is_of_windows(node):
             return _groups(node, inner, planning, wants_before)
         operator, groups = plan_windows.window_aggregate(node, names_of(node.schema), retracts, planning.session)
@@ -57,7 +59,7 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         raise UnsupportedError("GROUPING SETS, ROLLUP and CUBE are not supported in streams yet")
     for call in node.calls:
         check_unbounded(call)
-    operator = partial(
+    operator: Factory = partial(
         GroupAggregateOperator,
         node.keys,
         node.calls,
@@ -65,8 +67,10 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         names_of(node.schema),
         planning.changes(node.input) != INSERTS,
         wants_before,
+        planning.options.mini_batch,
     )
     limit = None if node.keys else 1
     inputs = by_columns(inner, node.keys)
+    operator = lasting(operator, planning.options.lives(node.state_ttl_ms))
     upstreams = planning.step("Group Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
     return Stream(upstreams, node.schema, planning.changes(node), wants_before)

@@ -22,6 +22,7 @@ from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Field, Typed
 
 _HALF = (JoinType.SEMI, JoinType.ANTI)
@@ -147,5 +148,7 @@ class JoinRule(Rule[Join]):
             for upstream in by_columns(side, plan.keys[index])
         ]
         limit = None if plan.keys[0] else 1
-        upstreams = planning.step(plan.title, plan.operator, inputs, is_stateful=True, parallelism_limit=limit)
+        left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
+        operator = lasting(plan.operator, (left_ms, right_ms))
+        upstreams = planning.step(plan.title, operator, inputs, is_stateful=True, parallelism_limit=limit)
         return Stream(upstreams, node.schema, planning.changes(node), plan.has_before)

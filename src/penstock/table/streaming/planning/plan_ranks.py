@@ -24,6 +24,7 @@ from penstock.table.streaming.ranking.sort_operators import EventTimeSortOperato
 from penstock.table.streaming.ranking.top_n import LatestTopN, RetractableTopN, Top1, TopN, UpdatableTopN
 from penstock.table.streaming.ranking.window_rank_operator import WindowRankOperator
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.rows.state_times import lasting
 
 ChangesOf: TypeAlias = Callable[[logical.Node], Changes]
 
@@ -226,6 +227,8 @@ class RankRule(Rule[Rank]):
     def stream(self, node: Rank, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         operator = rank_operator(node, names_of(node.schema), planning.changes, wants_before, planning.session)
+        if _window_edges(node, planning.changes) is None:
+            operator = lasting(operator, planning.options.state_ttl_ms)
         inner = planning.stream(node.input, rank_asks_before(node, planning.changes))
         groups = rank_groups(node, planning.changes)
         inputs, limit = by_columns(inner, groups), None if groups else 1

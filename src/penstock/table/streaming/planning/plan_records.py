@@ -11,9 +11,9 @@ from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.plan_sources import normalized
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.planning.table_options import watermark_options
 from penstock.table.streaming.records.record_stream import FromRecordsOperator, RecordStream
 from penstock.table.streaming.records.source_watermark_operator import SourceWatermarkOperator, is_source_watermark
-from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
 
@@ -38,14 +38,17 @@ class StreamRowsRule(Rule[logical.StreamRows]):
         return normalized(found, node, node.title, planning, wants_before)
 
 
-def watermarks(node: logical.WatermarkAssigner, session: StreamSession) -> Factory:
+def watermarks(node: logical.WatermarkAssigner, planning: Planning) -> Factory:
     """The operator that says how far event time has come.
 
     Raises:
         ValidationError: for SOURCE_WATERMARK() of a table that is no stream.
     """
     if not is_source_watermark(node.expression):
-        return partial(WatermarkAssignerOperator, node.column, node.expression, session)
+        options = watermark_options(node, planning.options.idle_ms)
+        return partial(
+            WatermarkAssignerOperator, node.column, node.expression, planning.session, options.gap, options.idle_ms
+        )
     leaf: logical.Node = node
     while leaf.inputs():
         (leaf,) = leaf.inputs()

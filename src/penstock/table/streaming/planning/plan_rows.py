@@ -55,7 +55,7 @@ class WatermarkRule(Rule[WatermarkAssigner]):
     def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
-        operator = watermarks(node, planning.session)
+        operator = watermarks(node, planning)
         upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from penstock.base.errors import UnsupportedError
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.arrow_types import arrow_type
@@ -16,7 +17,9 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, StreamRows, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.table_options import parallelism_of
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.rows.state_times import lasting
 
 
 class ValuesRule(Rule[Values]):
@@ -74,7 +77,13 @@ class ScanRule(Rule[Scan]):
         """See `Rule`."""
         table = planning.table(node)
         title = ".".join(node.path)
-        found = planning.source(title, table.source, node.schema, table.changes, table.has_before)
+        parallelism = parallelism_of(node)
+        if parallelism is not None and table.changes != INSERTS:
+            raise UnsupportedError(
+                f"option 'scan.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
+        found = planning.source(title, table.source, node.schema, table.changes, table.has_before, parallelism)
         return normalized(found, table, title, planning, wants_before)
 
 
@@ -91,5 +100,6 @@ def normalized(
         )
     names = names_of(found.schema)
     operator = partial(ChangelogNormalizeOperator, table.key, found.schema.types, names, wants_before)
-    upstreams = planning.step("Changelog Normalize", operator, by_columns(found, table.key), is_stateful=True)
+    factory = lasting(operator, planning.options.state_ttl_ms)
+    upstreams = planning.step("Changelog Normalize", factory, by_columns(found, table.key), is_stateful=True)
     return Stream(upstreams, found.schema, table.changes, wants_before)

@@ -27,7 +27,9 @@ from penstock.table.plan.identity import expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_records import StreamRowsRule
@@ -36,6 +38,7 @@ from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRu
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
+from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
@@ -59,6 +62,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     RankRule(),
     SortRule(),
     OverRule(),
+    FromChangelogRule(),
+    ToChangelogRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
@@ -84,12 +89,14 @@ class StreamPlanner:
         session: StreamSession,
         calls: Calls,
         shares: bool = True,
+        options: PlanOptions = DEFAULTS,
         is_taken: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
+        self.options = options
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
@@ -140,7 +147,7 @@ class StreamPlanner:
         """How a table is read."""
         found = self._readers.get(id(node))
         if found is None:
-            found = self._readers[id(node)] = (node, self._reader(node))
+            found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
         return found[1]
 
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
@@ -200,8 +207,22 @@ class StreamPlanner:
         )
         sink = writer.sink
         operator = partial(SinkOperator, sink)
+        parallelism = parallelism_of(write)
+        if parallelism is not None and self.changes(write.input) != INSERTS:
+            raise UnsupportedError(
+                f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
+                "it out, so that the changes of a row stay in order"
+            )
         with self._planning(write):
-            self.step("Sink", operator, upstreams, name=f"Sink {title}", is_stateful=True, sink=sink)
+            self.step(
+                "Sink",
+                operator,
+                upstreams,
+                name=f"Sink {title}",
+                parallelism=parallelism,
+                is_stateful=True,
+                sink=sink,
+            )
 
     def rows(
         self,
@@ -277,7 +298,15 @@ class StreamPlanner:
             found = self._calcs[id(node)] = node, calc
         return found[1]
 
-    def source(self, title: str, source: Any, schema: RowSchema, changes: Changes, has_before: bool) -> Stream:
+    def source(
+        self,
+        title: str,
+        source: Any,
+        schema: RowSchema,
+        changes: Changes,
+        has_before: bool,
+        parallelism: int | None = None,
+    ) -> Stream:
         """Add a step that reads a source of columns."""
         strategy = WatermarkStrategy.no_watermarks()
         operator = partial(SourceOperator, source, strategy)
@@ -286,6 +315,7 @@ class StreamPlanner:
             operator,
             (),
             name=title,
+            parallelism=parallelism,
             is_stateful=True,
             parallelism_limit=source.max_parallelism(),
             source=source,

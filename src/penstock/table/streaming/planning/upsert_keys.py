@@ -49,6 +49,8 @@ class UpsertKeys:
                 return frozenset({frozenset(range(len(keys)))})
             case logical.Distinct():
                 return frozenset({frozenset(range(len(node.schema)))})
+            case logical.FromChangelog(partition=partition) if node.is_upsert:
+                return frozenset({frozenset(range(len(partition)))})
             case logical.Join():
                 return _joined(node, self.of(node.left), self.of(node.right), self._calls)
             case _:
