@@ -144,9 +144,7 @@ class Connectors:
                 f"connector. Set it in WITH; there are {known}"
             )
         if name not in self._connectors:
-            raise ValidationError(
-                f"Could not find any connector '{name}' for table {options.title}: there are {known}"
-            )
+            raise ValidationError(f"Could not find any connector '{name}' for table {options.title}: there are {known}")
         return self._connectors[name]
 
 

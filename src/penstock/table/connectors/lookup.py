@@ -98,7 +98,9 @@ class ColumnsLookup(LookupReader):
         asked = asked.append_column("$key", pa.array(range(keys.num_rows), pa.int64()))
         numbered = self._columns.append_column("$row", pa.array(range(self._columns.num_rows), pa.int64()))
         places = numbered.select([*self._keys, "$row"])
-        found = asked.join(places, self._keys, join_type="inner").sort_by([("$key", "ascending"), ("$row", "ascending")])
+        found = asked.join(places, self._keys, join_type="inner").sort_by(
+            [("$key", "ascending"), ("$row", "ascending")]
+        )
         rows = self._columns.take(found["$row"]).combine_chunks()
         arrays = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in rows.itercolumns()]
         numbers = found["$key"].combine_chunks()

@@ -55,8 +55,8 @@ class TableReader:
 class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
-    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One with
-    `takes_columns` may also be handed columns as a `TableReader` gives them, if all changes that it accepts are inserts.
+    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One that accepts
+    inserts alone and `takes_columns` may also be handed columns as a `TableReader` gives them.
     """
 
     sink: Sink[Any]

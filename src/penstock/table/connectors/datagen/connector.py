@@ -77,17 +77,18 @@ class DatagenConnector(TableConnector):
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Raises `ValidationError` for options that a field does not have."""
-        for option in (ROWS_PER_SECOND, NUMBER_OF_ROWS):
-            value = options.read(option)
-            if value is not None and value < (option is ROWS_PER_SECOND):
-                raise options.wrong(option.key(), f"it is too small: {value}")
+        count, rate = options.read(NUMBER_OF_ROWS), options.read(ROWS_PER_SECOND)
+        if rate < 1:
+            raise options.wrong(ROWS_PER_SECOND.key(), f"it must be above 0, not {rate}")
+        if count is not None and count < 0:
+            raise options.wrong(NUMBER_OF_ROWS.key(), f"it must not be negative, not {count}")
         fields = tuple((column.name, column.type) for column in scan.schema)
-        made = DatagenScan(fields, tuple(options.items()), options.title, None, options.read(ROWS_PER_SECOND))
-        counts = [options.read(NUMBER_OF_ROWS)]
+        made = DatagenScan(fields, tuple(options.items()), options.title, None, rate)
+        counts = [count]
         for field in made._field_options():
             if field.options.read(KIND) == "sequence":
                 counts.append(sequence_rows(field))
-        limits = [count for count in counts if count is not None]
+        limits = [one for one in counts if one is not None]
         found = replace(made, count=min(limits) if limits else None)
         if not fields:
             raise UnsupportedError(f"table {options.title} has no stored column: datagen needs one")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
 
-KIND: Final = (
-    ConfigOptions.key("kind").string_type().default_value("random").with_description("`random` or `sequence`")
-)
+KIND: Final = ConfigOptions.key("kind").string_type().default_value("random").with_description("`random` or `sequence`")
 MIN: Final = ConfigOptions.key("min").string_type().no_default_value().with_description("the least number")
 MAX: Final = ConfigOptions.key("max").string_type().no_default_value().with_description("the greatest number")
 MAX_PAST: Final = (
@@ -39,7 +37,7 @@ END: Final = (
 NULL_RATE: Final = (
     ConfigOptions.key("null-rate").float_type().default_value(0.0).with_description("which part of the values is NULL")
 )
-FIELD_OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+FIELD_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     KIND,
     MIN,
     MAX,
@@ -63,12 +61,12 @@ class FieldOptions:
         """Those of a part of it."""
         return FieldOptions(f"{self.path}.{name}", self.options.below(f"{name}."))
 
-    def refuse(self, *given: ConfigOption[object], reason: str) -> None:
+    def refuse(self, *given: ConfigOption[Any], reason: str) -> None:
         """Raise `ValidationError` where one of these is set."""
         for option in given:
             if option.key() in self.options:
                 raise self.wrong(option, reason)
 
-    def wrong(self, option: ConfigOption[object], reason: str) -> ValidationError:
+    def wrong(self, option: ConfigOption[Any], reason: str) -> ValidationError:
         """The error for an option that does not do."""
         return self.options.wrong(option.key(), reason)

@@ -94,10 +94,10 @@ def _random(field: FieldOptions, kind: DataType) -> Make:
             return values.binaries(field.path, _length(field, kind), varies=field.options.read(VAR_LEN))
         case types.DateType():
             return values.days()
-        case types.TimeType():
-            return values.times_of_day()
-        case types.TimestampType() | types.LocalZonedTimestampType():
-            return values.moments(field.path, kind, field.options.read(MAX_PAST))
+        case types.TimeType(precision=digits):
+            return values.times_of_day(digits)
+        case types.TimestampType(precision=digits) | types.LocalZonedTimestampType(precision=digits):
+            return values.moments(field.path, kind, digits, field.options.read(MAX_PAST))
         case types.YearMonthIntervalType():
             return values.whole_numbers(field, kind, 0, _MONTHS_MAX)
         case types.DayTimeIntervalType():

@@ -135,21 +135,27 @@ def days() -> Make:
     return lambda rows: pa.array((rows.times // 86_400_000).astype(np.int32)).view(pa.date32())
 
 
-def times_of_day() -> Make:
+def times_of_day(digits: int) -> Make:
     """The time of the day at which a row is due."""
-    return lambda rows: pa.array((rows.times % 86_400_000).astype(np.int32)).view(pa.time32("ms"))
+    return lambda rows: pa.array((_cut_to(rows.times, digits) % 86_400_000).astype(np.int32)).view(pa.time32("ms"))
 
 
-def moments(path: str, kind: DataType, max_past_ms: int) -> Make:
+def moments(path: str, kind: DataType, digits: int, max_past_ms: int) -> Make:
     """When a row is due, or up to `max_past_ms` before that."""
     wanted = arrow_type(kind)
     factor = NANOSECONDS["ms"] // NANOSECONDS[wanted.unit]
 
     def make(rows: Rows) -> pa.Array:
         past = rows.chance(path).below(max_past_ms, 0) if max_past_ms else 0
-        return pa.array((rows.times - past) * factor).view(wanted)
+        return pa.array(_cut_to(rows.times - past, digits) * factor).view(wanted)
 
     return make
+
+
+def _cut_to(times_ms: Integers, digits: int) -> Integers:
+    """Times without the digits of a second that a type has not."""
+    unit = 10 ** max(3 - digits, 0)
+    return times_ms // unit * unit
 
 
 def with_nulls(path: str, rate: float, make: Make) -> Make:

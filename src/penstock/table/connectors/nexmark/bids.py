@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.table.connectors.nexmark import ids
 from penstock.table.connectors.chance import Chance, Integers
+from penstock.table.connectors.nexmark import ids
 from penstock.table.connectors.nexmark.settings import FIRST_ID, NexmarkSettings
 from penstock.table.connectors.nexmark.texts import filling
 

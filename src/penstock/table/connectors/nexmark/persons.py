@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.connectors.nexmark import ids
 from penstock.table.connectors.chance import Chance, Integers
+from penstock.table.connectors.nexmark import ids
 from penstock.table.connectors.nexmark.settings import FIRST_ID, NexmarkSettings
 from penstock.table.connectors.nexmark.texts import filling, words
 

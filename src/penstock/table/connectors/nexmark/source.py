@@ -21,8 +21,8 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.table.connectors.nexmark import auctions, bids, persons
 from penstock.table.connectors.chance import Integers
+from penstock.table.connectors.nexmark import auctions, bids, persons
 from penstock.table.connectors.nexmark.settings import FIRST_EVENT_MS, NexmarkSettings
 from penstock.table.connectors.tables import column_names
 

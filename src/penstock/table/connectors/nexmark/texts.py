@@ -1,7 +1,7 @@
 """Texts by chance, for many events at once.
 
-The texts of a chunk of events lie side by side in a pool of letters that is made once. So a column of them is a slice of
-the pool, with the offsets at which texts begin: no letter is copied.
+The texts of a chunk of events lie side by side in a pool of letters that is made once. So a column of them is a slice
+of the pool, with the offsets at which texts begin: no letter is copied.
 """
 
 from __future__ import annotations
