@@ -113,6 +113,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/async.md": Page(None),
     "docs/sql.md": Page(),
+    "docs/table-connectors.md": Page(),
     "docs/broadcast-state.md": Page(),
     "docs/batch.md": Page(
         None, ("| tea|    1|1.0|", "tea rose by 1.0", "('on', 2)", "('the', 1)", "('and', 1)"), targets=("spark",)

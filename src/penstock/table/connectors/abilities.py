@@ -1,7 +1,8 @@
 """What a table may do besides being read whole: abilities that the planner asks for. None of them has to be there.
 
-A `TableScan` is a value: it stands for the reading of a table, and each ability gives a changed copy. So the planner can
-try one, and keep the scan that it had. Columns are counted among those that the scan gives when it is asked.
+A `TableScan` is a value: it stands for the reading of a table, and each ability gives a changed copy. So the planner
+can try one, and keep the scan that it had. Columns are counted among those that the scan gives when it is asked. What
+comes of it goes into `Scan.source`, with a schema that fits.
 """
 
 from __future__ import annotations

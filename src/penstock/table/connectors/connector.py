@@ -160,7 +160,7 @@ def _check_metadata(title: str, node: Scan | Write, known: Mapping[str, DataType
         pair = (known[key], column.type) if is_read else (column.type, known[key])
         if not supports_cast(*pair):
             raise ValidationError(
-                f"Invalid data type for metadata column '{column.name}' of table {title}. The column cannot be declared "
-                f"as '{column.type}' because the type must be castable {'from' if is_read else 'to'} metadata type "
-                f"'{known[key]}'."
+                f"Invalid data type for metadata column '{column.name}' of table {title}. The column cannot be "
+                f"declared as '{column.type}' because the type must be castable {'from' if is_read else 'to'} metadata "
+                f"type '{known[key]}'."
             )

@@ -155,7 +155,8 @@ def moments(path: str, kind: DataType, digits: int, max_past_ms: int) -> Make:
 def _cut_to(times_ms: Integers, digits: int) -> Integers:
     """Times without the digits of a second that a type has not."""
     unit = 10 ** max(3 - digits, 0)
-    return times_ms // unit * unit
+    cut: Integers = times_ms // unit * unit
+    return cut
 
 
 def with_nulls(path: str, rate: float, make: Make) -> Make:

@@ -88,7 +88,7 @@ def _rules(options: TableOptions) -> CsvRules:
         raise UnsupportedError(
             f"table {options.title}: 'csv.{DELIMITER.key()}' must be a single character, not {delimiter!r}"
         )
-    rules = CsvRules(
+    return CsvRules(
         delimiter,
         _character(options, QUOTE) or '"' if is_quoted else None,
         _character(options, ESCAPE),
@@ -97,9 +97,6 @@ def _rules(options: TableOptions) -> CsvRules:
         options.read(SEPARATOR),
         options.read(NULL),
     )
-    if rules.separator == rules.delimiter:
-        raise options.wrong(SEPARATOR.key(), f"it must differ from '{DELIMITER.key()}'")
-    return rules
 
 
 def _character(options: TableOptions, option: ConfigOption[str | None]) -> str | None:

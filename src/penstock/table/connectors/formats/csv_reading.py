@@ -165,7 +165,7 @@ class _CsvDecoder(LineDecoder[Any]):
 
 
 def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Record], int]:
-    """The records of a block, and how many bytes they take. A record may go on behind the block, unless it is `last`."""
+    """The records of a block, and how many bytes they take. The last one may go on behind it, unless it is `last`."""
     csv.field_size_limit(sys.maxsize)  # the reader of the file bounds the record
     lines = block.splitlines(keepends=True) if b"\r" not in block else _lines(block)
     records: list[Record] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -98,7 +98,7 @@ class Formats:
     def __init__(self, *formats: TableFormat) -> None:
         self._formats = {one.name: one for one in formats}
 
-    def __iter__(self) -> Iterable[TableFormat]:
+    def __iter__(self) -> Iterator[TableFormat]:
         return iter(self._formats.values())
 
     def find(self, options: TableOptions) -> tuple[TableFormat, TableOptions]:

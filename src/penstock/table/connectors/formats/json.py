@@ -36,10 +36,10 @@ NULL_KEY_MODE: Final = ConfigOption(
     "map-null-key.mode",
     choice("FAIL", "DROP", "LITERAL"),
     "FAIL",
-    "what is written for a key of a map that is NULL: nothing, or a text",
+    "has no effect: no key of a map is NULL",
 )
 NULL_KEY: Final = (
-    ConfigOptions.key("map-null-key.literal").string_type().default_value("null").with_description("that text")
+    ConfigOptions.key("map-null-key.literal").string_type().default_value("null").with_description("has no effect")
 )
 PLAIN_DECIMALS: Final = _switch("encode.decimal-as-plain-number", "whether decimals are written without an exponent")
 LEAVE_OUT_NULLS: Final = _switch("encode.ignore-null-fields", "whether fields that are NULL are left out")
@@ -79,8 +79,6 @@ def _rules(options: TableOptions) -> JsonRules:
         options.read(FAIL_ON_MISSING),
         options.read(IGNORE_ERRORS),
         options.read(TIMESTAMPS) == "ISO-8601",
-        options.read(NULL_KEY_MODE),
-        options.read(NULL_KEY),
         options.read(PLAIN_DECIMALS),
         options.read(LEAVE_OUT_NULLS),
     )

@@ -12,7 +12,5 @@ class JsonRules:
     fails_on_missing: bool = False
     ignores_errors: bool = False
     is_iso: bool = False
-    null_key_mode: str = "FAIL"
-    null_key: str = "null"
     has_plain_decimals: bool = False
     leaves_out_nulls: bool = False

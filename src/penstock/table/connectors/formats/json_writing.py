@@ -13,7 +13,6 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.connectors.formats.format import MessageEncoder
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.data import logical_types as types
-from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import format_date, format_time, format_timestamp
 from penstock.table.data.values import values_of
@@ -133,19 +132,4 @@ def _map(key: DataType, item: DataType, rules: JsonRules, what: str) -> Show:
         raise UnsupportedError(f"{what}: JSON only has maps and multisets with texts as keys, not {key}")
     of = shown(item, rules, what)
 
-    def show(value: list[tuple[Any, Any]]) -> dict[str, Any]:
-        found = {}
-        for name, part in value:
-            if name is None:
-                if rules.null_key_mode == "DROP":
-                    continue
-                if rules.null_key_mode == "FAIL":
-                    raise TableRuntimeError(
-                        f"{what}: JSON format doesn't support to serialize map data with null keys. You can drop null "
-                        "key entries or encode null in literals by specifying map-null-key.mode option."
-                    )
-                name = rules.null_key
-            found[name] = part if of is None or part is None else of(part)
-        return found
-
-    return show
+    return lambda value: {name: part if of is None or part is None else of(part) for name, part in value}

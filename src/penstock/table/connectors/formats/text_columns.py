@@ -68,7 +68,7 @@ def _reader(kind: DataType, rules: TextRules, what: str) -> ReadColumn:
         case types.CharType() | types.VarCharType():
             return Read
         case types.BinaryType() | types.VarBinaryType():
-            return lambda texts: _checked(texts, _base64(texts))
+            return _binaries
         case types.MultisetType() | types.MapType():
             raise UnsupportedError(f"{what} of type {kind} cannot be written as text in a line")
         case types.ArrayType(element_type=element):
@@ -111,6 +111,11 @@ def _checked(given: pa.Array, found: pa.Array) -> Read:
     if found.null_count == given.null_count:
         return Read(found)
     return Read(found, pc.and_(given.is_valid(), found.is_null()))
+
+
+def _binaries(texts: pa.Array) -> Read:
+    given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return _checked(given, _base64(given))
 
 
 def _base64(texts: pa.Array) -> pa.Array:
