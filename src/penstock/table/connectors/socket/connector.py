@@ -10,7 +10,7 @@ from penstock.base.errors import ConfigurationError
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.formats.format import Formats
-from penstock.table.connectors.messages import MessagesSource
+from penstock.table.connectors.formats.messages import MessagesSource
 from penstock.table.connectors.table_options import FORMAT, TableOptions
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.errors import ValidationError

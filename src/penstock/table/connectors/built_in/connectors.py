@@ -12,7 +12,7 @@ from penstock.table.connectors.filesystem.connector import FilesystemConnector
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.nexmark.connector import NexmarkConnector
 from penstock.table.connectors.print import PrintConnector
-from penstock.table.connectors.socket import SocketConnector
+from penstock.table.connectors.socket.connector import SocketConnector
 
 #: the entry points by which a package brings connectors: each is a class of `TableConnector`
 ENTRY_POINTS: Final = "penstock.table.connectors"
