@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.core.connector import Sink, Source
 from penstock.table.plan.changes import INSERTS, Changes
+
+
+def column_names(count: int) -> list[str]:
+    """The names of columns in streams: their places."""
+    return [f"c{place}" for place in range(count)]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLocation:
+    """Files that hold a table, for who can read them without the table's source, such as Spark.
+
+    Attributes:
+        path: the directory, or the file.
+        format: what the option `format` says.
+        options: those of the format, without its prefix.
+        partition_keys: the columns whose values are in the names of directories.
+        partitions: the only directories to read, relative to the path; None for all.
+        is_plain: whether the files hold the table's columns alone, under their names, and all of them are wanted.
+    """
+
+    path: str
+    format: str
+    options: tuple[tuple[str, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    partitions: tuple[str, ...] | None = None
+    is_plain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +47,16 @@ class TableReader:
     key: tuple[int, ...] = ()
     #: whether an insert may replace a row of its key, and a deletion have the key alone
     is_upsert: bool = False
+    #: where its rows are, if they are in files
+    location: TableLocation | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
-    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row.
+    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One that accepts
+    inserts alone and `takes_columns` may also be handed columns as a `TableReader` gives them.
     """
 
     sink: Sink[Any]
@@ -35,3 +64,4 @@ class TableWriter:
     #: whether it needs the row as it was before an update
     wants_before: bool = True
     takes_text: bool = False
+    takes_columns: bool = False

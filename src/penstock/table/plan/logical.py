@@ -32,6 +32,11 @@ class Scan(Node):
     path: tuple[str, str, str]
     options: tuple[tuple[str, str], ...] = ()
     key: tuple[int, ...] = ()
+    #: METADATA columns: their places, and the keys by which the connector knows them
+    metadata: tuple[tuple[int, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    #: a `TableScan` into which something was pushed, and to which the schema fits; None for the table as it is
+    source: object | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,3 +336,6 @@ class Write(Unary):
     overwrites: bool = False
     conflict: str | None = None
     static_partition: tuple[tuple[str, str], ...] = field(default=())
+    #: METADATA columns: their places, and the keys by which the connector knows them
+    metadata: tuple[tuple[int, str], ...] = ()
+    partition_keys: tuple[str, ...] = ()
