@@ -22,6 +22,7 @@ from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.windows.emit_options import check_emit
 from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
@@ -71,6 +72,7 @@ class StreamExecutor:
         ttl = options.get(_STATE_TTL)
         if ttl is not None and parse_duration(ttl).to_millis() > 0:
             raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")
+        check_emit(options)
         configuration = Configuration()
         for key, value in options.items():
             if not key.startswith(_OF_TABLES):
