@@ -24,6 +24,7 @@ from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.windows.emit_options import check_emit
 from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
@@ -104,6 +105,7 @@ class StreamExecutor:
                 "tables, too"
             )
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
+        check_emit(options)
         found = plan_options(options)
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)
