@@ -55,8 +55,8 @@ class TableReader:
 class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
-    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One that accepts
-    inserts alone and `takes_columns` may also be handed columns as a `TableReader` gives them.
+    The sink is handed (kind, held values) for each row, with `takes_text` the text of the row, or with `takes_columns`
+    columns as a `TableReader` gives them, see `SinkWriter.write_columns` and `write_changes`.
     """
 
     sink: Sink[Any]

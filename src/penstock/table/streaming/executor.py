@@ -110,8 +110,9 @@ class StreamExecutor:
         if found.parallelism is not None:
             environment.set_parallelism(found.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
-        reader, calls, is_taken = self._connectors.reader, Calls(session), environment.has_id
-        return StreamPlanner(environment.add, reader, carried, calls, shares, found, is_taken)
+        reader, narrowed = self._connectors.reader, self._connectors.narrowed
+        add, has_id = environment.add, environment.has_id
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed)
 
 
 def _check(plan: Write) -> None:

@@ -23,7 +23,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import expressions_in, rows_text, state_id
+from penstock.table.plan.identity import SOURCE, expressions_in, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
@@ -42,6 +42,7 @@ from penstock.table.streaming.planning.table_options import of_connector, parall
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.columns import Narrowed, no_narrower
 from penstock.table.streaming.rewrites.rewritten import rewritten
 from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
@@ -79,7 +80,7 @@ class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
     `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
-    of the program has an id.
+    of the program has an id. `narrowed`: how tables are read with fewer columns.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class StreamPlanner:
         shares: bool = True,
         options: PlanOptions = DEFAULTS,
         is_taken: Callable[[str], bool] = lambda _: False,
+        narrowed: Narrowed = no_narrower,
     ) -> None:
         self.add = add
         self._reader = reader
@@ -107,6 +109,7 @@ class StreamPlanner:
         self._shares = shares
         self._streams: dict[tuple[str, bool], Stream] = {}
         self._is_taken = is_taken
+        self._narrowed = narrowed
         #: the nodes whose steps are being added, the innermost one last; and the ids that steps have
         self._planned: list[logical.Node] = []
         self._ids: set[str] = set()
@@ -116,7 +119,7 @@ class StreamPlanner:
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls)
+        found = node if self._is_made_by_a_rule(node) else rewritten(node, self.calls, self._narrowed)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -202,10 +205,10 @@ class StreamPlanner:
         `drops_null`: whether rows with NULL where the table has none are dropped; else they fail the job.
         """
         title = ".".join(write.path)
-        upstreams = self.rows(
-            write.input, writer.accepts, writer.wants_before, title, writer.takes_text, (write.schema, drops_null)
-        )
-        sink = writer.sink
+        target, sink = (write.schema, drops_null), writer.sink
+        upstreams = self._for_sink(write.input, writer.accepts, writer.wants_before, title, target)
+        if not writer.takes_columns:
+            upstreams = self._as_rows(write.input, writer.takes_text, upstreams)
         operator = partial(SinkOperator, sink)
         parallelism = parallelism_of(write)
         if parallelism is not None and self.changes(write.input) != INSERTS:
@@ -224,17 +227,11 @@ class StreamPlanner:
                 sink=sink,
             )
 
-    def rows(
-        self,
-        node: logical.Node,
-        accepts: Changes,
-        wants_before: bool,
-        title: str,
-        as_text: bool = False,
-        target: tuple[RowSchema, bool] | None = None,
-    ) -> tuple[Upstream, ...]:
-        """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
-        upstreams = self._for_sink(node, accepts, wants_before, title, target)
+    def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
+        """The rows of a node one by one, see `ToRowsOperator`."""
+        return self._as_rows(node, False, self._for_sink(node, accepts, wants_before, title, None))
+
+    def _as_rows(self, node: logical.Node, as_text: bool, upstreams: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
         return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
 
     def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
@@ -311,7 +308,7 @@ class StreamPlanner:
         strategy = WatermarkStrategy.no_watermarks()
         operator = partial(SourceOperator, source, strategy)
         upstreams = self.step(
-            "Source",
+            SOURCE,
             operator,
             (),
             name=title,
