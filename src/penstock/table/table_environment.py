@@ -22,6 +22,7 @@ from penstock.table.explain_detail import ExplainDetail
 from penstock.table.plan.executor import Executor
 from penstock.table.plan.logical import Node
 from penstock.table.python_rows import RowsSchema, rows_of_elements, rows_of_pandas
+from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import TableConfig
 from penstock.table.session.table_result import TableResult
@@ -32,7 +33,6 @@ from penstock.table.sql.printing import path_of
 from penstock.table.statement_set import StatementSet
 from penstock.table.statements.explain import plans_of
 from penstock.table.statements.run import run
-from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.table import Table
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
@@ -198,6 +198,10 @@ class TableEnvironment(CatalogMethods):
         """See `TableEnvironmentLike`."""
         return self._session.collect(plan)
 
+    def _frame(self, plan: Node) -> Any:
+        """See `TableEnvironmentLike`."""
+        return self._session.frame(plan)
+
     def _write(self, plan: Node, path: tuple[str, ...], overwrite: bool) -> TablePipeline:
         """See `TableEnvironmentLike`."""
         return TablePipeline(write_into(self._session, path, plan, overwrite), self._session)
@@ -295,7 +299,7 @@ class StreamTableEnvironment(TableEnvironment):
 
 
 def _runtime() -> Executor:
-    return StreamExecutor(built_in())
+    return ExecutorOfMode(built_in())
 
 
 def _settings(found: EnvironmentSettings | Configuration) -> EnvironmentSettings:

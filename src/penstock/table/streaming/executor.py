@@ -7,7 +7,7 @@ from datetime import tzinfo
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.time import parse_duration
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
@@ -53,6 +53,13 @@ class StreamExecutor:
         assert isinstance(found, CloseableIterator)
         return CollectingStreamJob(found, plan, session.zone)
 
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """A stream is no data frame: raises `ConfigurationError`."""
+        raise ConfigurationError(
+            "to_dataframe() needs batch execution: use EnvironmentSettings.in_batch_mode(), or "
+            "SET 'execution.runtime-mode' = 'batch'"
+        )
+
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
@@ -61,11 +68,6 @@ class StreamExecutor:
         return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
 
     def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
-        if options.get("execution.runtime-mode", "").upper() == "BATCH":
-            raise UnsupportedError(
-                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
-                "tables, too"
-            )
         ttl = options.get(_STATE_TTL)
         if ttl is not None and parse_duration(ttl).to_millis() > 0:
             raise UnsupportedError(f"{_STATE_TTL} is not supported yet: the state of queries is kept for ever")

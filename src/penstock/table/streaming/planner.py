@@ -327,6 +327,8 @@ class StreamPlanner:
     def _scan(self, node: logical.Scan, wants_before: bool) -> Stream:
         table = self._table(node)
         title = ".".join(node.path)
+        if table.source is None:
+            raise ValidationError(f"table '{title}' is read by Spark, in batch only: its connector has no source")
         found = self._source(title, table.source, node.schema, table.changes, table.has_before)
         if not table.is_upsert and (table.has_before or not wants_before or Changes.UPDATE not in table.changes):
             return found
