@@ -7,7 +7,7 @@ from datetime import tzinfo
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
@@ -81,6 +81,13 @@ class StreamExecutor:
         assert isinstance(found, CloseableIterator)
         return CollectingStreamJob(found, plan, session.zone)
 
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """A stream is no data frame: raises `ConfigurationError`."""
+        raise ConfigurationError(
+            "to_dataframe() needs batch execution: use EnvironmentSettings.in_batch_mode(), or "
+            "SET 'execution.runtime-mode' = 'batch'"
+        )
+
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
@@ -99,11 +106,6 @@ class StreamExecutor:
     def _planner(
         self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
     ) -> StreamPlanner:
-        if options.get("execution.runtime-mode", "").upper() == "BATCH":
-            raise UnsupportedError(
-                "tables do not run in BATCH yet: use EnvironmentSettings.in_streaming_mode(), which takes bounded "
-                "tables, too"
-            )
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         check_emit(options)
         found = plan_options(options)
