@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError
-from penstock.base.options import RUNTIME_MODE
+from penstock.base.options import GLOBAL_JOB_PARAMETERS, RUNTIME_MODE
 from penstock.base.typeinfo import Types
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.core.operators.sink.sink import SinkOperator
@@ -34,6 +34,7 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.rows.not_null_operator import ENFORCER, NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
+from penstock.table.user_functions.options import async_settings
 
 #: options that say how queries are planned and shown, and nothing to the runtime
 _OF_TABLES = ("table.", "sql-client.")
@@ -87,7 +88,9 @@ class BatchExecutor:
         hand_back(spark, 1)  # a query takes slots when it runs
         spark.ship_package()
         spark.ship_dependencies(configuration)
-        carried = BatchSession(session.zone, session.legacy_cast, session.now())
+        parameters = tuple(sorted(configuration.read(GLOBAL_JOB_PARAMETERS).items()))
+        settings = async_settings(options)
+        carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
         planner = BatchPlanner(QUERIES, spark.session, self._connectors.reader, carried, spark.slots_now() or 1)
         try:
             with failures_told("planning the query in Spark"):

@@ -5,39 +5,57 @@ A step is a value that can be pickled. It gets the columns that it reads, and gi
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.base.metrics import MetricGroup, MetricRegistry
 from penstock.table.batch.stored import from_stored, to_stored
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
 from penstock.table.data.values import column_of, values_of
 from penstock.table.data.zones import to_local, to_moments
 from penstock.table.evaluation.columns import Columns
+from penstock.table.evaluation.correlation import Correlation
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
 from penstock.table.functions.window_assignment import ASSIGN
-from penstock.table.plan.logical import AggregateCall
+from penstock.table.plan.logical import AggregateCall, Correlate
 from penstock.table.streaming.aggregates.accumulators import accumulator_of
 from penstock.table.typed.nodes import Typed
+from penstock.table.user_functions.classes import FunctionContext
+from penstock.table.user_functions.opened import AsyncSettings, OpenFunctions
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSession:
-    """What functions know of the session. `now_ns`: when the query began, for all of its rows."""
+    """What functions know of the session. `now_ns`: when the query began, for all of its rows.
+
+    `parameters`: the program's own settings, for its functions.
+    """
 
     zone: tzinfo = UTC
     legacy_cast: bool = False
     now_ns: int = 0
+    async_settings: AsyncSettings = field(default_factory=AsyncSettings)
+    parameters: tuple[tuple[str, str], ...] = ()
 
-    def open(self) -> Session:
-        """The session where a step runs."""
-        return Session(self.zone, self.now, legacy_cast=self.legacy_cast)
+    def open(self, functions: OpenFunctions | None = None) -> Session:
+        """The session where a step runs. `functions`: those of the program that are open there."""
+        return Session(self.zone, self.now, legacy_cast=self.legacy_cast, functions=functions)
+
+    def functions(self) -> OpenFunctions:
+        """The functions of the program for one task."""
+        context = FunctionContext(MetricGroup(MetricRegistry(self._now_ms)), dict(self.parameters))
+        return OpenFunctions("a step of a batch", context, self.zone, self.async_settings)
+
+    def _now_ms(self) -> int:
+        return self.now_ns // 1_000_000
 
     def now(self) -> int:
         """The time of the query."""
@@ -49,6 +67,9 @@ class Work(Protocol):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """The columns of the result."""
+
+    def close(self) -> None:
+        """No batch follows in this task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +83,41 @@ class Step:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of the result."""
         names = [f"c{index}" for index in range(len(self.gives))]
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            read = [from_stored(column, kind) for column, kind in zip(batch.columns, self.takes, strict=False)]
-            found = self.work(read, batch.num_rows)
-            stored = [to_stored(column, kind) for column, kind in zip(found, self.gives, strict=True)]
-            yield pa.RecordBatch.from_arrays(stored, names)
+        with contextlib.closing(self.work):
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                read = [from_stored(column, kind) for column, kind in zip(batch.columns, self.takes, strict=False)]
+                found = self.work(read, batch.num_rows)
+                stored = [to_stored(column, kind) for column, kind in zip(found, self.gives, strict=True)]
+                yield pa.RecordBatch.from_arrays(stored, names)
+
+
+class PureWork:
+    """The base of work that holds nothing open."""
+
+    def close(self) -> None:
+        """See `Work`."""
+
+
+class UserWork:
+    """The base of work that may call functions of the program: they are opened at the first batch of a task."""
+
+    session: BatchSession
+
+    @cached_property
+    def _functions(self) -> OpenFunctions:
+        return self.session.functions()
+
+    def close(self) -> None:
+        """Close the functions that were opened."""
+        functions = self.__dict__.pop("_functions", None)
+        if functions is not None:
+            functions.close()
 
 
 @dataclass(frozen=True)
-class Computed:
+class Computed(UserWork):
     """Some of the columns that are read (`kept`: their places), and one for each expression."""
 
     kept: tuple[int, ...]
@@ -81,7 +126,7 @@ class Computed:
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        return Evaluator(self.expressions, self.session.open())
+        return Evaluator(self.expressions, self.session.open(self._functions))
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """See `Work`."""
@@ -89,7 +134,25 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Accumulated:
+class Correlated(UserWork):
+    """The columns that are read, and those that a table function, or UNNEST, makes of them. See `Correlation`."""
+
+    node: Correlate
+    session: BatchSession
+
+    @cached_property
+    def _correlation(self) -> Correlation:
+        return Correlation(self.node, self.session.open(self._functions))
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        parents, made = self._correlation(Columns(columns, rows))
+        chosen = pa.array(parents, pa.int64())
+        return [*(column.take(chosen) for column in columns), *made]
+
+
+@dataclass(frozen=True)
+class Accumulated(PureWork):
     """The columns that are read, those that gather operands replaced by what their calls give."""
 
     calls: tuple[tuple[int, AggregateCall], ...]
@@ -119,7 +182,7 @@ def _accumulated(call: AggregateCall, lists: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Windowed:
+class Windowed(PureWork):
     """The columns that are read, for each window of a row, and its start, end and time."""
 
     kind: str
@@ -139,7 +202,7 @@ class Windowed:
 
 
 @dataclass(frozen=True)
-class Clocked:
+class Clocked(PureWork):
     """The columns that are read, of the rows that have a time, and that time in ms as the session's clocks show it."""
 
     time: int
@@ -153,7 +216,7 @@ class Clocked:
 
 
 @dataclass(frozen=True)
-class Edged:
+class Edged(PureWork):
     """The columns that are read but the last two, which are start and end of a window in ms, and the window."""
 
     time_type: DataType

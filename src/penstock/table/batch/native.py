@@ -17,6 +17,7 @@ from penstock.table.batch import native_casts, native_numbers, native_texts, nat
 from penstock.table.batch.literals import literal_text
 from penstock.table.data.logical_types import NullType
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.table.typed.user_call import UserCall
 
 #: the text of a column
 ColumnText = Callable[[int], str]
@@ -48,7 +49,7 @@ def native_text(expression: Typed, column: ColumnText) -> str | None:
         if isinstance(expression.type, NullType) and expression.value is not None:
             return ""  # a word of a function's syntax, such as a unit of time
         return literal_text(expression.value, expression.type)
-    if not isinstance(expression, FunctionCall):
+    if not isinstance(expression, FunctionCall) or isinstance(expression, UserCall):
         return None
     make = NATIVE.get(expression.function)
     if make is None:

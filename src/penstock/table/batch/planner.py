@@ -20,6 +20,7 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Join: joins.join,
     logical.Aggregate: aggregations.aggregate,
     logical.Distinct: relations.distinct,
+    logical.Correlate: relations.correlate,
     logical.SetOperation: relations.set_operation,
     logical.Sort: relations.sort,
     logical.Over: windows.over,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.table.batch.chains import chain_of, conjuncts
+from penstock.table.batch.kernels import Correlated
 from penstock.table.batch.native import native_text
 from penstock.table.batch.planning import BatchPlanner, column, order_text, select
 from penstock.table.batch.stored import spark_type
@@ -41,6 +43,15 @@ def filtered(planner: BatchPlanner, node: logical.Filter) -> str:
     condition = rest[0] if len(rest) == 1 else FunctionCall(BooleanType(), "AND", tuple(rest))
     source = planner.over(query, node.input.schema, [condition], range(len(node.schema)))
     return select(columns, source.query, f" WHERE {source.texts[0]}")
+
+
+def correlate(planner: BatchPlanner, node: logical.Correlate) -> str:
+    """Each row with the rows that a table function makes of it."""
+    before = node.input.schema
+    # What the node reads need not travel to Spark's tasks.
+    alone = replace(node, input=logical.Values(schema=before, rows=()))
+    work = Correlated(alone, planner.session)
+    return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
 
 
 def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
