@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from penstock.table.connectors.lookup import TableLookup
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Scan, Write
@@ -25,6 +26,13 @@ class TableConnector:
         raise ValidationError(
             f"Connector '{self.name}' can only be used as a sink. It cannot be used as a source: "
             f"table {'.'.join(scan.path)}"
+        )
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: Mapping[str, str]) -> TableLookup:
+        """How the rows of keys are found. `key`: the places of their columns in the table."""
+        raise ValidationError(
+            f"Connector '{self.name}' cannot be asked for the rows of keys, so table {'.'.join(scan.path)} cannot be "
+            "joined FOR SYSTEM_TIME AS OF a processing time: use a connector that has a look-up"
         )
 
     def writer(self, write: Write, options: Mapping[str, str]) -> TableWriter:
@@ -55,6 +63,11 @@ class Connectors:
         """How a table is read. Raises `ValidationError` for options that no connector takes."""
         options = dict(scan.options)
         return self._find(scan.path, options).reader(scan, options)
+
+    def lookup(self, scan: Scan, key: Sequence[int]) -> TableLookup:
+        """How the rows of keys are found. Raises `ValidationError` for connectors that cannot be asked."""
+        options = dict(scan.options)
+        return self._find(scan.path, options).lookup(scan, key, options)
 
     def writer(self, write: Write) -> TableWriter:
         """How a table is written. Raises `ValidationError` for options that no connector takes."""

@@ -9,6 +9,11 @@ from penstock.core.connector import Sink, Source
 from penstock.table.plan.changes import INSERTS, Changes
 
 
+def column_names(count: int) -> list[str]:
+    """The names of columns in streams: their places."""
+    return [f"c{place}" for place in range(count)]
+
+
 @dataclass(frozen=True, slots=True)
 class TableReader:
     """How a table is read: a source of columns, in the order of its stored ones and under the names c0, c1 and on."""
