@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.group_windows import with_windows
+from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
@@ -60,7 +61,8 @@ class QueryAnalyser:
         for hint in node.hints:
             if hint.name.upper() == "STATE_TTL":
                 raise UnsupportedError("the hint STATE_TTL is not supported yet: the state of queries is kept for ever")
-        scope = self.relations.scope(node.source, outer)
+        with self.relations.looking_up(lookup_hints(node.hints)):
+            scope = self.relations.scope(node.source, outer)
         scope.outer = outer
         scope.scalars = self._scalar
         if node.where is not None:

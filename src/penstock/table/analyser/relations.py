@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
@@ -36,6 +38,23 @@ class RelationAnalyser:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
         self.calls = queries.calls
+        self._lookups: LookupHints = {}
+        self._looked_up: set[str] = set()
+
+    @contextmanager
+    def looking_up(self, hints: LookupHints) -> Iterator[None]:
+        """The hints LOOKUP of the query whose FROM is looked at. Raises `ValidationError` for one without a table."""
+        before = self._lookups, self._looked_up
+        self._lookups, self._looked_up = hints, set()
+        try:
+            yield
+            for name in hints.keys() - self._looked_up:
+                raise ValidationError(
+                    "The options of following hints cannot match the name of input tables or views: "
+                    f"`{name}` in `LOOKUP`"
+                )
+        finally:
+            self._lookups, self._looked_up = before
 
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
         """What names mean after FROM. Without FROM there is one row without columns."""
@@ -154,7 +173,9 @@ class RelationAnalyser:
                 "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
             )
         if join_type not in (JoinType.INNER, JoinType.LEFT):
-            raise ValidationError(f"Temporal table join supports INNER and LEFT, not {join_type.value}")
+            raise ValidationError(
+                f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."
+            )
         joined = self._joined(left, right, join_type)
         conditions = [ScalarAnalyser(joined, self.calls).typed(node.condition)] if node.condition is not None else []
         joined.plan = TemporalJoin(
@@ -164,7 +185,9 @@ class RelationAnalyser:
             join_type=join_type,
             condition=all_of(conditions, self.calls),
             time=time,
+            lookup=self._lookups.get(hinted_name(table), ()),
         )
+        self._looked_up.add(hinted_name(table))
         return joined
 
     # --- table functions and UNNEST ----------------------------------------------------------------------------------

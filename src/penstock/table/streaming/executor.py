@@ -19,6 +19,7 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -77,7 +78,9 @@ class StreamExecutor:
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         carried = StreamSession(session.zone, session.legacy_cast)
         shares = options.get(_SHARES, "true").lower() == "true"
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), shares)
+        lookups = Lookups(self._connectors.lookup, options)
+        planner = StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), shares, lookups)
+        return environment, planner
 
 
 def _check(plan: Write) -> None:

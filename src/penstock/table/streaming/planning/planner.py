@@ -27,11 +27,14 @@ from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.joins.join_conditions import is_stable
 from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
+from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
@@ -55,6 +58,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     RankRule(),
     SortRule(),
     OverRule(),
+    TemporalJoinRule(),
+    LookupJoinRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
@@ -69,7 +74,8 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
-    `shares`: whether parts of plans that give the same rows are one part of the job.
+    `shares`: whether parts of plans that give the same rows are one part of the job; `lookups`: how tables are asked
+    for the rows of keys.
     """
 
     def __init__(
@@ -79,11 +85,13 @@ class StreamPlanner:
         session: StreamSession,
         calls: Calls,
         shares: bool = True,
+        lookups: Lookups | None = None,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
+        self.lookups = lookups or Lookups()
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
