@@ -91,6 +91,22 @@ def test_updates_and_deletions_are_versions() -> None:
     assert job(f"SELECT o.id, r.rate {JOIN.format('')}", rates).rows() == [(1, 114), (4, 116)]
 
 
+def test_a_row_that_a_filter_drops_ends_the_version_before_it() -> None:
+    rates = Table(
+        RATES.columns,
+        [
+            ("+I", ("EUR", 114, 41 * SECOND)),
+            ("-U", ("EUR", 114, 41 * SECOND)),
+            ("+U", ("EUR", 116, 57 * SECOND)),
+            ("+I", ("USD", 102, 59 * SECOND)),
+        ],
+    )
+    view = "CREATE VIEW cheap AS SELECT * FROM rates WHERE rate < 115"
+    sql = JOIN.format("LEFT").replace("rates", "cheap")
+    found = job(f"SELECT o.id, r.rate {sql} WHERE o.id > 4", rates, ORDERS, 1, view)
+    assert found.rows() == [(5, None)]
+
+
 def test_upserts_are_versions() -> None:
     rates = Table(RATES.columns, [("+I", row) for row in RATE_ROWS], is_upsert=True)
     assert job(f"SELECT o.id, r.rate {JOIN.format('')}", rates).rows() == ANSWER
