@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.records import Batch
 from penstock.table.data.arrow_types import arrow_type
@@ -29,6 +29,7 @@ from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.streaming.joins.join_sides import SideKeys
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import columns_of
 from penstock.table.streaming.rows.row_tuples import kinds_of, tuples_of
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -69,7 +70,7 @@ class TemporalSpec:
     ends_by_before: bool
 
 
-class TemporalJoinOperator(StreamOperator):
+class TemporalJoinOperator(EvaluatingOperator):
     """INNER and LEFT. See the module's text."""
 
     is_keyed = True
@@ -84,7 +85,7 @@ class TemporalJoinOperator(StreamOperator):
         self._entries, self._mark = table.entries(None), table.mark
         self._timers = TimerQueue(self.context.keyed.table(TIMERS))
         self._finders = [SideKeys(places, spec.nulls_match) for places in spec.keys]
-        session = self._session.open(self.context.now_ms)
+        session = self.running(self._session)
         self._where = None if spec.condition is None else Evaluator([spec.condition], session)
 
     # --- rows ---------------------------------------------------------------------------------------------------------

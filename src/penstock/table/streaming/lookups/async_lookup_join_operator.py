@@ -23,6 +23,7 @@ from penstock.table.data.errors import TableRuntimeError
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings
 from penstock.table.streaming.lookups.pairing import Asked, LookupSpec, Pairing, merged, missing
 from penstock.table.streaming.lookups.readers import async_reader_of
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 
 
@@ -49,7 +50,7 @@ def _batch_of(content: tuple[Any, ...]) -> ColumnBatch:
     return ColumnBatch(*content)
 
 
-class AsyncLookupJoinOperator(AsyncWaitOperator):
+class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
     """See the module's text, and `LookupJoinOperator`."""
 
     def __init__(
@@ -76,7 +77,7 @@ class AsyncLookupJoinOperator(AsyncWaitOperator):
     def open(self) -> None:
         """Begin to connect to the table; nothing is asked before that is done."""
         super().open()
-        self._pairing = Pairing(self._spec, self._session.open(self.context.now_ms))
+        self._pairing = Pairing(self._spec, self.running(self._session))
         self._reader = async_reader_of(self._create_reader(), self._settings, self.context.now_ms)
         self._coroutines.start(self._reader.open, lambda _, error: self._connected.append(error))
 

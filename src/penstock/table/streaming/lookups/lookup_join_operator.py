@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.core.columns.batch import as_columns
-from penstock.core.operators.base import StreamOperator, UserCodeError
+from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.table.connectors.lookup import LookedUp, LookupReader
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings
 from penstock.table.streaming.lookups.pairing import Asked, LookupSpec, Pairing
 from penstock.table.streaming.lookups.readers import reader_of
+from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 
 
-class LookupJoinOperator(StreamOperator):
+class LookupJoinOperator(EvaluatingOperator):
     """Asks for the distinct keys of a batch in one call, and joins the answer to the batch. It keeps no state.
 
     Args:
@@ -39,7 +40,7 @@ class LookupJoinOperator(StreamOperator):
 
     def open(self) -> None:
         """Connect to the table, and make what runs the expressions."""
-        self._pairing = Pairing(self._spec, self._session.open(self.context.now_ms))
+        self._pairing = Pairing(self._spec, self.running(self._session))
         self._reader = reader_of(self._create_reader(), self._settings, self.context.now_ms)
         self._reader.open()
 
@@ -66,5 +67,8 @@ class LookupJoinOperator(StreamOperator):
 
     def close(self) -> None:
         """Leave the table."""
-        if self._reader is not None:
-            self._reader.close()
+        try:
+            if self._reader is not None:
+                self._reader.close()
+        finally:
+            super().close()

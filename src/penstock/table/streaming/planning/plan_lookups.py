@@ -18,7 +18,7 @@ from penstock.table.streaming.lookups.keyed_lookup_join_operator import KeyedLoo
 from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings, lookup_settings
 from penstock.table.streaming.lookups.pairing import LookupSpec
-from penstock.table.streaming.planning.plan_joins import with_keys
+from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
 from penstock.table.typed.nodes import Constant

@@ -7,13 +7,14 @@ from typing import TypeAlias
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.plan.logical import Filter, Project, SetOperation, WatermarkAssigner
+from penstock.table.plan.logical import Correlate, Filter, Project, SetOperation, WatermarkAssigner
 from penstock.table.plan.text import node_text
+from penstock.table.streaming.planning.plan_records import watermarks
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rewrites.calc import is_identity
 from penstock.table.streaming.rows.calc_operator import CalcOperator
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
+from penstock.table.streaming.rows.correlate_operator import CorrelateOperator
 
 CalcNode: TypeAlias = Project | Filter
 
@@ -54,8 +55,29 @@ class WatermarkRule(Rule[WatermarkAssigner]):
     def stream(self, node: WatermarkAssigner, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
-        operator = partial(WatermarkAssignerOperator, node.column, node.expression, planning.session)
+        operator = watermarks(node, planning)
         upstreams = planning.step("Watermark Assigner", operator, inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+
+class CorrelateRule(Rule[Correlate]):
+    """Each row with the rows that a table function makes of it."""
+
+    nodes = (Correlate,)
+
+    def changes(self, node: Correlate, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: Correlate, planning: Planning, wants_before: bool) -> bool:
+        """An update may make other rows, and fewer of them, so it takes back those that the row made before."""
+        return wants_before or planning.updates(node.input)
+
+    def stream(self, node: Correlate, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
+        operator = partial(CorrelateOperator, node, names_of(node.schema), planning.session)
+        upstreams = planning.step("Correlate", operator, inner.upstreams)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 

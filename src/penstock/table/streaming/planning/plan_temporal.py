@@ -14,7 +14,7 @@ from penstock.table.plan.text import expression_text, names_of
 from penstock.table.streaming.joins.join_conditions import keys_of, parts_of
 from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOperator, TemporalSpec
 from penstock.table.streaming.planning import streams
-from penstock.table.streaming.planning.plan_joins import with_keys
+from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns
 from penstock.table.streaming.planning.upsert_keys import Keys, projected

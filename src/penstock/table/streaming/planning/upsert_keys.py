@@ -37,6 +37,8 @@ class UpsertKeys:
             case logical.Scan():
                 key = self._key_of(node)
                 return frozenset({frozenset(key)}) if key else _NONE
+            case logical.StreamRows(key=key):
+                return frozenset({frozenset(key)}) if key else _NONE
             case logical.WatermarkAssigner():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
@@ -52,6 +54,8 @@ class UpsertKeys:
             case logical.LookupJoin():
                 is_one = bool(node.table.key) and set(node.table.key) <= set(node.key)
                 return self.of(node.input) if is_one else _NONE
+            case logical.FromChangelog(partition=partition) if node.is_upsert:
+                return frozenset({frozenset(range(len(partition)))})
             case logical.Join():
                 return _joined(node, self.of(node.left), self.of(node.right), self._calls)
             case _:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.table.analyser.calls import Calls
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.logical import Filter, Node, Project
 from penstock.table.plan.row_schema import RowSchema
-from penstock.table.streaming.joins.join_conditions import is_stable
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
 
 

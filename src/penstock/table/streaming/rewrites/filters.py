@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import TRUE, all_of, conjuncts
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Node
-from penstock.table.streaming.joins.join_conditions import is_stable, parts_of, settled
+from penstock.table.streaming.joins.join_conditions import parts_of, settled
 from penstock.table.streaming.rewrites.columns import columns_in
 from penstock.table.typed.nodes import Constant, Field, Typed, transformed
 

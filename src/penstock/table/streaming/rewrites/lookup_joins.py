@@ -12,11 +12,12 @@ from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import TRUE, all_of, shifted
 from penstock.table.data.errors import ValidationError
+from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, LookupJoin, Node, Project, Scan, TemporalJoin, WatermarkAssigner
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.joins.join_conditions import are_keys, is_stable, parts_of
+from penstock.table.streaming.joins.join_conditions import are_keys, parts_of
 from penstock.table.streaming.rewrites.calc import over
 from penstock.table.streaming.rewrites.columns import columns_in
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
