@@ -48,6 +48,7 @@ class TableConnector:
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """How the rows of keys are found. `key`: the places of their columns in the table."""
         raise ValidationError(
+            "Processing-time temporal join is not supported yet. "
             f"Connector '{self.name}' cannot be asked for the rows of keys, so table {'.'.join(scan.path)} cannot be "
             "joined FOR SYSTEM_TIME AS OF a processing time: use a connector that has a look-up"
         )

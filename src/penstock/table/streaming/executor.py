@@ -18,6 +18,7 @@ from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
 from penstock.table.streaming.planning.table_options import of_connector
@@ -114,7 +115,8 @@ class StreamExecutor:
         shares = options.get(_SHARES, "true").lower() == "true"
         reader, narrowed = self._connectors.reader, self._connectors.narrowed
         add, has_id = environment.add, environment.has_id
-        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed)
+        lookups = Lookups(self._connectors.lookup, options)
+        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, narrowed, lookups)
 
 
 def _check(plan: Write) -> None:

@@ -27,14 +27,17 @@ from penstock.table.plan.identity import SOURCE, expressions_in, rows_text, stat
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_changelogs import FromChangelogRule, ToChangelogRule
+from penstock.table.streaming.planning.plan_lookups import LookupJoinRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_records import StreamRowsRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, CorrelateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
+from penstock.table.streaming.planning.plan_temporal import TemporalJoinRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
@@ -65,6 +68,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     OverRule(),
     FromChangelogRule(),
     ToChangelogRule(),
+    TemporalJoinRule(),
+    LookupJoinRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
@@ -80,7 +85,8 @@ class StreamPlanner:
     """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read.
 
     `shares`: whether parts of plans that give the same rows are one part of the job. `is_taken`: whether another step
-    of the program has an id. `narrowed`: how tables are read with fewer columns.
+    of the program has an id. `narrowed`: how tables are read with fewer columns; `lookups`: how they are asked for the
+    rows of keys.
     """
 
     def __init__(
@@ -93,12 +99,14 @@ class StreamPlanner:
         options: PlanOptions = DEFAULTS,
         is_taken: Callable[[str], bool] = lambda _: False,
         narrowed: Narrowed = no_narrower,
+        lookups: Lookups | None = None,
     ) -> None:
         self.add = add
         self._reader = reader
         self.session = session
         self.calls = calls
         self.options = options
+        self.lookups = lookups or Lookups()
         #: by the id of a node; the node is kept too, because ids of nodes that are gone come again
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}

@@ -92,6 +92,8 @@ class _Pruner:
             logical.Join: self._join,
             logical.Aggregate: self._aggregate,
             logical.Over: self._over,
+            logical.TemporalJoin: self._temporal_join,
+            logical.LookupJoin: self._lookup_join,
             logical.Rank: self._rank,
             logical.Sort: self._sort,
             logical.SetOperation: self._union,
@@ -156,12 +158,16 @@ class _Pruner:
         partition = tuple(found[index] for index in node.partition)
         return replace(node, schema=schema, input=inner, time=found[node.time], partition=partition), places
 
-    def _join(self, node: logical.Join, used: Used) -> tuple[Node, Places]:
+    def _sides(self, node: logical.Join | logical.TemporalJoin, asked: Used) -> tuple[Node, Node, Places]:
+        """Both sides with these columns alone, and where the columns are among those of both."""
         width = len(node.left.schema)
-        asked = used | columns_in([node.condition])
         left, of_left = self._exactly(node.left, frozenset(index for index in asked if index < width))
         right, of_right = self._exactly(node.right, frozenset(index - width for index in asked if index >= width))
-        places = {**of_left, **{width + index: len(left.schema) + place for index, place in of_right.items()}}
+        moved = {width + index: len(left.schema) + place for index, place in of_right.items()}
+        return left, right, {**of_left, **moved}
+
+    def _join(self, node: logical.Join, used: Used) -> tuple[Node, Places]:
+        left, right, places = self._sides(node, used | columns_in([node.condition]))
         if left is node.left and right is node.right:
             return node, _same_places(node)
         kept = sorted((index for index in places if index < len(node.schema)), key=places.__getitem__)
@@ -173,6 +179,42 @@ class _Pruner:
             condition=_moved(node.condition, places),
         )
         return found, {index: places[index] for index in kept}
+
+    def _temporal_join(self, node: logical.TemporalJoin, used: Used) -> tuple[Node, Places]:
+        width = len(node.left.schema)
+        # The right side's event time says since when a row is valid, also where nobody reads it.
+        times = {width + place for place, column in enumerate(node.right.schema) if column.time is not None}
+        left, right, places = self._sides(node, used | columns_in([node.condition, node.time]) | times)
+        if left is node.left and right is node.right:
+            return node, _same_places(node)
+        found = replace(
+            node,
+            schema=_schema(node.schema, sorted(places, key=places.__getitem__)),
+            left=left,
+            right=right,
+            condition=_moved(node.condition, places),
+            time=replace(node.time, index=places[node.time.index]),
+        )
+        return found, places
+
+    def _lookup_join(self, node: logical.LookupJoin, used: Used) -> tuple[Node, Places]:
+        width = len(node.input.schema)
+        asked = used | columns_in([*node.key_values, node.asks, node.condition])
+        inner, found = self._exactly(node.input, frozenset(index for index in asked if index < width))
+        right = sorted(index for index in asked if index >= width)
+        places = {**found, **{index: len(inner.schema) + place for place, index in enumerate(right)}}
+        if inner is node.input and len(right) == len(node.expressions):
+            return node, places
+        rewritten = replace(
+            node,
+            schema=_schema(node.schema, sorted(places, key=places.__getitem__)),
+            input=inner,
+            key_values=tuple(_moved(one, found) for one in node.key_values),
+            expressions=tuple(node.expressions[index - width] for index in right),
+            asks=None if node.asks is None else _moved(node.asks, places),
+            condition=None if node.condition is None else _moved(node.condition, places),
+        )
+        return rewritten, places
 
     def _aggregate(self, node: logical.Aggregate, used: Used) -> tuple[Node, Places]:
         if node.sets:
