@@ -109,7 +109,6 @@ def test_a_program_of_streams_shares_its_options() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT customer, COUNT(*) FROM orders GROUP BY ROLLUP (customer)", "ROLLUP and CUBE are not supported"),
         ("SELECT /*+ STATE_TTL('orders' = '1d') */ COUNT(*) FROM orders", "STATE_TTL is not supported yet"),
     ],
 )

@@ -11,7 +11,7 @@ from penstock.table.analyser.group_windows import with_windows
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import RelationScope
+from penstock.table.analyser.scopes import RelationScope, scope_of
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, nulls_first, project
 from penstock.table.analyser.subqueries import Uncorrelated, matching, scalar_query
@@ -70,7 +70,7 @@ class QueryAnalyser:
 
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """The rows of a plan for which a condition holds."""
-        scope = self.relations.scope_of(plan)
+        scope = scope_of(plan)
         scope.scalars = self._scalar
         self._where(condition, scope)
         width = len(plan.schema)
@@ -159,7 +159,8 @@ class QueryAnalyser:
         if node.operator == "UNION":
             flat = tuple(more for part in parts for more in _flat(part, node.is_all))
             union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
-            return union if node.is_all else Distinct(schema=schema, input=union)
+            return union if node.is_all else Distinct(schema=schema.without_time(), input=union)
+        schema = schema.without_time()
         return SetOperation(schema=schema, operator=node.operator, parts=parts, is_all=node.is_all)
 
     def _cast_to(self, plan: Node, schema: RowSchema) -> Node:
@@ -176,7 +177,7 @@ class QueryAnalyser:
         if isinstance(node.query, relations.Select) and node.order:
             return self._ordered_select(node, node.query, outer, offset, fetch)
         plan = self.query(node.query, outer)
-        scope = self.relations.scope_of(plan)
+        scope = scope_of(plan)
         keys = []
         for item in node.order:
             place = _ordinal(item.expression, len(plan.schema))

@@ -136,12 +136,27 @@ class AggregateCall:
 class Aggregate(Unary):
     """A row for each group. `keys` are columns of the input; its rows are keys and then aggregates.
 
-    With several `sets`, each of which has some of the keys, there are groups for each set.
+    With several `sets`, each of which has some of the keys, there are groups for each set. Then `groupings` are further
+    columns after the calls: each has a bit for each of its keys, the first the highest, which is 1 where a set leaves
+    the key out.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] = ()
+    groupings: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand(Unary):
+    """For each row a row of each of the `projections`, which have a column for each expression."""
+
+    projections: tuple[tuple[Typed, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicate(Unary):
+    """Each row as often as its last column says, without this column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

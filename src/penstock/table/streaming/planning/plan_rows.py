@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
-from penstock.base.errors import UnsupportedError
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.plan.logical import Filter, Project, SetOperation, WatermarkAssigner
-from penstock.table.plan.text import node_text
+from penstock.table.plan.logical import Expand, Filter, Project, Replicate, SetOperation, WatermarkAssigner
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rows.calc_operator import CalcOperator
+from penstock.table.streaming.rows.expand_operator import ExpandOperator
+from penstock.table.streaming.rows.replicate_operator import ReplicateOperator
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
 CalcNode: TypeAlias = Project | Filter
@@ -59,14 +59,12 @@ class WatermarkRule(Rule[WatermarkAssigner]):
 
 
 class UnionRule(Rule[SetOperation]):
-    """UNION ALL."""
+    """UNION ALL; other set operations are joins and groups by now, see `relational`."""
 
     nodes = (SetOperation,)
 
     def changes(self, node: SetOperation, planning: Planning) -> Changes:
         """See `Rule`."""
-        if node.operator != "UNION" or not node.is_all:
-            raise UnsupportedError(f"{node.operator} is not supported in streams yet: {node_text(node)}")
         found = INSERTS
         for part in node.parts:
             found |= planning.changes(part)
@@ -78,3 +76,40 @@ class UnionRule(Rule[SetOperation]):
         has_before = any(part.has_before for part in parts)
         upstreams = tuple(one for part in parts for one in part.upstreams)
         return Stream(upstreams, node.schema, planning.changes(node), has_before)
+
+
+class ExpandRule(Rule[Expand]):
+    """Rows that come once for each of several sets of keys."""
+
+    nodes = (Expand,)
+
+    def changes(self, node: Expand, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def stream(self, node: Expand, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, wants_before)
+        operator = partial(ExpandOperator, node.projections, names_of(node.schema), planning.session)
+        upstreams = planning.step("Expand", operator, inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+
+class ReplicateRule(Rule[Replicate]):
+    """Rows that come as often as a column says."""
+
+    nodes = (Replicate,)
+
+    def changes(self, node: Replicate, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return planning.changes(node.input)
+
+    def asks_before(self, node: Replicate, planning: Planning, wants_before: bool) -> bool:
+        """A row may come less often than it did."""
+        return planning.updates(node.input)
+
+    def stream(self, node: Replicate, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
+        upstreams = planning.step("Replicate", partial(ReplicateOperator, names_of(node.schema)), inner.upstreams)
+        return Stream(upstreams, node.schema, inner.changes, inner.has_before)

@@ -27,10 +27,11 @@ from penstock.table.streaming.planning.calc import Calc, calc_of
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
-from penstock.table.streaming.planning.plan_rows import CalcRule, UnionRule, WatermarkRule
+from penstock.table.streaming.planning.plan_rows import CalcRule, ExpandRule, ReplicateRule, UnionRule, WatermarkRule
 from penstock.table.streaming.planning.plan_sources import ArrowRowsRule, ScanRule, ValuesRule
 from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.ranks import with_ranks
+from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
@@ -45,6 +46,8 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     CalcRule(),
     WatermarkRule(),
     UnionRule(),
+    ExpandRule(),
+    ReplicateRule(),
     WindowTableRule(),
     AggregateRule(),
     plan_joins.JoinRule(),
@@ -84,12 +87,12 @@ class StreamPlanner:
         #: each node, and what is planned in its place
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
 
-    def _with_ranks(self, node: logical.Node) -> logical.Node:
-        """The plan of a node with its top-Ns, see `ranks`."""
+    def _rewritten_of(self, node: logical.Node) -> logical.Node:
+        """The plan of a node as streams have it, see `relational` and `ranks`."""
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = with_ranks(node, self.calls)
+        found = with_ranks(with_relations(node, self.calls), self.calls)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -102,7 +105,7 @@ class StreamPlanner:
 
     def changes(self, node: logical.Node) -> Changes:
         """Which changes the rows of a node are."""
-        node = self._with_ranks(node)
+        node = self._rewritten_of(node)
         found = self._changes.get(id(node))
         if found is None:
             found = self._changes[id(node)] = (node, _rule_of(node).changes(node, self))
@@ -125,7 +128,7 @@ class StreamPlanner:
             lines = [node_text(node)]
             inputs, asked = node.inputs(), wants_before
         else:
-            node = self._with_ranks(node)
+            node = self._rewritten_of(node)
             changes = self.changes(node)
             mode = shown(changes, wants_before)
             lines = ["  " * depth + f"{node_text(node).removesuffix(')')}, changelogMode={mode})"]
@@ -136,7 +139,7 @@ class StreamPlanner:
 
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
         """The stream of a node. `wants_before`: whether updates have to come with the row as it was before."""
-        node = self._with_ranks(node)
+        node = self._rewritten_of(node)
         return _rule_of(node).stream(node, self, wants_before)
 
     def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
@@ -182,7 +185,7 @@ class StreamPlanner:
             what = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
             raise ValidationError(
                 f"{consumer} doesn't support consuming {what} changes which is produced by node "
-                f"{node_text(_source_of(self._with_ranks(node), refused, self.changes))}"
+                f"{node_text(_source_of(self._rewritten_of(node), refused, self.changes))}"
             )
 
     def step(
