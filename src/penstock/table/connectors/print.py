@@ -21,4 +21,4 @@ class PrintConnector(TableConnector):
 
     def writer(self, write: Write, options: Mapping[str, str]) -> TableWriter:
         """Takes all changes."""
-        return TableWriter(PrintSink(options.get(IDENTIFIER)), ALL, takes_text=True)
+        return TableWriter(PrintSink(options.get(IDENTIFIER)), ALL, takes_text=True, follows_query=True)

@@ -21,13 +21,16 @@ class TableReader:
     key: tuple[int, ...] = ()
     #: whether an insert may replace a row of its key, and a deletion have the key alone
     is_upsert: bool = False
+    #: whether a deletion of a table with `is_upsert` has all columns all the same
+    has_full_deletes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TableWriter:
     """How a table is written: a sink, and which changes it takes.
 
-    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row.
+    The sink is handed (kind, held values) for each row, or with `takes_text` the text of the row. One that takes
+    updates without the rows as they were writes by the table's primary key, in the place of rows that were there.
     """
 
     sink: Sink[Any]
@@ -35,3 +38,7 @@ class TableWriter:
     #: whether it needs the row as it was before an update
     wants_before: bool = True
     takes_text: bool = False
+    #: whether a deletion may have the primary key alone, and NULL in the other columns
+    deletes_by_key: bool = False
+    #: whether it is for inserts alone where the query only inserts
+    follows_query: bool = False

@@ -79,6 +79,13 @@ class WatermarkAssigner(Unary):
     expression: Typed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogNormalize(Unary):
+    """Rows of a table by its key: an update may come with the row as it was, and a deletion with the whole row."""
+
+    key: tuple[int, ...]
+
+
 class JoinType(Enum):
     """Which rows a join gives besides the pairs that match."""
 

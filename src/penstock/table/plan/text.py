@@ -146,6 +146,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
         f"rowtime=[{node.schema.names[node.column]}], "
         f"watermark=[{expression_text(node.expression, names_of(node.input))}]"
     ),
+    logical.ChangelogNormalize: lambda node: f"key=[{', '.join(names_of(node.input)[key] for key in node.key)}]",
     logical.Join: _join,
     logical.TemporalJoin: _join,
     logical.Aggregate: _aggregate,

@@ -20,7 +20,6 @@ from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
 from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.not_null_operator import ENFORCER
 from penstock.table.streaming.rows.sessions import StreamSession
 
 #: options that say how queries are planned and shown, and nothing to the runtime
@@ -41,8 +40,7 @@ class StreamExecutor:
         environment, planner = self._begin(options, session)
         for plan in plans:
             _check(plan)
-            drops = options.get(ENFORCER, "").upper() == "DROP"
-            planner.sink(plan, self._connectors.writer(plan), drops)
+            planner.sink(plan, self._connectors.writer(plan))
         return StreamJob(environment.execute_async(name))
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingStreamJob:
@@ -75,14 +73,12 @@ class StreamExecutor:
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         carried = StreamSession(session.zone, session.legacy_cast)
-        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session))
+        return environment, StreamPlanner(environment.add, self._connectors.reader, carried, Calls(session), options)
 
 
 def _check(plan: Write) -> None:
     if plan.overwrites:
         raise UnsupportedError(f"INSERT OVERWRITE is not supported in streams: table {'.'.join(plan.path)}")
-    if plan.conflict is not None:
-        raise UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
 
 
 class StreamJob:

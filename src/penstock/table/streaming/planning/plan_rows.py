@@ -6,7 +6,16 @@ from functools import partial
 from typing import TypeAlias
 
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.plan.logical import Expand, Filter, Project, Replicate, SetOperation, WatermarkAssigner
+from penstock.table.plan.logical import (
+    ChangelogNormalize,
+    Expand,
+    Filter,
+    Project,
+    Replicate,
+    SetOperation,
+    WatermarkAssigner,
+)
+from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
 from penstock.table.streaming.rows.calc_operator import CalcOperator
@@ -28,16 +37,23 @@ class CalcRule(Rule[CalcNode]):
 
     def asks_before(self, node: CalcNode, planning: Planning, wants_before: bool) -> bool:
         """A filter has to know of the row as it was: perhaps it passed, and the new one does not."""
-        return wants_before or (isinstance(node, Filter) and planning.updates(node.input))
+        is_of_table = isinstance(planning.calc_of(node).input, ChangelogNormalize)
+        return wants_before or (isinstance(node, Filter) and planning.updates(node.input) and not is_of_table)
 
     def stream(self, node: CalcNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         calc = planning.calc_of(node)
-        asks = wants_before or (calc.condition is not None and planning.updates(calc.input))
-        inner = planning.stream(calc.input, asks)
-        if calc.condition is None and calc.expressions is None:
+        condition, rows = calc.condition, calc.input
+        if not isinstance(rows, ChangelogNormalize) or condition is None or not planning.updates(rows):
+            inner = planning.stream(rows, wants_before or (condition is not None and planning.updates(rows)))
+        elif asks_key_alone(condition, rows.key):
+            inner = planning.stream(rows, wants_before)
+        else:
+            # The step that knows the rows of the table keeps none that the filter leaves out.
+            inner, condition = normalized(rows, planning, wants_before, condition), None
+        if condition is None and calc.expressions is None:
             return inner
-        operator = partial(CalcOperator, calc.condition, calc.expressions, names_of(node.schema), planning.session)
+        operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
         return Stream(planning.step("Calc", operator, inner.upstreams), node.schema, inner.changes, inner.has_before)
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pyarrow as pa
 
 from penstock.connectors.columns import ColumnsSource
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
-from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
+from penstock.table.streaming.planning.streams import Stream, names_of
 
 
 class ValuesRule(Rule[Values]):
@@ -61,7 +57,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
 
 
 class ScanRule(Rule[Scan]):
-    """Tables. Where updates do not say which row they replace, and somebody has to know, a step finds out."""
+    """Tables. Where their changes go by key, a step above them says what they are, see `plan_normalize`."""
 
     nodes = (Scan,)
 
@@ -72,17 +68,4 @@ class ScanRule(Rule[Scan]):
     def stream(self, node: Scan, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         table = planning.table(node)
-        title = ".".join(node.path)
-        found = planning.source(title, table.source, node.schema, table.changes, table.has_before)
-        if not table.is_upsert and (table.has_before or not wants_before or Changes.UPDATE not in table.changes):
-            return found
-        if not table.key:
-            raise ValidationError(
-                f"Table '{title}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE. This "
-                "requires defining primary key constraint on the table."
-            )
-        operator = partial(
-            ChangelogNormalizeOperator, table.key, node.schema.types, names_of(node.schema), wants_before
-        )
-        upstreams = planning.step("Changelog Normalize", operator, by_columns(found, table.key), is_stateful=True)
-        return Stream(upstreams, node.schema, table.changes, wants_before)
+        return planning.source(".".join(node.path), table.source, node.schema, table.changes, table.has_before)

@@ -7,6 +7,7 @@ asked whether its updates have to come with the row as it was before. What canno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -22,9 +23,10 @@ from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.planning import plan_joins
+from penstock.table.streaming.planning import plan_joins, plan_sinks
 from penstock.table.streaming.planning.calc import Calc, calc_of
 from penstock.table.streaming.planning.plan_aggregates import AggregateRule
+from penstock.table.streaming.planning.plan_normalize import DUPLICATES, NormalizeRule, with_normalizers
 from penstock.table.streaming.planning.plan_over import OverRule
 from penstock.table.streaming.planning.plan_ranks import RankRule, SortRule
 from penstock.table.streaming.planning.plan_rows import CalcRule, ExpandRule, ReplicateRule, UnionRule, WatermarkRule
@@ -35,14 +37,15 @@ from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
-from penstock.table.streaming.rows.not_null_operator import NotNullOperator
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.table.streaming.sinks.sink_options import sink_options
 
 RULES: Final[tuple[Rule[Any], ...]] = (
     ValuesRule(),
     ArrowRowsRule(),
     ScanRule(),
+    NormalizeRule(),
     CalcRule(),
     WatermarkRule(),
     UnionRule(),
@@ -66,7 +69,10 @@ def _rule_of(node: logical.Node) -> Rule[Any]:
 
 
 class StreamPlanner:
-    """Plans one job. `add` takes its transformations, and `reader` knows the tables that are read."""
+    """Plans one job, with the `options` of the session.
+
+    `add` takes its transformations, and `reader` knows the tables that are read.
+    """
 
     def __init__(
         self,
@@ -74,6 +80,7 @@ class StreamPlanner:
         reader: Callable[[logical.Scan], TableReader],
         session: StreamSession,
         calls: Calls,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self.add = add
         self._reader = reader
@@ -83,6 +90,9 @@ class StreamPlanner:
         self._readers: dict[int, tuple[logical.Scan, TableReader]] = {}
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
+        self.by_key: set[int] = set()
+        self.has_duplicates = (options or {}).get(DUPLICATES, "").lower() == "true"
+        self._sink_options = sink_options(options or {})
         self.upsert_keys = UpsertKeys(lambda scan: self.table(scan).key, self.calc_of, calls)
         #: each node, and what is planned in its place
         self._rewritten: dict[int, tuple[logical.Node, logical.Node]] = {}
@@ -92,7 +102,8 @@ class StreamPlanner:
         known = self._rewritten.get(id(node))
         if known is not None:
             return known[1]
-        found = with_ranks(with_relations(node, self.calls), self.calls)
+        found = with_normalizers(with_relations(node, self.calls), self.table, self.has_duplicates)
+        found = with_ranks(found, self.calls)
         self._rewritten[id(node)] = (node, found)
         waiting = [found]
         while waiting:
@@ -142,40 +153,25 @@ class StreamPlanner:
         node = self._rewritten_of(node)
         return _rule_of(node).stream(node, self, wants_before)
 
-    def sink(self, write: logical.Write, writer: TableWriter, drops_null: bool) -> None:
-        """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take.
-
-        `drops_null`: whether rows with NULL where the table has none are dropped; else they fail the job.
-        """
-        title = ".".join(write.path)
-        upstreams = self.rows(
-            write.input, writer.accepts, writer.wants_before, title, writer.takes_text, (write.schema, drops_null)
-        )
-        sink = writer.sink
+    def sink(self, write: logical.Write, writer: TableWriter) -> None:
+        """Write rows into a table. Raises `ValidationError` where changes come that the sink does not take."""
+        sink, upstreams = writer.sink, self.written(write, writer)
         operator = partial(SinkOperator, sink)
-        self.add(Transformation("Sink", operator, upstreams, name=f"Sink {title}", is_stateful=True, sink=sink))
+        name = f"Sink {'.'.join(write.path)}"
+        self.add(Transformation("Sink", operator, upstreams, name=name, is_stateful=True, sink=sink))
 
-    def rows(
-        self,
-        node: logical.Node,
-        accepts: Changes,
-        wants_before: bool,
-        title: str,
-        as_text: bool = False,
-        target: tuple[RowSchema, bool] | None = None,
-    ) -> tuple[Upstream, ...]:
-        """The rows of a node one by one, see `ToRowsOperator`; `target`: the table they are for, see `sink`."""
+    def written(self, write: logical.Write, writer: TableWriter) -> tuple[Upstream, ...]:
+        """The rows that go into a table one by one, see `plan_sinks` and `ToRowsOperator`."""
+        write = replace(write, input=self._rewritten_of(write.input))
+        upstreams = plan_sinks.written(write, writer, self._sink_options, self)
+        return self.step("Rows", partial(ToRowsOperator, write.input.schema.types, writer.takes_text), upstreams)
+
+    def rows(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> tuple[Upstream, ...]:
+        """The rows of a node one by one, see `ToRowsOperator`."""
         changes = self.changes(node)
         self.accept(f"Table sink '{title}'", node, accepts)
         upstreams = self.stream(node, wants_before and Changes.UPDATE in changes).upstreams
-        if target is not None:
-            schema, drops_null = target
-            pairs = enumerate(zip(node.schema, schema, strict=True))
-            checked = [place for place, (one, other) in pairs if one.type.is_nullable and not other.type.is_nullable]
-            if checked:
-                names = [schema[place].name for place in checked]
-                upstreams = self.step("Not Null", partial(NotNullOperator, checked, names, drops_null), upstreams)
-        return self.step("Rows", partial(ToRowsOperator, node.schema.types, as_text), upstreams)
+        return self.step("Rows", partial(ToRowsOperator, node.schema.types), upstreams)
 
     def accept(self, consumer: str, node: logical.Node, accepts: Changes) -> None:
         """Raise `ValidationError` where a node sends changes that its consumer does not take."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.subqueries import all_of, shifted
@@ -29,6 +28,7 @@ from penstock.table.plan.logical import (
     Replicate,
     SetOperation,
 )
+from penstock.table.plan.rebuilding import with_inputs
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.typed.nodes import Constant, Field, Typed, transformed
 
@@ -37,26 +37,12 @@ _COUNT = BIGINT.not_null()
 
 def with_relations(plan: Node, calls: Calls) -> Node:
     """The plan without INTERSECT, EXCEPT and grouping sets. Parts that stay as they are stay the same objects."""
-    changes: dict[str, Any] = {}
-    for name in ("input", "left", "right"):
-        part = getattr(plan, name, None)
-        if isinstance(part, Node):
-            changes[name] = with_relations(part, calls)
-    if isinstance(plan, SetOperation):
-        changes["parts"] = tuple(with_relations(part, calls) for part in plan.parts)
-    if any(_differs(getattr(plan, name), part) for name, part in changes.items()):
-        plan = replace(plan, **changes)
+    plan = with_inputs(plan, lambda part: with_relations(part, calls))
     if isinstance(plan, Aggregate) and plan.sets:
         return _expanded(plan)
     if isinstance(plan, SetOperation) and plan.operator != "UNION":
         return _counted(plan, calls) if plan.is_all else _matched(plan, calls)
     return plan
-
-
-def _differs(before: Any, after: Any) -> bool:
-    if isinstance(before, tuple):
-        return any(map(_differs, before, after))
-    return before is not after
 
 
 def _matched(node: SetOperation, calls: Calls) -> Node:

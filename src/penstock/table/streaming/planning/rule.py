@@ -30,6 +30,10 @@ class Planning(Protocol):
     session: StreamSession
     calls: Calls
     upsert_keys: UpsertKeys
+    #: the steps that need not complete deletions, by their ids, see `plan_normalize`
+    by_key: set[int]
+    #: whether changes of tables may come again
+    has_duplicates: bool
 
     def changes(self, node: Node) -> Changes:
         """Which changes the rows of a node are."""
