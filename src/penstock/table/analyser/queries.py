@@ -281,8 +281,18 @@ def _test_of_query(part: syntax.Expression) -> tuple[syntax.In | syntax.Exists |
     is_negated = False
     while isinstance(part, syntax.Call) and part.name == "NOT":
         part, is_negated = part.operands[0], not is_negated
+    if isinstance(part, syntax.Quantified):
+        part = _as_in(part)
     if isinstance(part, syntax.In) and isinstance(part.among, syntax.Query):
         return part, is_negated != part.is_negated
     if isinstance(part, syntax.Exists) and not part.is_unique:
         return part, is_negated
     return None, False
+
+
+def _as_in(part: syntax.Quantified) -> syntax.Expression:
+    """`= SOME` is IN, and `<> ALL` is NOT IN; others stay."""
+    is_negated = part.quantifier == "ALL"
+    if part.operator not in (("<>", "!=") if is_negated else ("=",)):
+        return part
+    return syntax.In(part.operand, part.among, is_negated)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.base.errors import UnsupportedError
+from penstock.table.analyser.laterals import lateral
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import Part, RelationScope, scope_of
 from penstock.table.analyser.seams import Queries
@@ -22,7 +23,7 @@ from penstock.table.data.logical_types import (
     MultisetType,
     RowType,
 )
-from penstock.table.plan.logical import Correlate, Join, JoinType, Node, TemporalJoin, Values
+from penstock.table.plan.logical import Correlate, Filter, Join, JoinType, Node, TemporalJoin, Values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.sql import relations, syntax
 from penstock.table.typed.nodes import Field, Typed
@@ -97,7 +98,7 @@ class RelationAnalyser:
         if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
             return self._correlated(left, node.right, join_type is JoinType.LEFT, node.condition)
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
-            raise UnsupportedError("LATERAL of a query is not supported yet; LATERAL TABLE(function(…)) is")
+            return self._lateral(left, node.right, join_type, node.condition)
         right = self.scope(node.right, outer)
         joined = self._joined(left, right, join_type)
         names = list(node.using)
@@ -112,6 +113,35 @@ class RelationAnalyser:
         if join_type in (JoinType.SEMI, JoinType.ANTI):
             joined.parts = left.parts
         return joined
+
+    def _lateral(
+        self,
+        left: RelationScope,
+        relation: relations.DerivedTable,
+        join_type: JoinType,
+        condition: syntax.Expression | None,
+    ) -> RelationScope:
+        if join_type not in (JoinType.INNER, JoinType.LEFT):
+            raise ValidationError(
+                f"LATERAL can follow CROSS JOIN, INNER JOIN and LEFT JOIN, not {join_type.value} JOIN"
+            )
+        query = self.queries.query(relation.query, left)
+        if relation.columns:
+            # Not by a projection: its own one, which may use the columns before it, has to be the last.
+            query = replace(query, schema=self.renamed(query, relation.columns).schema)
+        keeps = join_type is JoinType.LEFT
+        plan = lateral(left.plan, query, keeps, self.calls)
+        width = len(left.schema)
+        part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
+        found = RelationScope([*left.parts, part], plan, dict(left.merged), set(left.hidden), left.outer)
+        if condition is not None:
+            typed = ScalarAnalyser(found, self.calls).typed(condition)
+            if typed != TRUE and keeps:
+                raise UnsupportedError("LEFT JOIN LATERAL of a query takes ON TRUE: put the condition into the query")
+            if typed != TRUE:
+                typed = self.calls.implicit(typed, BooleanType())
+                found.plan = Filter(schema=plan.schema, input=plan, condition=typed)
+        return found
 
     def _joined(self, left: RelationScope, right: RelationScope, join_type: JoinType) -> RelationScope:
         """The columns of both sides; the plan comes later, when the condition is known."""

@@ -24,6 +24,7 @@ from penstock.table.plan.logical import (
     JoinType,
     Node,
     Project,
+    Rank,
     Sort,
 )
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
@@ -83,6 +84,8 @@ def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
             return _aggregate(plan, calls)
         case Join(join_type=JoinType.INNER):
             return _join(plan, calls)
+        case Sort(fetch=int()):
+            return _first_rows(plan, calls)
         case Distinct():
             inner = uncorrelated(plan.input, calls)
             if inner.conditions:
@@ -151,6 +154,28 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
     return Uncorrelated(top, tuple(transformed(one, moved) for one in inner.conditions))
 
 
+def _first_rows(plan: Sort, calls: Calls) -> Uncorrelated:
+    """ORDER BY with LIMIT: the first rows of what equals the columns from outside, whatever these are."""
+    inner = uncorrelated(plan.input, calls)
+    if not inner.conditions:
+        return Uncorrelated(replace(plan, input=inner.plan), ())
+    if not all(map(_is_equality, inner.conditions)) or plan.fetch is None:
+        raise UnsupportedError(
+            "a query with LIMIT that compares its columns with those of the query around it other than by = "
+            "is not supported"
+        )
+    used = sorted({one.index for part in inner.conditions for one in part.walk() if isinstance(one, Field)})
+    ranked = Rank(
+        schema=inner.plan.schema,
+        input=inner.plan,
+        partition=tuple(used),
+        order=plan.keys,
+        start=plan.offset + 1,
+        end=plan.offset + plan.fetch,
+    )
+    return Uncorrelated(ranked, inner.conditions)
+
+
 def _join(plan: Join, calls: Calls) -> Uncorrelated:
     left, right = uncorrelated(plan.left, calls), uncorrelated(plan.right, calls)
     mine = [part for part in conjuncts(plan.condition) if not uses_outer(part)]
@@ -192,13 +217,18 @@ def shifted(expression: Typed, by: int) -> Typed:
 
 def join_condition(found: Uncorrelated, width: int, more: Sequence[Typed], calls: Calls) -> Typed:
     """The condition of a join whose left side, of `width` columns, is the query around."""
+    return all_of([*(settled(one, width) for one in found.conditions), *more], calls)
 
-    def settled(node: Typed) -> Typed:
+
+def settled(expression: Typed, width: int) -> Typed:
+    """An expression of a query as one over its join with the query around, which has `width` columns."""
+
+    def change(node: Typed) -> Typed:
         if isinstance(node, Field):
             return replace(node, index=node.index + width)
         return Field(node.type, node.index, node.name) if isinstance(node, OuterField) else node
 
-    return all_of([*(transformed(one, settled) for one in found.conditions), *more], calls)
+    return transformed(expression, change)
 
 
 def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls) -> Node:
@@ -226,18 +256,16 @@ def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
     """A query that gives one value: more than one row is an error when it runs."""
     if len(query.schema) != 1:
         raise ValidationError(f"a query in an expression must give one column, not {len(query.schema)}")
-    found = uncorrelated(query, calls)
-    if _has_one_row(query):
-        return found
-    if found.conditions:
-        raise UnsupportedError("a query in an expression that uses outer columns must have an aggregate")
-    column = found.plan.schema[0]
-    call = AggregateCall("SINGLE_VALUE", (found.plan.schema.field(0),), column.type.nullable())
+    if has_one_row(query):
+        return uncorrelated(query, calls)
+    column = query.schema[0]
+    call = AggregateCall("SINGLE_VALUE", (query.schema.field(0),), column.type.nullable())
     schema = RowSchema((PlanColumn(column.name, column.type.nullable()),))
-    return Uncorrelated(Aggregate(schema=schema, input=found.plan, keys=(), calls=(call,)), ())
+    return uncorrelated(Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
 
 
-def _has_one_row(plan: Node) -> bool:
+def has_one_row(plan: Node) -> bool:
+    """Whether it has one row, whatever it reads."""
     while isinstance(plan, Project | Sort):
         plan = plan.input
     return isinstance(plan, Aggregate) and not plan.keys
