@@ -16,8 +16,8 @@ RIGHT: list[Any] = [("+I", (1, 10)), ("+I", (1, 20)), ("+I", (2, 30)), ("+I", (2
 
 
 def rows(sql: str) -> list[Any]:
-    tables = {"t": Rows({"a": BIGINT, "b": STRING}, LEFT), "u": Rows({"a": BIGINT, "c": BIGINT}, RIGHT)}
-    return sorted(run(sql, **tables).rows(), key=str)
+    left, right = Rows({"a": BIGINT, "b": STRING}, LEFT), Rows({"a": BIGINT, "c": BIGINT}, RIGHT)
+    return sorted(run(sql, t=left, u=right).rows(), key=str)
 
 
 def test_a_lateral_query_sees_the_columns_before_it() -> None:

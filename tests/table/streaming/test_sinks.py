@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tests.table.running import Rows
-from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, written
+from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, planned_sink, written
 
 from penstock.base.errors import PenstockError
 from penstock.connectors.collect import CollectSink
+from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import TimestampType
@@ -119,6 +120,16 @@ def test_on_conflict_is_for_tables_that_are_written_by_key(writer: TableWriter, 
         written("SELECT * FROM t", SINK, writer=writer, conflict="DEDUPLICATE", t=Rows(COLUMNS, [(1, "x")]))
 
 
+@pytest.mark.parametrize(("shuffle", "is_by_key"), [("FORCE", True), ("AUTO", False), ("NONE", False)])
+def test_rows_go_to_subtasks_by_the_primary_key_where_that_is_forced(shuffle: str, is_by_key: bool) -> None:
+    table = Rows({"who": STRING, "votes": BIGINT}, [("x", 1)])
+    options = {"table.exec.sink.keyed-shuffle": shuffle}
+    columns = "a BIGINT, b STRING PRIMARY KEY NOT ENFORCED"
+    _, (rows,) = planned_sink(PER_VOTES, columns, UPSERTS, options, None, {"t": table})
+    (read,) = rows.transformation.inputs
+    assert isinstance(read.partitioner, HashPartitioner) == is_by_key
+
+
 # --- deletions by key -----------------------------------------------------------------------------------------------
 
 CHANGES: list[Any] = [("+I", (1, "x")), ("+I", (2, "y")), ("+U", (2, "z")), ("-D", (1, None))]
@@ -157,6 +168,13 @@ def test_whole_deletions_pass_to_a_table_that_is_written_by_key() -> None:
     changes: list[Any] = [("+I", (1, "x")), ("+I", (1, "y")), ("-D", (1, "y"))]
     table = Source(COLUMNS, changes, ", PRIMARY KEY (a) NOT ENFORCED", by_key(has_full_deletes=True))
     assert written("SELECT * FROM t", SINK, t=table) == changes
+
+
+def test_a_row_as_it_was_is_not_handed_to_a_table_that_is_written_by_key() -> None:
+    changes: list[Any] = [("+I", (1, "x")), ("-U", (1, "x")), ("+U", (1, "y"))]
+    table = Source(COLUMNS, changes, ", PRIMARY KEY (a) NOT ENFORCED", retracting())
+    assert written("SELECT * FROM t", SINK, t=table) == [("+I", (1, "x")), ("+U", (1, "y"))]
+    assert written("SELECT * FROM t", SINK, writer=RETRACTS, t=table) == changes
 
 
 def test_changes_that_may_come_again_count_once() -> None:

@@ -13,6 +13,7 @@ from penstock.common import Configuration
 from penstock.connectors.collect import CollectSink
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
+from penstock.plan.transformation import Upstream
 from penstock.table.catalog.resolution import row_schema
 from penstock.table.connectors.tables import TableReader, TableWriter
 from penstock.table.plan.changes import ALL, SHORT, Changes
@@ -59,6 +60,20 @@ def written(
     **tables: Rows,
 ) -> list[Change]:
     """The changes that a table `sink`, with these columns, is handed."""
+    environment, upstreams = planned_sink(sql, sink, writer, options or {}, conflict, tables)
+    rows: Any = DataStream(environment, upstreams, None).execute_and_collect()
+    return [(SHORT[kind], values) for kind, values in rows]
+
+
+def planned_sink(
+    sql: str,
+    sink: str,
+    writer: TableWriter,
+    options: Mapping[str, str],
+    conflict: str | None,
+    tables: Mapping[str, Rows],
+) -> tuple[StreamExecutionEnvironment, tuple[Upstream, ...]]:
+    """The job, and where the rows for the table are read."""
     configuration = Configuration()
     configuration.set_string("execution.target", "local")
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -75,6 +90,4 @@ def written(
 
     planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options)
     write = Write(schema=schema, input=plan_of(sql, manager), path=found[0], key=key, conflict=conflict)
-    upstreams = planner.written(write, writer)
-    rows: Any = DataStream(environment, upstreams, None).execute_and_collect()
-    return [(SHORT[kind], values) for kind, values in rows]
+    return environment, planner.written(write, writer)

@@ -12,6 +12,7 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.rows.drop_update_before_operator import DropUpdateBeforeOperator
 
 
 class ValuesRule(Rule[Values]):
@@ -68,4 +69,8 @@ class ScanRule(Rule[Scan]):
     def stream(self, node: Scan, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         table = planning.table(node)
-        return planning.source(".".join(node.path), table.source, node.schema, table.changes, table.has_before)
+        found = planning.source(".".join(node.path), table.source, node.schema, table.changes, table.has_before)
+        if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
+            return found
+        upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams)
+        return Stream(upstreams, node.schema, found.changes, False)
